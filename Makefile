@@ -1,0 +1,49 @@
+# Run `make` to see the targets. Needs Python >= 3.11 with pip and venv; nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format docs bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with the package and its development tools
+
+demo: $(STAMP) ## train a PPO agent on CartPole into a new folder under runs/
+	$(BIN)/jaxagents train --env CartPole-v1 --run-dir runs/cartpole-ppo-$(shell date +%Y%m%d-%H%M%S)
+
+test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## check style, formatting, types and the documentation build
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+format: $(STAMP) ## format the code and apply the safe fixes
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+docs: $(STAMP) ## serve the documentation at http://127.0.0.1:8000
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+bench: $(STAMP) ## measure the training speed of PPO
+	$(BIN)/python benchmarks/ppo_speed.py $(ARGS)
+
+clean: ## remove build outputs and caches (keeps runs/ and .venv)
+	rm -rf build dist site .pytest_cache .ruff_cache
+	find . -name .venv -prune -o -name runs -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "jaxagents needs Python >= 3.11; name one with: make PYTHON=python3.12 setup" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[dev]"
+	@touch $@

@@ -1,0 +1,1 @@
+"""The abstract bases of the agents, and what plugs in around them."""

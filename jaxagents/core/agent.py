@@ -1,0 +1,555 @@
+"""The base of every agent: frozen behaviour, the lifecycle, and the waist that families fill in."""
+
+import abc
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+from jaxagents.core import checkpoint, checks, sweeps, training
+from jaxagents.core.config import Config
+from jaxagents.core.describe import describe, name_of
+from jaxagents.core.evaluation import play_episodes
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.keys import as_key
+from jaxagents.core.metrics import Metrics
+from jaxagents.core.types import Hyperparameters, MetricStats, SweepResult
+from jaxagents.envs.episodes import Episodes, EpisodeState
+from jaxagents.loggers import Logger
+
+_DEFAULT_N_EVALS = 32
+
+
+def compiled(method: Callable | None = None, *, static: Sequence[str] = ()) -> Any:
+    """Compiles a method of an agent, which is itself a static argument compared by value."""
+    if method is None:
+        return functools.partial(compiled, static=static)
+    jitted = jax.jit(method, static_argnums=0, static_argnames=tuple(static))
+
+    @functools.wraps(method)
+    def call(self: "Agent", *args: Any, **kwargs: Any) -> Any:
+        return jitted(self.program, *args, **kwargs)
+
+    return call
+
+
+class AgentMeta(abc.ABCMeta):
+    """Seals an agent once its whole constructor, a subclass's included, has run."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Makes an agent."""
+        agent = super().__call__(*args, **kwargs)
+        agent._seal()
+        return agent
+
+
+class Agent(metaclass=AgentMeta):
+    """Behaviour in an environment, with the lifecycle train, restore, eval and summarize.
+
+    An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
+    class with equal environments, parameters and configurations are equal and share compiled programs.
+    What is learned is not part of the agent but of the `Runner`, which training takes and returns; for
+    convenience the agent remembers the last one.
+
+    A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
+    (`_training_step`), how hyperparameters are replaced (`_with_hyperparams`) and which parts of the
+    runner act (`_acting`).
+
+    Attributes:
+        env: The environment.
+        env_params: Its parameters.
+        config: The static configuration.
+        eval_during_training: Whether the agent is evaluated during training.
+        n_actors: Number of actors in the environment.
+        episodes: The environment with its time limit and resets.
+    """
+
+    _config_type: type[Config] = Config
+    _hyperparams_type: type[Hyperparameters] = Hyperparameters
+
+    def __init__(
+        self, env: Any, env_params: Any, config: Any, eval_during_training: bool = True
+    ) -> None:
+        """Makes an agent and validates everything that can be validated before training.
+
+        Args:
+            env: Environment with `reset_env(key, params)` and `step_env(key, state, action, params)`;
+                `n_actors` makes it multi-agent.
+            env_params: Its parameters; `None` takes `env.default_params`.
+            config: Static configuration.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of training.
+
+        Raises:
+            TypeError: The configuration is of another agent, or a method or hook is missing.
+            ValueError: The environment, the networks and the configuration do not fit together.
+            FileExistsError: The checkpoint folder already holds checkpoints.
+        """
+        checks.check_environment_methods(env)
+        if not isinstance(config, self._config_type):
+            raise TypeError(
+                f"{type(self).__name__} takes a {name_of(self._config_type)}, "
+                f"got a {name_of(type(config))}."
+            )
+        self.env = env
+        self.env_params = env.default_params if env_params is None else env_params
+        self.config = config
+        self.eval_during_training = bool(eval_during_training)
+        self.n_actors = int(getattr(env, "n_actors", 1))
+        self.episodes = Episodes(
+            self.env, self.env_params, config.max_episode_steps, self._actors_shape
+        )
+
+    # The waist: what a family of agents fills in.
+
+    @abc.abstractmethod
+    def _create_runner(self, rng: Any, hyperparams: Any) -> Any:
+        """Makes a fresh runner."""
+
+    @abc.abstractmethod
+    def _training_step(self, runner: Any) -> Any:
+        """Makes one update."""
+
+    @abc.abstractmethod
+    def _with_hyperparams(self, runner: Any, hyperparams: Any) -> Any:
+        """Replaces the hyperparameters of a runner."""
+
+    @abc.abstractmethod
+    def policy(self, training: Any, obs: Any) -> Any:
+        """The greedy action.
+
+        Args:
+            training: State of the acting network.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+
+    @property
+    def _actors_shape(self) -> tuple[int, ...]:
+        """Axes of the actors in rewards and values."""
+        return ()
+
+    def _validate(self) -> None:
+        """Raises if the environment, the networks and the configuration do not fit together."""
+
+    def _eval_metrics(
+        self, terminated: Array, truncated: Array, final_rewards: Array, returns: Array
+    ) -> Metrics:
+        """The metrics of an evaluation; override it to add more.
+
+        Args:
+            terminated: Whether the environment ended each episode, shaped `(n_evals,)`.
+            truncated: Whether a time limit cut each episode, shaped `(n_evals,)`.
+            final_rewards: Rewards of the last steps, shaped `(n_evals, *actors)`.
+            returns: Undiscounted returns, shaped `(n_evals, *actors)`.
+
+        Returns:
+            Arrays by name.
+        """
+        return {
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_rewards": final_rewards,
+            "returns": returns,
+        }
+
+    # Training.
+
+    def train(
+        self,
+        rng: Any,
+        hyperparams: Any,
+        runner: Any = None,
+        *,
+        n_steps: int | None = None,
+        progress: bool | None = None,
+        loggers: Sequence[Logger] = (),
+    ) -> tuple[Any, Metrics]:
+        """Trains for `config.n_steps` updates.
+
+        Called plainly, it shows progress, writes checkpoints and logs, returns what it has on Ctrl-C,
+        and leaves the agent ready for [`eval`][jaxagents.core.agent.Agent.eval]. Called inside of
+        `jax.jit` or `jax.vmap` it is pure and does none of that; the numbers are the same.
+
+        Args:
+            rng: Random key of a fresh training; not used when going on from a runner.
+            hyperparams: Hyperparameters; `None` keeps those of the runner.
+            runner: Where to go on from.
+            n_steps: Number of updates, if other than `config.n_steps`.
+            progress: Whether to show progress: by default plainly, but not inside of `jit` or `vmap`,
+                where `True` gives a jax-tqdm bar (single device only).
+            loggers: Receive the mean metrics of each evaluation point; not inside of `jit` or `vmap`.
+
+        Returns:
+            The final runner, and metrics with a leading axis of evaluation points, the first of them
+            before any update: `update_step`, the losses, and, if `eval_during_training`, `returns`,
+            `final_rewards` (points, episodes, *actors), `terminated`, `truncated`, `lengths`
+            (points, episodes).
+
+        Raises:
+            ValueError: A hyperparameter is out of range.
+            FileExistsError: The checkpoint folder holds checkpoints of later updates.
+        """
+        n_steps = self.config.n_steps if n_steps is None else checks.positive("n_steps", n_steps)
+        if training.is_traced((rng, hyperparams, runner)):
+            return self._train_compiled(
+                rng, hyperparams, runner, n_steps=n_steps, progress=bool(progress)
+            )
+        self._check_hyperparams(hyperparams, optional=runner is not None)
+        if runner is None:
+            runner = self.start(rng, hyperparams)
+        elif hyperparams is not None:
+            runner = self.restart(runner, hyperparams)
+        return training.train(self, runner, n_steps, progress is not False, loggers)
+
+    @compiled
+    def start(self, rng: Any, hyperparams: Any) -> Any:
+        """Makes a fresh runner.
+
+        Args:
+            rng: Random key.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The runner before any update.
+        """
+        return self._create_runner(as_key(rng), _as_float32(hyperparams))
+
+    @compiled
+    def restart(self, runner: Any, hyperparams: Any) -> Any:
+        """Replaces the hyperparameters of a runner.
+
+        Args:
+            runner: Any runner.
+            hyperparams: New hyperparameters.
+
+        Returns:
+            The runner with them.
+        """
+        return self._with_hyperparams(runner, _as_float32(hyperparams))
+
+    @compiled
+    def advance(self, runner: Any, n_updates: Any) -> Any:
+        """Makes updates.
+
+        Args:
+            runner: Any runner.
+            n_updates: Number of updates; one program serves every number.
+
+        Returns:
+            The runner after them.
+        """
+        return jax.lax.fori_loop(0, n_updates, lambda _, runner: self._training_step(runner), runner)
+
+    @compiled
+    def evaluate(self, runner: Any) -> Metrics:
+        """The metrics of one evaluation point.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The update step, the losses of the last update and, if `eval_during_training`, the outcomes
+            of `config.n_evals` greedy episodes.
+        """
+        metrics = {"update_step": runner.update_step, **runner.info}
+        if self.eval_during_training:
+            rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
+            n_evals = self.config.n_evals or _DEFAULT_N_EVALS
+            metrics |= self._play(as_key(rng), runner.actor_training, n_evals)
+        return metrics
+
+    @compiled(static=("n_steps", "progress"))
+    def _train_compiled(
+        self, rng: Any, hyperparams: Any, runner: Any, *, n_steps: int, progress: bool
+    ) -> tuple[Any, Metrics]:
+        if runner is None:
+            runner = self.start(rng, hyperparams)
+        elif hyperparams is not None:
+            runner = self.restart(runner, hyperparams)
+        return training.train_in_one_program(self, runner, n_steps, progress)
+
+    def sweep(
+        self, rngs: Any, hyperparams: Any, *, n_steps: int | None = None, progress: bool = True
+    ) -> SweepResult:
+        """Trains every seed with every set of hyperparameters, over all devices if there are several.
+
+        Args:
+            rngs: Random keys with a leading axis of seeds.
+            hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets; scalar
+                leaves are shared by all sets.
+            n_steps: Number of updates, if other than `config.n_steps`.
+            progress: Whether to show progress.
+
+        Returns:
+            Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
+
+        Raises:
+            ValueError: The leading axes do not fit together, or a value is out of range.
+        """
+        self._check_hyperparams(hyperparams)
+        n_steps = self.config.n_steps if n_steps is None else checks.positive("n_steps", n_steps)
+        return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
+
+    def collect_training(
+        self, runner: Any, metrics: Metrics, previous_training_max_step: int | None = None
+    ) -> None:
+        """Makes the agent remember a runner and its metrics, as a plain `train` does by itself.
+
+        Args:
+            runner: Runner of one training (not a stack of several).
+            metrics: Its metrics.
+            previous_training_max_step: Number of updates made, if other than the runner's own count.
+        """
+        if jnp.ndim(runner.update_step):
+            raise ValueError(
+                f"This runner is a stack of {runner.update_step.size} trainings: select one with "
+                "jax.tree.map(lambda x: x[i], (runner, metrics))."
+            )
+        self._memory["runner"] = runner
+        self._memory["metrics"] = jax.tree.map(np.asarray, metrics)
+        self._memory["max_step"] = previous_training_max_step
+
+    # After training.
+
+    def restore(
+        self,
+        mode: str | int = "best",
+        best_fn: Callable[[Metrics], Any] | None = None,
+        hyperparams: Any = None,
+    ) -> tuple[Any, Metrics]:
+        """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
+
+        Going on from there is `agent.train(None, hyperparams, runner=runner)`.
+
+        Args:
+            mode: `"best"`, `"last"`, or the number of an update step.
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default the
+                highest mean return.
+            hyperparams: Hyperparameters structured as those that were saved; only needed for types of
+                one's own.
+
+        Returns:
+            The runner, and the history of metrics up to it.
+
+        Raises:
+            FileNotFoundError: There is no checkpoint, or none at that step.
+            ValueError: The checkpoint is of another agent, environment or network.
+        """
+        hyperparams = self._hyperparams_type() if hyperparams is None else hyperparams
+        runner, metrics = checkpoint.restore(self, mode, best_fn, hyperparams)
+        self.collect_training(runner, metrics)
+        return runner, metrics
+
+    def eval(self, rng: Any, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:
+        """Plays greedy episodes with the agent as trained or restored.
+
+        Args:
+            rng: Random key.
+            n_evals: Number of episodes.
+
+        Returns:
+            `returns`, `final_rewards` (n_evals, *actors), `terminated`, `truncated`, `lengths`
+            (n_evals,), and what `_eval_metrics` adds.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        n_evals = checks.positive("n_evals", n_evals)
+        return self._evaluate_policy(as_key(rng), self.actor_training, n_evals=n_evals)
+
+    @compiled(static=("n_evals",))
+    def _evaluate_policy(self, rng: Any, actor_training: Any, *, n_evals: int) -> Metrics:
+        return self._play(rng, actor_training, n_evals)
+
+    def _play(self, rng: Any, actor_training: Any, n_evals: int) -> Metrics:
+        policy = functools.partial(self.policy, actor_training)
+        outcomes = play_episodes(self.episodes, policy, rng, n_evals)
+        metrics = self._eval_metrics(
+            outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
+        )
+        return {**metrics, "lengths": outcomes.lengths}
+
+    def summarize(self, metric: ArrayLike) -> MetricStats:
+        """Statistics of a metric over its last axis.
+
+        Args:
+            metric: Any metric, such as `metrics["returns"]`.
+
+        Returns:
+            The statistics.
+        """
+        return MetricStats.of(metric)
+
+    @compiled
+    def env_reset(self, rng: Any) -> tuple[Array, Any, EpisodeState]:
+        """Starts an episode.
+
+        Args:
+            rng: Random key.
+
+        Returns:
+            A new random key, the first observation and the environment's state.
+        """
+        rng, reset_rng = jax.random.split(rng)
+        return rng, *self.episodes.reset(as_key(reset_rng))
+
+    @compiled
+    def env_step(
+        self, rng: Any, envstate: EpisodeState, actions: Any
+    ) -> tuple[Array, Any, EpisodeState, Array, Array, dict]:
+        """Takes one step, and starts the next episode if this one ended.
+
+        Args:
+            rng: Random key.
+            envstate: State of the environment.
+            actions: One action (of all actors).
+
+        Returns:
+            A new random key, the next observation, state, reward, whether the episode ended, and a dict
+            that has `terminated`, `truncated` and `final_observation` besides what the environment
+            reports.
+        """
+        rng, step_rng = jax.random.split(rng)
+        step = self.episodes.step(as_key(step_rng), envstate, actions)
+        info = {
+            **step.info,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "final_observation": step.next_obs,
+        }
+        return rng, step.obs, step.envstate, step.reward, step.terminated | step.truncated, info
+
+    @property
+    def program(self) -> Any:
+        """The same agent without files and memory: the static argument of its compiled methods."""
+        return self._program
+
+    @property
+    def agent_trained(self) -> bool:
+        """Whether the agent remembers a training."""
+        return "runner" in self._memory
+
+    @property
+    def training_runner(self) -> Any:
+        """The last runner."""
+        return self._memory.get("runner")
+
+    @property
+    def training_metrics(self) -> Metrics | None:
+        """The metrics of the last training, with those of the trainings that it went on from."""
+        return self._memory.get("metrics")
+
+    @property
+    def actor_training(self) -> Any:
+        """The trained state of the actor.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().actor_training
+
+    @property
+    def critic_training(self) -> Any:
+        """The trained state of the critic.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().critic_training
+
+    @property
+    def previous_training_max_step(self) -> int:
+        """Number of updates behind the last runner; zero before any training."""
+        if not self.agent_trained:
+            return 0
+        given = self._memory.get("max_step")
+        return int(self.training_runner.update_step) if given is None else given
+
+    @property
+    def eval_steps_in_training(self) -> np.ndarray | None:
+        """Update steps of the evaluation points of `training_metrics`."""
+        metrics = self.training_metrics
+        return None if metrics is None else metrics["update_step"]
+
+    def log_hyperparams(self, hyperparams: Hyperparameters) -> str:
+        """Describes hyperparameters, and writes them beside the checkpoints if there is a folder.
+
+        Args:
+            hyperparams: Hyperparameters.
+
+        Returns:
+            A readable description.
+        """
+        if self.config.checkpoint_dir is not None:
+            checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
+        return describe("Hyperparameters", hyperparams)
+
+    # Identity.
+
+    def _seal(self) -> None:
+        twin = copy.copy(self)
+        twin.config = self.config.without_files()
+        twin._key = (type(self), fingerprint(vars(twin)))
+        twin._program = twin
+        twin._sealed = True
+        checks.check_eval_rng(self.config.eval_rng)
+        twin._validate()
+        if self.config.checkpoint_dir is not None:
+            checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)
+
+        self._key = (type(self), fingerprint(vars(self)))
+        self._program = twin
+        self._memory: dict[str, Any] = {}
+        self._sealed = True
+
+    def _check_hyperparams(self, hyperparams: Any, optional: bool = False) -> None:
+        if isinstance(hyperparams, Hyperparameters):
+            hyperparams.check_ranges()
+        elif not (optional and hyperparams is None):
+            raise TypeError(
+                f"{type(self).__name__} takes a {name_of(self._hyperparams_type)}, got {hyperparams!r}."
+            )
+
+    def _trained_runner(self) -> Any:
+        if not self.agent_trained:
+            raise RuntimeError(
+                "This agent has not been trained: call train or restore first, or collect_training "
+                "with the results of a compiled train."
+            )
+        return self.training_runner
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_sealed", False):
+            raise AttributeError(
+                f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "
+                "would not see the change. Make a new agent instead."
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: '{name}' cannot be deleted.")
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Agent) and self._key == other._key
+
+    def __str__(self) -> str:
+        env_name = getattr(self.env, "name", type(self.env).__name__)
+        title = f"{type(self).__name__} on {env_name}"
+        return describe(title, self.config)
+
+    def __repr__(self) -> str:
+        return f"<{str(self).splitlines()[0].rstrip(':')}>"
+
+
+def _as_float32(hyperparams: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), hyperparams)

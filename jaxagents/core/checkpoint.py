@@ -1,0 +1,381 @@
+"""Checkpoints of a training in a folder of its own, kept by policy and verified when read."""
+
+import contextlib
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from filelock import FileLock, Timeout
+
+from jaxagents.core.describe import to_json
+from jaxagents.core.metrics import Metrics, join
+from jaxagents.loggers import JSONLLogger
+
+Leaf = tuple[str, Any]
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint could not be read back as it was written."""
+
+
+def check_folder(directory: str | os.PathLike, may_be_filled: bool) -> None:
+    """Raises if a folder cannot take the checkpoints of an agent.
+
+    Args:
+        directory: The folder, which need not exist.
+        may_be_filled: Whether it may hold checkpoints already.
+
+    Raises:
+        NotADirectoryError: It is a file.
+        FileExistsError: It holds checkpoints and may not.
+    """
+    path = _resolve(directory)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"checkpoint_dir {path} is a file, not a folder.")
+    steps = saved_steps(path)
+    if steps and not may_be_filled:
+        raise FileExistsError(
+            f"{path} already holds checkpoints, up to update {steps[-1]}. Set restore_agent=True in the "
+            "configuration to restore from them, or choose another checkpoint_dir. Nothing was changed."
+        )
+
+
+def saved_steps(directory: str | os.PathLike) -> list[int]:
+    """Update steps of the finished checkpoints in a folder, in order."""
+    folder = _checkpoints(_resolve(directory))
+    if not folder.is_dir():
+        return []
+    return sorted(int(child.name) for child in folder.iterdir() if child.name.isdigit())
+
+
+def restore(
+    agent: Any, mode: str | int, best_fn: Callable[[Metrics], Any] | None, hyperparams: Any
+) -> tuple[Any, Metrics]:
+    """Reads a checkpoint of an agent.
+
+    Args:
+        agent: The agent, whose configuration names the folder.
+        mode: `"best"`, `"last"`, or the number of an update step.
+        best_fn: Maps the metrics at the kept checkpoints to the index of the best.
+        hyperparams: Hyperparameters structured as those that were saved.
+
+    Returns:
+        The runner, and the history of metrics up to it.
+    """
+    if agent.config.checkpoint_dir is None:
+        raise FileNotFoundError("This agent has no checkpoint_dir to restore from: set it in the configuration.")
+    directory = _resolve(agent.config.checkpoint_dir)
+    steps = saved_steps(directory)
+    if not steps:
+        raise FileNotFoundError(f"{directory} holds no checkpoints.")
+    template = jax.eval_shape(agent.start, jax.random.key(0), hyperparams)
+    with _manager(directory, read_only=True) as manager:
+        for step in _candidates(manager, steps, mode, best_fn):
+            try:
+                return _read(manager, step, agent, template)
+            except CorruptCheckpointError as error:
+                if not isinstance(mode, str):
+                    raise
+                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=3)
+    raise CorruptCheckpointError(f"No checkpoint in {directory} could be read.")
+
+
+def write_description(directory: str | os.PathLike, stem: str, description: Any) -> None:
+    """Writes `stem.json`, or `stem-2.json` and so on where other contents are already there.
+
+    Args:
+        directory: The folder.
+        stem: Name of the file without its ending.
+        description: Dataclass or dict.
+    """
+    text = json.dumps(to_json(description), indent=2) + "\n"
+    path, number = _resolve(directory) / f"{stem}.json", 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while path.exists() and path.read_text(encoding="utf-8") != text:
+        number += 1
+        path = path.with_name(f"{stem}-{number}.json")
+    path.write_text(text, encoding="utf-8")
+
+
+class Records:
+    """Keeps the records of one training in the agent's checkpoint folder, which it locks.
+
+    The folder holds `config.json`, `hyperparameters.json`, `metrics.jsonl` and `checkpoints/`.
+    """
+
+    def __init__(self, agent: Any, runner: Any, earlier: Metrics | None) -> None:
+        """Prepares the records; nothing is written before the context is entered.
+
+        Args:
+            agent: The agent.
+            runner: Where the training starts.
+            earlier: Metrics of the trainings that it goes on from.
+        """
+        self._agent = agent
+        self._runner = runner
+        self._earlier = earlier
+        self._directory = _resolve(agent.config.checkpoint_dir)
+        self._stack = contextlib.ExitStack()
+        self.logger = JSONLLogger(self._directory / "metrics.jsonl")
+
+    def __enter__(self) -> "Records":
+        """Locks the folder and describes the training in it.
+
+        Raises:
+            FileExistsError: Another training writes to the folder, or it holds later checkpoints.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(self._directory))
+            self._refuse_later_checkpoints()
+            write_description(self._directory, "config", _description(self._agent))
+            write_description(self._directory, "hyperparameters", self._runner.hyperparams)
+            self._manager = stack.enter_context(
+                _manager(self._directory, keep=self._agent.config.keep_checkpoints)
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Waits for the last checkpoint and unlocks the folder."""
+        with self._stack, _warn_if_unwritten():
+            self._manager.wait_until_finished()
+
+    def on_chunk(self, n_updates: int) -> None:
+        """Does nothing."""
+
+    def on_point(self, runner: Any, history: Metrics) -> None:
+        """Saves a checkpoint."""
+        self._save(runner, history)
+
+    def on_interruption(self, runner: Any, history: Metrics) -> None:
+        """Saves a checkpoint."""
+        self._save(runner, history)
+
+    def _save(self, runner: Any, history: Metrics) -> None:
+        from orbax.checkpoint import args
+
+        step = int(runner.update_step)
+        if step in saved_steps(self._directory):
+            return
+        leaves = [(path, np.array(leaf)) for path, leaf in _leaves(runner)]
+        meta = {**_identity(self._agent), "leaves": [_signature(*leaf) for leaf in leaves]}
+        items = args.Composite(
+            runner=args.StandardSave(dict(leaves)),
+            history=args.StandardSave(join(self._earlier, history)),
+            meta=args.JsonSave(meta),
+        )
+        with _warn_if_unwritten():
+            if not self._manager.save(step, args=items, metrics=_mean_return(history)):
+                raise OSError(f"the checkpoint of update {step} was not written")
+
+    def _refuse_later_checkpoints(self) -> None:
+        start = int(self._runner.update_step)
+        later = [step for step in saved_steps(self._directory) if step > start]
+        if later:
+            raise FileExistsError(
+                f"{self._directory} holds a checkpoint of update {later[-1]}, but this training starts "
+                f"at update {start}. Go on from the last checkpoint (agent.restore('last') and "
+                "agent.train(None, hyperparams, runner=agent.training_runner)), or choose another "
+                "checkpoint_dir. Nothing was changed."
+            )
+
+
+def _candidates(
+    manager: Any, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
+) -> Iterable[int]:
+    newest_first = steps[::-1]
+    if mode == "last":
+        return newest_first
+    if mode == "best":
+        return _best_first(_kept_history(manager, newest_first), best_fn)
+    if mode in steps:
+        return [int(mode)]
+    raise FileNotFoundError(
+        f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the update steps {steps}."
+    )
+
+
+def _kept_history(manager: Any, newest_first: list[int]) -> Metrics:
+    """The metrics of the evaluation points whose checkpoints are still there."""
+    for step in newest_first:
+        with contextlib.suppress(CorruptCheckpointError):
+            history = _restore_items(manager, step, ["history"])["history"]
+            kept = np.isin(history["update_step"], newest_first)
+            return {name: values[kept] for name, values in history.items()}
+    raise CorruptCheckpointError(f"No checkpoint in {manager.directory} could be read.")
+
+
+def _best_first(history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> list[int]:
+    steps = history["update_step"]
+    if best_fn is not None:
+        index = int(best_fn(history))
+        if not -len(steps) <= index < len(steps):
+            raise ValueError(f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints.")
+        return [int(steps[index])]
+    if "returns" not in history:
+        raise ValueError(
+            "Without evaluation during training no checkpoint is known to be the best: restore 'last', "
+            "or give best_fn."
+        )
+    means = history["returns"].reshape(len(steps), -1).mean(axis=1)
+    return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
+
+
+def _read(manager: Any, step: int, agent: Any, template: Any) -> tuple[Any, Metrics]:
+    items = _restore_items(manager, step, ["meta", "runner", "history"])
+    meta, arrays, history = items["meta"], items["runner"], items["history"]
+    place = f"The checkpoint of update {step} in {manager.directory}"
+    _check_identity(place, meta, agent)
+    _check_leaves(place, meta["leaves"], _leaves(template))
+    for signature in meta["leaves"]:
+        if _signature(signature["path"], arrays[signature["path"]]) != signature:
+            raise CorruptCheckpointError(f"{place} is damaged at {signature['path']}.")
+
+    def as_leaf(saved: np.ndarray, like: Any) -> Any:
+        array = jnp.asarray(saved)
+        return jax.random.wrap_key_data(array) if _is_key(like) else array
+
+    like, structure = jax.tree.flatten(template)
+    saved = [arrays[path] for path, _ in _leaves(template)]
+    runner = jax.tree.unflatten(structure, [as_leaf(s, k) for s, k in zip(saved, like, strict=True)])
+    return runner, history
+
+
+def _check_identity(place: str, meta: dict, agent: Any) -> None:
+    for what, own in _identity(agent).items():
+        if meta[what] != own:
+            raise ValueError(f"{place} is of the {what} {meta[what]}, but this is {own}.")
+
+
+def _check_leaves(place: str, saved: list[dict], own: list[Leaf]) -> None:
+    for signature, (path, leaf) in zip(saved, own, strict=False):
+        expected = {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+        found = {name: signature[name] for name in expected}
+        if found != expected:
+            raise ValueError(
+                f"{place} does not fit this agent. The first leaf that differs is {found['path']} with "
+                f"shape {tuple(found['shape'])} and dtype {found['dtype']}, where this agent has {path} "
+                f"with shape {leaf.shape} and dtype {leaf.dtype}."
+            )
+    if len(saved) != len(own):
+        longer = [s["path"] for s in saved] if len(saved) > len(own) else [path for path, _ in own]
+        raise ValueError(
+            f"{place} has {len(saved)} leaves, but this agent has {len(own)}; the first without a "
+            f"counterpart is {longer[min(len(saved), len(own))]}."
+        )
+
+
+def _restore_items(manager: Any, step: int, names: list[str]) -> dict[str, Any]:
+    from orbax.checkpoint import args
+
+    restored_as = {name: args.StandardRestore for name in names} | {"meta": args.JsonRestore}
+    try:
+        items = manager.restore(step, args=args.Composite(**{n: restored_as[n]() for n in names}))
+        return {name: items[name] for name in names}
+    except Exception as error:
+        raise CorruptCheckpointError(
+            f"The checkpoint of update {step} in {manager.directory} cannot be read "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+@contextlib.contextmanager
+def _warn_if_unwritten():
+    try:
+        yield
+    except Exception as error:
+        warnings.warn(f"A checkpoint could not be written, training goes on: {error}", stacklevel=2)
+
+
+def _manager(directory: Path, keep: int | None = None, read_only: bool = False) -> Any:
+    """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
+    from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
+    from orbax.checkpoint import checkpoint_managers as policies
+
+    by_policy = policies.AnyPreservationPolicy(
+        [
+            policies.LatestN(keep),
+            policies.BestN(
+                get_metric_fn=lambda metrics: metrics["mean_return"],
+                n=1,
+                keep_checkpoints_without_metrics=False,
+            ),
+        ]
+    )
+    options = CheckpointManagerOptions(
+        preservation_policy=None if read_only else by_policy, create=False, read_only=read_only
+    )
+    folder = _checkpoints(directory)
+    if not read_only:
+        folder.mkdir(exist_ok=True)
+    return CheckpointManager(folder, options=options)
+
+
+@contextlib.contextmanager
+def _lock(directory: Path):
+    lock = FileLock(directory / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise FileExistsError(
+            f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _resolve(directory: str | os.PathLike) -> Path:
+    return Path(directory).expanduser().resolve()
+
+
+def _checkpoints(directory: Path) -> Path:
+    return directory / "checkpoints"
+
+
+def _description(agent: Any) -> dict[str, Any]:
+    return {**_identity(agent), "env_params": agent.env_params, "config": agent.config}
+
+
+def _identity(agent: Any) -> dict[str, str]:
+    env_name = getattr(agent.env, "name", type(agent.env).__name__)
+    return {"agent": type(agent).__qualname__, "environment": env_name}
+
+
+def _mean_return(history: Metrics) -> dict[str, float] | None:
+    if "returns" not in history:
+        return None
+    return {"mean_return": float(np.mean(history["returns"][-1]))}
+
+
+def _leaves(tree: Any) -> list[Leaf]:
+    """Paths and leaves of a pytree, random keys as their data."""
+
+    def raw(leaf: Any) -> Any:
+        if not _is_key(leaf):
+            return leaf
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return jax.eval_shape(jax.random.key_data, leaf)
+        return jax.random.key_data(leaf)
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), raw(x)) for path, x in leaves]
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _signature(path: str, array: Any) -> dict[str, Any]:
+    array = np.asarray(array)
+    digest = zlib.crc32(array.tobytes())
+    return {"path": path, "shape": list(array.shape), "dtype": str(array.dtype), "crc32": digest}

@@ -1,0 +1,146 @@
+"""Static configuration: what sets a shape, a loop bound or a branch."""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+
+from jaxagents.core.checks import positive
+from jaxagents.core.fingerprint import fingerprint
+
+
+class KnownFields:
+    """Refuses misspelt keyword arguments, naming the nearest field."""
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        """Checks the names of the keyword arguments."""
+        known = [field.name for field in dataclasses.fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
+        for name in kwargs:
+            if name not in known:
+                nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+                raise TypeError(
+                    f"{cls.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
+                )
+        return super().__new__(cls)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Config(KnownFields):
+    """What every agent's configuration holds. Compares and hashes by value.
+
+    Attributes:
+        n_steps: Number of update steps that `train` makes (additional ones when it goes on from a
+            runner).
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        eval_frequency: Number of update steps between evaluations.
+        eval_rng: Random key of the evaluations during training; every evaluation plays the same
+            episodes' seeds. `None` is key 0.
+        n_evals: Number of episodes of an evaluation during training. `None` is 32.
+        max_episode_steps: Steps after which an episode is truncated, if the environment does not
+            truncate it earlier.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
+        restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
+        keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+    """
+
+    n_steps: int = 200
+    batch_size: int = 16
+    eval_frequency: int = 1
+    eval_rng: Any = None
+    n_evals: int | None = None
+    max_episode_steps: int = 9999
+    checkpoint_dir: str | os.PathLike | None = None
+    restore_agent: bool = False
+    keep_checkpoints: int | None = 5
+
+    def __post_init__(self) -> None:
+        """Validates the fields.
+
+        Raises:
+            TypeError: A field holds a traced value, or a number of the wrong type.
+            ValueError: A number is out of range, or numbers do not fit together.
+        """
+        for field in dataclasses.fields(self):
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(_value(self, field))):
+                raise TypeError(
+                    f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
+                    "the configuration is static. Only hyperparameters may be traced or vmapped."
+                )
+        self._check_positive(
+            "n_steps", "batch_size", "eval_frequency", "n_evals", "max_episode_steps", "keep_checkpoints"
+        )
+
+    def without_files(self) -> "Config":
+        """The same computation without anything that concerns files."""
+        return dataclasses.replace(
+            self, checkpoint_dir=None, restore_agent=False, keep_checkpoints=None
+        )
+
+    def replace(self, **changes: Any) -> "Config":
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            number = positive(f"{type(self).__name__}.{name}", value)
+            object.__setattr__(self, name, number)
+
+    def _check_divides(self, divisor: str, dividend: str) -> None:
+        small, large = getattr(self, divisor), getattr(self, dividend)
+        if large % small:
+            fitting = [n for n in range(1, large + 1) if large % n == 0]
+            raise ValueError(
+                f"{type(self).__name__}.{divisor} must divide {dividend}: {large} is not a multiple "
+                f"of {small}. Values of {divisor} that would: {', '.join(map(str, fitting))}."
+            )
+
+    def __hash__(self) -> int:
+        return hash(fingerprint(self))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and fingerprint(self) == fingerprint(other)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OnPolicyConfig(Config):
+    """What the configurations of on-policy agents share.
+
+    Attributes:
+        rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
+        actor_network: A `flax.linen` module, or a module class or other function that is called with
+            this configuration to make one. `None` takes a default network.
+        critic_network: As `actor_network`, for the value.
+        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is given
+            those fields of the `OptimizerParams` that it takes as arguments and that no partial fixes.
+        squash_actions: How agents with a ready-made policy keep box actions inside their bounds: `True`
+            squashes a Gaussian by tanh, `False` clips it.
+    """
+
+    rollout_length: int = 128
+    actor_network: Any = None
+    critic_network: Any = None
+    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    squash_actions: bool = False
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("rollout_length")
+        if not callable(self.optimizer):
+            raise TypeError(
+                f"{type(self).__name__}.optimizer must be a function that makes an optax optimizer, "
+                f"such as optax.adam, got {self.optimizer!r}."
+            )
+
+
+def _value(config: Config, field: dataclasses.Field) -> Any:
+    value = getattr(config, field.name)
+    return value.keywords if hasattr(value, "keywords") else value

@@ -1,0 +1,56 @@
+"""Agents, configurations and hyperparameters in words and as JSON."""
+
+import dataclasses
+import functools
+import math
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def to_json(x: Any) -> Any:
+    """The nearest JSON value: numbers, lists and dicts as they are, anything else by its name."""
+    if x is None or isinstance(x, bool | int | str):
+        return x
+    if isinstance(x, float):
+        return x if math.isfinite(x) else str(x)
+    if isinstance(x, os.PathLike):
+        return os.fspath(x)
+    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return to_json(jax.random.key_data(x))
+    if isinstance(x, jax.Array | np.ndarray | np.generic):
+        return to_json(np.asarray(x).tolist())
+    if isinstance(x, dict):
+        return {str(key): to_json(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [to_json(item) for item in x]
+    if dataclasses.is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "apply"):
+        return {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+    return name_of(x)
+
+
+def name_of(x: Any) -> str:
+    """A readable name of a function, class, network or other object."""
+    if isinstance(x, functools.partial):
+        arguments = [repr(a) for a in x.args] + [f"{k}={name_of(v)}" for k, v in x.keywords.items()]
+        return f"{name_of(x.func)}({', '.join(arguments)})"
+    if hasattr(x, "__qualname__"):
+        return f"{x.__module__}.{x.__qualname__}"
+    return " ".join(repr(x).split())
+
+
+def describe(title: str, x: Any) -> str:
+    """A title and one line for each field of a dataclass, nested ones indented."""
+    return "\n".join([f"{title}:", *_lines(to_json(x), indent=2)])
+
+
+def _lines(fields: dict[str, Any], indent: int) -> list[str]:
+    lines = []
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            lines += [f"{'':{indent}}{name}:", *_lines(value, indent + 2)]
+        else:
+            lines.append(f"{'':{indent}}{name}: {value}")
+    return lines

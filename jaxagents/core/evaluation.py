@@ -1,0 +1,75 @@
+"""Playing whole episodes with a fixed policy."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxagents.envs.episodes import Episodes
+
+
+class EpisodeOutcomes(NamedTuple):
+    """Outcomes of episodes, `n_episodes` along the first axis.
+
+    Attributes:
+        returns: Undiscounted sums of rewards, shaped `(n_episodes, *actors_shape)`.
+        final_rewards: Rewards of the last steps, shaped as `returns`.
+        terminated: Whether the environment ended the episode.
+        truncated: Whether a time limit cut it.
+        lengths: Numbers of steps.
+    """
+
+    returns: Float[Array, "n_episodes ..."]
+    final_rewards: Float[Array, "n_episodes ..."]
+    terminated: Bool[Array, "n_episodes"]
+    truncated: Bool[Array, "n_episodes"]
+    lengths: Int[Array, "n_episodes"]
+
+
+def play_episodes(
+    episodes: Episodes, policy: Callable[[Any], Any], rng: Key[Array, ""], n_episodes: int
+) -> EpisodeOutcomes:
+    """Plays episodes side by side, until the last one is over.
+
+    Args:
+        episodes: The environment.
+        policy: Maps one observation to an action.
+        rng: Random key.
+        n_episodes: Number of episodes.
+
+    Returns:
+        The outcomes.
+    """
+    reset_keys, step_keys = jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)
+    obs, envstate = jax.vmap(episodes.reset)(reset_keys)
+    rewards = jnp.zeros((n_episodes, *episodes.actors_shape))
+    never = jnp.zeros(n_episodes, bool)
+    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(n_episodes, jnp.int32))
+
+    def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
+        return outcomes.terminated | outcomes.truncated
+
+    def step(carry: tuple) -> tuple:
+        time, obs, envstate, outcomes = carry
+        keys = jax.vmap(jax.random.fold_in, (0, None))(step_keys, time)
+        played = jax.vmap(episodes.play)(keys, envstate, jax.vmap(policy)(obs))
+        after = EpisodeOutcomes(
+            returns=outcomes.returns + played.reward,
+            final_rewards=played.reward,
+            terminated=played.terminated,
+            truncated=played.truncated,
+            lengths=outcomes.lengths + 1,
+        )
+        was_over = over(outcomes)
+        outcomes = jax.tree.map(
+            lambda old, new: jnp.where(was_over.reshape(-1, *[1] * (new.ndim - 1)), old, new),
+            outcomes,
+            after,
+        )
+        return time + 1, played.obs, played.envstate, outcomes
+
+    carry = (jnp.zeros((), jnp.int32), obs, envstate, outcomes)
+    *_, outcomes = jax.lax.while_loop(lambda carry: ~jnp.all(over(carry[-1])), step, carry)
+    return outcomes

@@ -1,0 +1,27 @@
+"""Random keys."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+
+def as_key(rng: Any) -> Key[Array, "..."]:
+    """A typed random key, from one or from a raw `jax.random.PRNGKey`.
+
+    Args:
+        rng: Typed keys of any shape, or raw keys with a trailing axis of two words.
+
+    Returns:
+        The typed keys.
+
+    Raises:
+        TypeError: `rng` is neither.
+    """
+    dtype = getattr(rng, "dtype", None)
+    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return rng
+    if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
+        return jax.random.wrap_key_data(jnp.asarray(rng))
+    raise TypeError(f"Expected a random key such as jax.random.key(0), got {rng!r}.")

@@ -1,0 +1,438 @@
+"""The base of agents that learn from rollouts of their current policy."""
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Key
+
+from jaxagents import ops
+from jaxagents.core import checks
+from jaxagents.core.agent import Agent
+from jaxagents.core.config import OnPolicyConfig
+from jaxagents.core.fitting import fit
+from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
+from jaxagents.core.train_state import TrainState
+from jaxagents.core.types import AdvantageInput, ReturnInput, Runner, Transition
+from jaxagents.envs.episodes import EpisodeState
+
+_POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
+
+
+class OnPolicyBase(Agent):
+    """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
+
+    A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and `policy`,
+    or as one, `_distribution`. Hooks are written for one observation; time and environments are vmapped
+    around them. In an environment of several actors their outputs have a leading `n_actors` axis.
+    """
+
+    _config_type = OnPolicyConfig
+    _info_names: tuple[str, ...] = ("actor_loss", "critic_loss")
+
+    # The policy.
+
+    def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
+        """The distribution of actions.
+
+        Args:
+            training: State of the actor's training.
+            params: Parameters of the actor to use.
+            obs: One observation.
+
+        Returns:
+            The distribution.
+        """
+        raise NotImplementedError
+
+    def _sample_actions(self, rng: Key[Array, ""], training: TrainState, obs: Any) -> Any:
+        """Draws the actions for one observation.
+
+        Args:
+            rng: Random key.
+            training: State of the actor's training.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+        return self._distribution(training, training.params, obs).sample(rng)
+
+    def _log_prob(
+        self, training: TrainState, params: Any, obs: Any, actions: Any
+    ) -> Float[Array, "..."]:
+        """Log-probability of actions.
+
+        Args:
+            training: State of the actor's training.
+            params: Parameters of the actor to use.
+            obs: One observation.
+            actions: One action (of all actors).
+
+        Returns:
+            The log-probability (of each actor), in nats.
+        """
+        return self._distribution(training, params, obs).log_prob(actions)
+
+    def _entropy(self, training: TrainState, obs: Any) -> Float[Array, "..."]:
+        """Entropy of the policy.
+
+        Args:
+            training: State of the actor's training.
+            obs: One observation.
+
+        Returns:
+            The entropy (of each actor), in nats.
+        """
+        return self._distribution(training, training.params, obs).entropy()
+
+    def policy(self, training: TrainState, obs: Any) -> Any:
+        """The greedy action.
+
+        Args:
+            training: State of the actor's training.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+        return self._distribution(training, training.params, obs).mode()
+
+    # Returns and advantages.
+
+    def _trajectory_returns(
+        self, value: Float[Array, "..."], traj: ReturnInput
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """One backward step of the returns that the critic is fitted to.
+
+        Where an episode is truncated, or the rollout ends, `value` is the value of the true successor.
+
+        Args:
+            value: Return of the following step, over environments (and actors).
+            traj: Reward, discount (zero at termination), value of the successor, and lambda.
+
+        Returns:
+            The return of this step, twice (carried and collected).
+        """
+        value = ops.lambda_return_step(value, *traj)
+        return value, value
+
+    def _trajectory_advantages(
+        self, advantage: Float[Array, "..."], traj: AdvantageInput
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """One backward step of the advantages.
+
+        Where an episode is truncated, or the rollout ends, `advantage` is zero.
+
+        Args:
+            advantage: Advantage of the following step, over environments (and actors).
+            traj: Reward, value, value of the true successor, termination, discount and lambda.
+
+        Returns:
+            The advantage of this step, twice (carried and collected).
+        """
+        advantage = ops.gae_step(advantage, *traj)
+        return advantage, advantage
+
+    def _gae_lambda(self, hyperparams: Any) -> Any:
+        """Weight of the trace in returns and advantages; 1 gives Monte-Carlo returns."""
+        return 1.0
+
+    # Learning.
+
+    @abc.abstractmethod
+    def _actor_loss(
+        self,
+        training: TrainState,
+        obs: Any,
+        actions: Any,
+        log_prob_old: Float[Array, "samples ..."],
+        advantage: Float[Array, "samples ..."],
+        hyperparams: Any,
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The loss of the actor over a minibatch.
+
+        Args:
+            training: State of the actor's training; differentiated in its `params`.
+            obs: Observations, samples first.
+            actions: Their actions.
+            log_prob_old: Their log-probabilities under the policy that took them.
+            advantage: Their advantages.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The loss and the mean KL divergence from the old policy.
+        """
+
+    def _critic_loss(
+        self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
+    ) -> Float[Array, ""]:
+        """The mean squared error of the values.
+
+        Args:
+            training: State of the critic's training; differentiated in its `params`.
+            obs: Observations of a minibatch, samples first.
+            targets: Returns to be estimated.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The loss.
+        """
+        value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
+        return hyperparams.vf_coeff * ops.value_loss(value, targets).mean()
+
+    def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
+        """What `_actor_loss` is given of a rollout, between `training` and `hyperparams`.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            Pytrees shaped `(time, environments, ...)`.
+        """
+        return traj.obs, traj.action, traj.log_prob, traj.advantage
+
+    def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
+        """What `_critic_loss` is given of a rollout, between `training` and `hyperparams`.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            Pytrees shaped `(time, environments, ...)`.
+        """
+        return traj.obs, traj.target
+
+    def _kl_threshold(self, hyperparams: Any) -> Any:
+        """Mean KL divergence after which no further actor epoch is made."""
+        return jnp.inf
+
+    def _learn(self, runner: Runner, traj: Transition) -> Runner:
+        config, hyperparams = self.config, runner.hyperparams
+        rng, actor_rng, critic_rng = jax.random.split(runner.rng, 3)
+        mixing = {"n_minibatches": config.n_minibatches, "n_groups": config.n_groups}
+        actor = fit(
+            runner.actor_training,
+            lambda *args: self._actor_loss(*args, hyperparams),
+            self._actor_loss_input(runner, traj),
+            actor_rng,
+            n_epochs=config.actor_epochs,
+            kl_threshold=self._kl_threshold(hyperparams),
+            **mixing,
+        )
+        critic = fit(
+            runner.critic_training,
+            lambda *args: (self._critic_loss(*args, hyperparams), jnp.zeros(())),
+            self._critic_loss_input(runner, traj),
+            critic_rng,
+            n_epochs=config.critic_epochs,
+            **mixing,
+        )
+        info = {"actor_loss": actor.loss, "critic_loss": critic.loss, "kl": actor.kl}
+        return runner.replace(
+            actor_training=actor.training,
+            critic_training=critic.training,
+            rng=rng,
+            info={name: info[name] for name in self._info_names},
+        )
+
+    def _log_probs_and_entropies(
+        self, training: TrainState, obs: Any, actions: Any
+    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+        def of_sample(obs: Any, actions: Any) -> tuple[Array, Array]:
+            log_prob = self._log_prob(training, training.params, obs, actions)
+            return self._per_actor(log_prob), self._per_actor(self._entropy(training, obs))
+
+        return jax.vmap(of_sample)(obs, actions)
+
+    def _actor_network(self) -> nn.Module:
+        """The actor, if the configuration names none."""
+        raise ValueError(f"{type(self).__name__} has no default: set config.actor_network.")
+
+    def _critic_network(self) -> nn.Module:
+        """The critic, if the configuration names none."""
+        raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> Runner:
+        actor_rng, critic_rng, env_rng, rng = jax.random.split(rng, 4)
+        obs, envstate = jax.vmap(self.episodes.reset)(
+            jax.random.split(env_rng, self.config.batch_size)
+        )
+        first_obs = jax.tree.map(lambda x: x[0], obs)
+        networks = (
+            (self.config.actor_network, self._actor_network, actor_rng),
+            (self.config.critic_network, self._critic_network, critic_rng),
+        )
+        params = (hyperparams.actor_optimizer_params, hyperparams.critic_optimizer_params)
+        actor, critic = (
+            self._create_training(_make_network(given, default, self.config), key, first_obs, p)
+            for (given, default, key), p in zip(networks, params, strict=True)
+        )
+        return Runner(
+            actor_training=actor,
+            critic_training=critic,
+            envstate=envstate,
+            obs=obs,
+            rng=rng,
+            hyperparams=hyperparams,
+            update_step=jnp.zeros((), jnp.int32),
+            info={name: jnp.full((), jnp.nan) for name in self._info_names},
+        )
+
+    def _create_training(
+        self, network: nn.Module, rng: Key[Array, ""], obs: Any, optimizer_params: Any
+    ) -> TrainState:
+        variables = dict(network.init(rng, obs))
+        optimizer = make_optimizer(self.config.optimizer, optimizer_params)
+        training = TrainState.create(network, variables.pop("params", {}), optimizer, variables)
+        return set_optimizer_params(training, optimizer_params)
+
+    def _with_hyperparams(self, runner: Runner, hyperparams: Any) -> Runner:
+        return runner.replace(
+            hyperparams=hyperparams,
+            actor_training=set_optimizer_params(
+                runner.actor_training, hyperparams.actor_optimizer_params
+            ),
+            critic_training=set_optimizer_params(
+                runner.critic_training, hyperparams.critic_optimizer_params
+            ),
+        )
+
+    def _training_step(self, runner: Runner) -> Runner:
+        runner, traj = self._rollout(runner)
+        traj = self._with_targets(runner, traj)
+        return self._learn(runner, traj).replace(update_step=runner.update_step + 1)
+
+    def _rollout(self, runner: Runner) -> tuple[Runner, Transition]:
+        rng, rollout_rng = jax.random.split(runner.rng)
+        shape = (self.config.rollout_length, self.config.batch_size, 2)
+        actor = runner.actor_training
+
+        def act_and_step(
+            keys: Key[Array, "2"], obs: Any, envstate: EpisodeState
+        ) -> tuple[Any, EpisodeState, Transition]:
+            action_rng, step_rng = keys
+            action = self._sample_actions(action_rng, actor, obs)
+            step = self.episodes.step(step_rng, envstate, action)
+            transition = Transition(
+                obs=obs,
+                action=action,
+                value=None,
+                log_prob=self._per_actor(self._log_prob(actor, actor.params, obs, action)),
+                reward=step.reward,
+                next_obs=step.next_obs,
+                terminated=step.terminated,
+                truncated=step.truncated,
+            )
+            return step.obs, step.envstate, transition
+
+        def step_all(carry: tuple, keys: Key[Array, "environments 2"]) -> tuple[tuple, Transition]:
+            obs, envstate, transition = jax.vmap(act_and_step)(keys, *carry)
+            return (obs, envstate), transition
+
+        keys = jax.random.split(rollout_rng, shape)
+        carry, traj = jax.lax.scan(step_all, (runner.obs, runner.envstate), keys)
+        obs, envstate = carry
+        return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
+
+    def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
+        critic, hyperparams = runner.critic_training, runner.hyperparams
+        values = jax.vmap(jax.vmap(functools.partial(self._value, critic, critic.params)))
+        value, next_value = values(traj.obs), values(traj.next_obs)
+        terminated, truncated = (
+            jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
+            for flag in (traj.terminated, traj.truncated)
+        )
+        gamma, gae_lambda = (
+            jnp.broadcast_to(x, value.shape)
+            for x in (hyperparams.gamma, self._gae_lambda(hyperparams))
+        )
+        advantage = ops.scan_backwards(
+            self._trajectory_advantages,
+            AdvantageInput(traj.reward, value, next_value, terminated, gamma, gae_lambda),
+            jnp.zeros_like(value),
+            truncated,
+        )
+        target = ops.scan_backwards(
+            self._trajectory_returns,
+            ReturnInput(traj.reward, gamma * (1.0 - terminated), next_value, gae_lambda),
+            next_value,
+            truncated,
+        )
+        return traj._replace(
+            value=value, next_value=next_value, advantage=advantage, target=target
+        )
+
+    def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
+        return self._per_actor(training.apply_fn(params, obs))
+
+    def _per_actor(self, x: Array) -> Array:
+        return x.reshape(self._actors_shape)
+
+    def _validate(self) -> None:
+        self._check_hooks()
+        self._check_actors()
+        hyperparams = self._hyperparams_type()
+        runner = jax.eval_shape(self._create_runner, jax.random.key(0), hyperparams)
+        actor, critic = runner.actor_training, runner.critic_training
+        obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), runner.obs)
+
+        outputs = {
+            "the critic's value": jax.eval_shape(lambda critic, obs: critic(obs), critic, obs),
+            "_entropy": jax.eval_shape(self._entropy, actor, obs),
+        }
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        action = jax.eval_shape(self._sample_actions, key, actor, obs)
+        outputs["_log_prob"] = jax.eval_shape(self._log_prob, actor, actor.params, obs, action)
+        for what, output in outputs.items():
+            checks.check_size(output, self._actors_shape, f"{type(self).__name__}: {what}")
+        greedy = jax.eval_shape(self.policy, actor, obs)
+        checks.check_same_tree(
+            action, greedy, f"{type(self).__name__}: the action", "_sample_actions", "policy"
+        )
+        checks.check_environment(self.episodes, action)
+
+    def _check_actors(self) -> None:
+        env_name, several = type(self.env).__name__, hasattr(self.env, "n_actors")
+        if self._actors_shape and not several:
+            raise ValueError(
+                f"{type(self).__name__} needs an environment of several actors, but {env_name} has no "
+                "n_actors. Use PPO for one actor."
+            )
+        if not self._actors_shape and self.n_actors > 1:
+            raise ValueError(
+                f"{type(self).__name__} trains one actor, but {env_name} has {self.n_actors}. Use IPPO."
+            )
+
+    def _check_hooks(self) -> None:
+        def given(hook: str) -> bool:
+            return getattr(type(self), hook) is not getattr(OnPolicyBase, hook)
+
+        missing = [hook for hook in _POLICY_HOOKS if not given(hook)]
+        if missing and not given("_distribution"):
+            raise TypeError(
+                f"{type(self).__name__} has no policy: give the hooks {', '.join(missing)}, or "
+                "_distribution instead of all of them."
+            )
+
+
+def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> nn.Module:
+    if given is None:
+        return default()
+    network = given if isinstance(given, nn.Module) else given(config)
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            "A network must be a flax.linen module, or be called with the configuration to make one; "
+            f"{given!r} gave {network!r}."
+        )
+    return network
+
+
+def _append_axes(x: Array, ndim: int) -> Array:
+    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))

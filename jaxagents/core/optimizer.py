@@ -1,0 +1,66 @@
+"""Optimizers whose parameters are traced data in their state."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.train_state import TrainState
+from jaxagents.core.types import OptimizerParams
+
+_made: dict[Any, optax.GradientTransformation] = {}
+
+
+def make_optimizer(
+    optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
+) -> optax.GradientTransformation:
+    """Makes an optimizer that clips gradients by their global norm and keeps its parameters as data.
+
+    Equal arguments give the very same object, so that states made with it share compiled programs.
+
+    Args:
+        optimizer: Function that makes an optax optimizer.
+        params: Its parameters; only the names of the fields matter here (see
+            [`set_optimizer_params`][jaxagents.core.optimizer.set_optimizer_params]).
+
+    Returns:
+        The optimizer.
+    """
+    key = fingerprint((optimizer, type(params)))
+    if key not in _made:
+        names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
+        _made[key] = _inject(optimizer, accepted_names(optimizer, names))
+    return _made[key]
+
+
+def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:
+    """Replaces the parameters that the optimizer keeps in its state."""
+    kept = training.opt_state.hyperparams
+    new = {name: jnp.asarray(getattr(params, name), jnp.float32) for name in kept}
+    return training.replace(opt_state=training.opt_state._replace(hyperparams=new))
+
+
+def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
+    """Those of `names` that an optimizer takes as arguments and that no partial has fixed."""
+    fixed = optimizer.keywords if isinstance(optimizer, functools.partial) else {}
+    parameters = inspect.signature(optimizer).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        parameters = {**dict.fromkeys(names), **parameters}
+    return [name for name in names if name in parameters and name not in fixed]
+
+
+def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
+    def clipped(grad_clip: Any, **params: Any) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(grad_clip), optimizer(**params))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    clipped.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
+        [inspect.Parameter(name, keyword) for name in ("grad_clip", *names)]
+    )
+    placeholders = dict.fromkeys(("grad_clip", *names), 0.0)
+    return optax.inject_hyperparams(clipped)(**placeholders)

@@ -1,0 +1,56 @@
+"""Progress bars in terminals and notebooks."""
+
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+
+class ProgressBar:
+    """Shows the updates made and the last mean return."""
+
+    def __init__(self, title: Any, first: int, n_steps: int, disable: bool = False) -> None:
+        """Makes a bar.
+
+        Args:
+            title: What is trained; its `repr` without brackets is shown.
+            first: Number of updates made earlier.
+            n_steps: Number of updates to make.
+            disable: Whether to show nothing.
+        """
+        self._title = repr(title).strip("<>")
+        self._first = self._done = first
+        self._n_steps = n_steps
+        self._disable = disable
+
+    def __enter__(self) -> "ProgressBar":
+        """Opens the bar."""
+        self._bar = tqdm(
+            total=self._first + self._n_steps,
+            initial=self._first,
+            desc=self._title,
+            unit="update",
+            dynamic_ncols=True,
+            disable=self._disable,
+        )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Closes the bar."""
+        self._bar.close()
+
+    def on_chunk(self, n_updates: int) -> None:
+        """Moves the bar."""
+        self._done += n_updates
+        self._bar.update(n_updates)
+
+    def on_point(self, runner: Any, history: dict[str, Any]) -> None:
+        """Shows the mean return of the newest point."""
+        if "returns" in history:
+            self._bar.set_postfix_str(f"return {np.mean(history['returns'][-1]):.4g}")
+
+    def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
+        """Says where training stopped."""
+        self._bar.write(
+            f"Interrupted after {self._done} of {self._bar.total} updates; nothing is lost."
+        )

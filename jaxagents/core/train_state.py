@@ -1,0 +1,129 @@
+"""A network in training as one pytree."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from jaxtyping import Array, Int
+
+
+class TrainState(struct.PyTreeNode):
+    """A network's definition, parameters and optimizer in one callable pytree.
+
+    ```python
+    state = TrainState.create(network, params, tx=optax.adam(3e-4))
+    y = state(x)
+    y = state(x, params=other_params)
+    state = state.apply_gradients(grads=grads)
+    ```
+
+    Attributes:
+        step: Number of gradient steps taken.
+        params: Parameters of the network.
+        opt_state: State of the optimizer; `None` without one.
+        extra_variables: Further collections of variables (such as batch statistics).
+        model_def: The network (static).
+        tx: The optimizer (static); `None` for a network that is not trained.
+    """
+
+    step: Int[Array, ""]
+    params: Any
+    opt_state: Any
+    extra_variables: dict[str, Any]
+    model_def: nn.Module = struct.field(pytree_node=False)
+    tx: Any = struct.field(pytree_node=False, default=None)
+
+    @classmethod
+    def create(
+        cls,
+        model_def: nn.Module,
+        params: Any,
+        tx: Any = None,
+        extra_variables: dict[str, Any] | None = None,
+    ) -> "TrainState":
+        """A state before its first gradient step.
+
+        Args:
+            model_def: The network.
+            params: Its parameters.
+            tx: Optax optimizer, if the network is to be trained.
+            extra_variables: Further collections of variables.
+
+        Returns:
+            The state.
+        """
+        return cls(
+            step=jnp.zeros((), jnp.int32),
+            params=params,
+            opt_state=None if tx is None else tx.init(params),
+            extra_variables=extra_variables or {},
+            model_def=model_def,
+            tx=tx,
+        )
+
+    def __call__(
+        self, *args: Any, params: Any = None, method: str | Callable | None = None, **kwargs: Any
+    ) -> Any:
+        """Applies the network.
+
+        Args:
+            *args: Arguments of the network.
+            params: Parameters to use instead of the state's own.
+            method: Method of the network to call, by name or as a function; `None` calls it.
+            **kwargs: Keyword arguments of the network.
+
+        Returns:
+            The network's output.
+        """
+        return self.apply_fn(
+            self.params if params is None else params, *args, method=method, **kwargs
+        )
+
+    @property
+    def apply_fn(self) -> Callable[..., Any]:
+        """The network as a function of its parameters and inputs: `apply_fn(params, *inputs)`."""
+
+        def apply(params: Any, *args: Any, **kwargs: Any) -> Any:
+            variables = {"params": params, **self.extra_variables}
+            return self.model_def.apply(variables, *args, **kwargs)
+
+        return apply
+
+    def apply_gradients(self, *, grads: Any) -> "TrainState":
+        """Takes one gradient step.
+
+        Args:
+            grads: Gradients, structured as `params`.
+
+        Returns:
+            The state after the step.
+
+        Raises:
+            ValueError: The state has no optimizer.
+        """
+        if self.tx is None:
+            raise ValueError("This TrainState has no optimizer: create it with `tx=` to train it.")
+        updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
+        params = jax.tree.map(lambda p, u: jnp.asarray(p + u, p.dtype), self.params, updates)
+        return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
+
+    def apply_loss_fn(
+        self, *, loss_fn: Callable[[Any], Any], has_aux: bool = False, axis_name: str | None = None
+    ) -> tuple["TrainState", Any]:
+        """Takes one gradient step down a loss.
+
+        Args:
+            loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
+            has_aux: Whether `loss_fn` returns auxiliary outputs.
+            axis_name: Mapped axis over which gradients are averaged.
+
+        Returns:
+            The state after the step, and the output of `loss_fn`.
+        """
+        output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(self.params)
+        if axis_name is not None:
+            grads = jax.lax.pmean(grads, axis_name)
+        return self.apply_gradients(grads=grads), output

@@ -1,0 +1,209 @@
+"""What drives training around the compiled update: points, chunks, progress, interruption, records."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax_tqdm import scan_tqdm
+
+from jaxagents.core import checkpoint
+from jaxagents.core.interruption import Interruption
+from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_points
+from jaxagents.core.progress import ProgressBar
+from jaxagents.loggers import Logger
+
+_SECONDS_PER_CHUNK = 0.25
+
+
+class Program(Protocol):
+    """What is driven: an agent, or several trainings at once."""
+
+    def advance(self, runner: Any, n_updates: Any) -> Any:
+        """Makes updates."""
+        ...
+
+    def evaluate(self, runner: Any) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+
+class Observer(Protocol):
+    """Something that watches a training."""
+
+    def on_chunk(self, n_updates: int) -> None:
+        """Called after every chunk of updates."""
+
+    def on_point(self, runner: Any, history: Metrics) -> None:
+        """Called after every evaluation point."""
+
+    def on_interruption(self, runner: Any, history: Metrics) -> None:
+        """Called if training stops between two evaluation points."""
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
+    leaves = [*jax.tree.leaves(tree), jnp.zeros(())]
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
+    """Numbers of updates before each evaluation point; the first point is before any update.
+
+    Args:
+        n_steps: Number of updates in all.
+        frequency: Points lie at multiples of it, and at the end.
+        first: Number of updates made earlier.
+
+    Returns:
+        Numbers that sum to `n_steps`, the first of them 0.
+    """
+    multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
+    points = [first, first, *multiples, first + n_steps]
+    return [int(n) for n in np.diff(points)]
+
+
+def train_in_one_program(
+    agent: Any, runner: Any, n_steps: int, progress: bool
+) -> tuple[Any, Metrics]:
+    """Trains inside of a compiled program.
+
+    Args:
+        agent: The agent.
+        runner: Where to start.
+        n_steps: Number of updates.
+        progress: Whether to show a jax-tqdm bar.
+
+    Returns:
+        The final runner, and metrics with a leading axis of evaluation points.
+    """
+    lengths = updates_between_points(n_steps, agent.config.eval_frequency)
+
+    def to_next_point(runner: Any, x: tuple) -> tuple[Any, Metrics]:
+        _, n_updates = x
+        runner = agent.advance(runner, n_updates)
+        return runner, agent.evaluate(runner)
+
+    if progress:
+        to_next_point = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
+    points = jnp.arange(len(lengths))
+    return jax.lax.scan(to_next_point, runner, (points, jnp.asarray(lengths, jnp.int32)))
+
+
+def train(
+    agent: Any, runner: Any, n_steps: int, progress: bool, loggers: Sequence[Logger]
+) -> tuple[Any, Metrics]:
+    """Trains from Python, with everything that plugs in around a training.
+
+    Args:
+        agent: The agent.
+        runner: Where to start.
+        n_steps: Number of updates.
+        progress: Whether to show a progress bar.
+        loggers: Receive the mean metrics of every evaluation point.
+
+    Returns:
+        The final runner, and metrics with a leading axis of evaluation points.
+    """
+    first = int(runner.update_step)
+    earlier = agent.training_metrics if runner is agent.training_runner else None
+    with contextlib.ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
+        observers: list[Observer] = []
+        if agent.config.checkpoint_dir is not None:
+            records = stack.enter_context(checkpoint.Records(agent, runner, earlier))
+            loggers = [*loggers, records.logger]
+            observers.append(records)
+        observers += [LoggerObserver(loggers)] if loggers else []
+        bar = ProgressBar(agent, first, n_steps, disable=not progress)
+        observers.append(stack.enter_context(bar))
+        lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
+        runner, metrics = drive(agent, runner, lengths, observers, interruption)
+        agent.collect_training(runner, join(earlier, metrics))
+    return runner, metrics
+
+
+def drive(
+    program: Program,
+    runner: Any,
+    lengths: Sequence[int],
+    observers: Sequence[Observer],
+    interruption: Interruption,
+) -> tuple[Any, Metrics]:
+    """Runs a program from point to point, in chunks short enough to be interrupted.
+
+    Args:
+        program: What is trained.
+        runner: Where to start.
+        lengths: Numbers of updates before each evaluation point.
+        observers: Watch the training.
+        interruption: Says when to stop early.
+
+    Returns:
+        The final runner, and metrics with a leading axis of evaluation points.
+    """
+    chunks = ChunkSizes()
+    points: list[Metrics] = []
+    for length in lengths:
+        for n_updates in chunks.split(length):
+            runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
+            for observer in observers:
+                observer.on_chunk(n_updates)
+            if interruption.requested:
+                break
+        if interruption.requested and length > 0:
+            history = stack_points(points)
+            for observer in observers:
+                observer.on_interruption(runner, history)
+            break
+        points.append(jax.tree.map(np.asarray, program.evaluate(runner)))
+        history = stack_points(points)
+        for observer in observers:
+            observer.on_point(runner, history)
+    return runner, stack_points(points)
+
+
+class ChunkSizes:
+    """Sizes chunks of updates by the time that they take."""
+
+    def __init__(self, seconds: float = _SECONDS_PER_CHUNK) -> None:
+        """Aims at chunks of `seconds`."""
+        self._seconds = seconds
+        self._size = 1
+
+    def split(self, length: int) -> Iterator[int]:
+        """Yields chunks that sum to `length`, timing what its caller does with each."""
+        remaining = length
+        while remaining > 0:
+            n_updates = min(self._size, remaining)
+            began = time.perf_counter()
+            yield n_updates
+            elapsed = time.perf_counter() - began
+            remaining -= n_updates
+            fitting = math.floor(n_updates * self._seconds / elapsed)
+            self._size = max(1, min(fitting, 8 * n_updates))
+
+
+class LoggerObserver:
+    """Passes the mean metrics of each point to loggers."""
+
+    def __init__(self, loggers: Sequence[Logger]) -> None:
+        """Takes the loggers."""
+        self._loggers = loggers
+
+    def on_chunk(self, n_updates: int) -> None:
+        """Does nothing."""
+
+    def on_point(self, runner: Any, history: Metrics) -> None:
+        """Logs the newest point."""
+        point = mean_metrics({name: values[-1] for name, values in history.items()})
+        step = int(point.pop("update_step"))
+        for logger in self._loggers:
+            logger.log(step, point)
+
+    def on_interruption(self, runner: Any, history: Metrics) -> None:
+        """Does nothing."""

@@ -1,0 +1,163 @@
+"""Episodes of an environment: actions into bounds, the time limit, and the reset."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxagents.envs.spaces import box_bounds, is_box
+
+
+class EpisodeState(struct.PyTreeNode):
+    """State of an environment and of the episode played in it.
+
+    Attributes:
+        envstate: The environment's own state.
+        step: Number of steps taken in the episode.
+    """
+
+    envstate: Any
+    step: Int[Array, ""]
+
+
+class Timestep(NamedTuple):
+    """Outcome of one step.
+
+    Attributes:
+        obs: Observation to act on next: of a new episode if this one ended.
+        envstate: State that belongs to `obs`.
+        reward: Reward, shaped `actors_shape`.
+        terminated: Whether the environment ended the episode.
+        truncated: Whether a time limit cut the episode.
+        next_obs: True successor, before any reset.
+        info: What the environment reports.
+    """
+
+    obs: Any
+    envstate: EpisodeState
+    reward: Float[Array, "..."]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    next_obs: Any
+    info: dict[str, Any]
+
+
+class Episodes:
+    """One environment with its time limit and resets, for any that gives `reset_env` and `step_env`.
+
+    A step's fourth value says that the environment terminated. Where the environment reports
+    `info["truncated"]`, a done step that it calls truncated has not terminated, unless
+    `info["terminated"]` says so. An episode is also truncated where `env.is_truncated` says so
+    (gymnax), after `env_params.max_steps_in_episode` steps if there is such a parameter, and after
+    `max_steps` steps.
+    """
+
+    def __init__(
+        self, env: Any, env_params: Any, max_steps: int, actors_shape: tuple[int, ...] = ()
+    ) -> None:
+        """Wraps an environment.
+
+        Args:
+            env: The environment.
+            env_params: Its parameters.
+            max_steps: Longest episode, in steps.
+            actors_shape: `()` for one actor, `(n_actors,)` for several.
+        """
+        self.env = env
+        self.env_params = env_params
+        self.actors_shape = actors_shape
+        self.max_steps = min(max_steps, _own_limit(env_params))
+        self._asks_env = self._env_reports_truncation()
+        space = env.action_space(env_params) if hasattr(env, "action_space") else None
+        self._bounds = box_bounds(space) if is_box(space) else None
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        obs, envstate = self.env.reset_env(key, self.env_params)
+        obs, envstate = jax.tree.map(_strong, (obs, envstate))
+        return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+
+    def step(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
+        """Takes one step, and starts the next episode if this one ended.
+
+        Args:
+            key: Random key.
+            state: State of the episode.
+            action: Action; values outside of a box action space are clipped to it.
+
+        Returns:
+            The outcome.
+        """
+        step_key, reset_key = jax.random.split(key)
+        played = self.play(step_key, state, action)
+        over = played.terminated | played.truncated
+        new = self.reset(reset_key)
+        obs, envstate = jax.tree.map(
+            lambda reset, step: jnp.where(over, reset, step), new, (played.obs, played.envstate)
+        )
+        return played._replace(obs=obs, envstate=envstate)
+
+    def play(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
+        """Takes one step without starting a new episode.
+
+        Args:
+            key: Random key.
+            state: State of the episode.
+            action: Action; values outside of a box action space are clipped to it.
+
+        Returns:
+            The outcome, whose `obs` is the true successor.
+        """
+        if self._bounds is not None:
+            action = jnp.clip(action, *self._bounds)
+        obs, envstate, reward, done, info = self.env.step_env(
+            key, state.envstate, action, self.env_params
+        )
+        obs, envstate = jax.tree.map(_strong, (obs, envstate))
+        done = jnp.asarray(done, bool).reshape(())
+        step = state.step + 1
+
+        reported = jnp.asarray(info.get("truncated", False), bool).reshape(())
+        terminated = jnp.asarray(info.get("terminated", done & ~reported), bool).reshape(())
+        truncated = reported | (step >= self.max_steps)
+        if self._asks_env:
+            truncated |= jnp.asarray(self.env.is_truncated(envstate, self.env_params), bool)
+        return Timestep(
+            obs=obs,
+            envstate=EpisodeState(envstate=envstate, step=step),
+            reward=jnp.asarray(reward, jnp.float32).reshape(self.actors_shape),
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            next_obs=obs,
+            info=info,
+        )
+
+    def _env_reports_truncation(self) -> bool:
+        if not hasattr(self.env, "is_truncated"):
+            return False
+        try:
+            _, state = jax.eval_shape(self.env.reset_env, jax.random.key(0), self.env_params)
+            jax.eval_shape(self.env.is_truncated, state, self.env_params)
+        except (AttributeError, NotImplementedError):
+            return False
+        return True
+
+
+def _own_limit(env_params: Any) -> float:
+    limit = getattr(env_params, "max_steps_in_episode", None)
+    return float("inf") if limit is None else int(limit)
+
+
+def _strong(x: Any) -> Array:
+    """Strips the weak type of a Python scalar, which would compile every program twice."""
+    x = jnp.asarray(x)
+    return jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x

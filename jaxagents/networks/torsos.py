@@ -1,0 +1,66 @@
+"""From observations to features."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+Activation = Callable[[Array], Array]
+_IMAGE_NDIM = 3
+
+
+class MLP(nn.Module):
+    r"""Fully connected layers, orthogonally initialised with gain $\sqrt 2$.
+
+    Attributes:
+        features: Widths of the layers.
+        activation: Nonlinearity after every layer.
+    """
+
+    features: Sequence[int] = (64, 64)
+    activation: Activation = nn.tanh
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch features"]:
+        """Applies the layers."""
+        for width in self.features:
+            x = nn.Dense(width, kernel_init=nn.initializers.orthogonal(np.sqrt(2.0)))(x)
+            x = self.activation(x)
+        return x
+
+
+class Torso(nn.Module):
+    """Features of one observation of any structure.
+
+    Images (three axes: height, width, channels) pass through two convolutions; everything else is
+    flattened as it is. The parts are concatenated and passed through an [`MLP`][jaxagents.networks.MLP].
+    Integer images are scaled from 0..255 to 0..1.
+
+    Attributes:
+        features: Widths of the fully connected layers.
+        activation: Nonlinearity.
+        n_categories: Number of values of an observation that is one integer, which is then one-hot.
+    """
+
+    features: Sequence[int] = (64, 64)
+    activation: Activation = nn.tanh
+    n_categories: int | None = None
+
+    @nn.compact
+    def __call__(self, obs: Any) -> Float[Array, "features"]:
+        """Encodes one observation."""
+        if self.n_categories is not None:
+            obs = jax.nn.one_hot(obs, self.n_categories)
+        parts = [self._flat_features(leaf) for leaf in jax.tree.leaves(obs)]
+        return MLP(self.features, self.activation)(jnp.concatenate(parts))
+
+    def _flat_features(self, x: Array) -> Float[Array, "features"]:
+        if x.ndim == _IMAGE_NDIM:
+            scale = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
+            x = nn.relu(nn.Conv(16, (3, 3))(x.astype(jnp.float32) / scale))
+            x = nn.relu(nn.Conv(32, (3, 3), strides=2)(x))
+        return x.astype(jnp.float32).reshape(-1)

@@ -1,0 +1,40 @@
+"""The mathematics of the agents as small pure functions, time first."""
+
+from jaxagents.ops.distributions import Categorical, Distribution, Gaussian, TanhGaussian
+from jaxagents.ops.losses import (
+    approximate_kl,
+    clipped_surrogate,
+    clipped_value_loss,
+    policy_gradient,
+    value_loss,
+)
+from jaxagents.ops.minibatches import minibatch_indices, random_bijection, take_minibatch
+from jaxagents.ops.normalisation import standardise
+from jaxagents.ops.returns import (
+    gae_step,
+    generalised_advantages,
+    lambda_return_step,
+    lambda_returns,
+    scan_backwards,
+)
+
+__all__ = [
+    "Categorical",
+    "Distribution",
+    "Gaussian",
+    "TanhGaussian",
+    "approximate_kl",
+    "clipped_surrogate",
+    "clipped_value_loss",
+    "gae_step",
+    "generalised_advantages",
+    "lambda_return_step",
+    "lambda_returns",
+    "minibatch_indices",
+    "policy_gradient",
+    "random_bijection",
+    "scan_backwards",
+    "standardise",
+    "take_minibatch",
+    "value_loss",
+]

@@ -1,0 +1,155 @@
+"""Action distributions: pytrees with `sample`, `log_prob`, `entropy` and `mode`."""
+
+from abc import abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float, Int, Key
+
+_LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
+_SQUASH_LIMIT = 1.0 - 1e-6
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+
+class Distribution(struct.PyTreeNode):
+    """A distribution over actions, possibly batched over leading axes (actors)."""
+
+    @abstractmethod
+    def sample(self, key: Key[Array, ""]) -> Array:
+        """Draws one action."""
+
+    @abstractmethod
+    def log_prob(self, action: Array) -> Float[Array, "*batch"]:
+        """Log-probability (or log-density) of an action, in nats."""
+
+    @abstractmethod
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy, in nats."""
+
+    @abstractmethod
+    def mode(self) -> Array:
+        """The greedy action."""
+
+
+class Categorical(Distribution):
+    r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
+
+    Attributes:
+        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`.
+    """
+
+    logits: Any
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
+        """Draws one action."""
+        return jax.random.categorical(key, self.logits)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Log-probability of an action, in nats."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy, in nats."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        probs = jnp.exp(log_probs)
+        return -jnp.sum(jnp.where(probs > 0.0, probs * log_probs, 0.0), axis=-1)
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The most probable action."""
+        return jnp.argmax(self.logits, axis=-1)
+
+
+class Gaussian(Distribution):
+    r"""Independent normal components, $a_i \sim \mathcal{N}(\mu_i, \sigma_i^2)$.
+
+    Attributes:
+        mean: Means, shaped `(*batch, *action_shape)`.
+        log_std: Logarithms of the standard deviations, broadcastable to `mean`.
+        event_ndim: Number of trailing axes that make up one action (static).
+    """
+
+    mean: Any
+    log_std: Any
+    event_ndim: int = struct.field(pytree_node=False, default=1)
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+        """Draws one action."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self.log_std) * noise
+
+    def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
+        """Log-density of an action, in nats."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return _sum_trailing(
+            -0.5 * jnp.square(z) - self.log_std - _LOG_SQRT_2_PI, self.event_ndim
+        )
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Differential entropy, in nats."""
+        per_component = self.log_std + 0.5 + _LOG_SQRT_2_PI
+        return _sum_trailing(jnp.broadcast_to(per_component, self.mean.shape), self.event_ndim)
+
+    def mode(self) -> Float[Array, "*action"]:
+        """The mean."""
+        return self.mean
+
+
+class TanhGaussian(Distribution):
+    r"""A normal variable squashed into a box, $a = l + \frac{h - l}{2} (\tanh u + 1)$.
+
+    Haarnoja et al., 2018, "Soft actor-critic", appendix C.
+
+    Attributes:
+        base: The distribution of $u$.
+        low: Lower bounds $l$, broadcastable to an action.
+        high: Upper bounds $h$, broadcastable to an action.
+    """
+
+    base: Gaussian
+    low: Any
+    high: Any
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+        """Draws one action."""
+        return self._squash(self.base.sample(key))
+
+    def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
+        """Log-density of an action, in nats.
+
+        Actions within a relative 1e-6 of a bound are treated as lying at that distance from it, which
+        keeps the density finite there.
+        """
+        unit = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
+        u = jnp.arctanh(jnp.clip(unit, -_SQUASH_LIMIT, _SQUASH_LIMIT))
+        return self.base.log_prob(u) - _sum_trailing(self._log_slope(u), self.base.event_ndim)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        r"""Differential entropy, in nats: $H(u) + \mathbb{E}[\log |da / du|]$.
+
+        The expectation is taken by Gauss-Hermite quadrature with 16 nodes for each component.
+        """
+        std = jnp.exp(self.base.log_std)
+        expected_log_slope = sum(
+            weight * self._log_slope(self.base.mean + std * node)
+            for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum(), strict=True)
+        )
+        return self.base.entropy() + _sum_trailing(expected_log_slope, self.base.event_ndim)
+
+    def mode(self) -> Float[Array, "*action"]:
+        """The squashed mean of the base (the median of the action)."""
+        return self._squash(self.base.mode())
+
+    def _squash(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        return self.low + 0.5 * (self.high - self.low) * (jnp.tanh(u) + 1.0)
+
+    def _log_slope(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        log_tanh_slope = 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+        return log_tanh_slope + jnp.log(0.5 * (self.high - self.low))
+
+
+def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch"]:
+    return x.sum(axis=tuple(range(x.ndim - ndim, x.ndim)))

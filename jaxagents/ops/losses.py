@@ -1,0 +1,115 @@
+"""Losses of policies and values, per sample."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Scalar = float | Float[Array, ""]
+
+
+def policy_gradient(
+    log_prob: Float[Array, "*batch"], advantage: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    r"""The likelihood-ratio objective, whose gradient is the policy gradient.
+
+    $$L_t = \log \pi(a_t | s_t) \, A_t$$
+
+    Williams, 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
+    learning".
+
+    Args:
+        log_prob: Log-probability of the actions taken.
+        advantage: Advantage of the actions taken.
+
+    Returns:
+        The objective of each sample, to be maximised.
+    """
+    return log_prob * advantage
+
+
+def clipped_surrogate(
+    log_prob: Float[Array, "*batch"],
+    log_prob_old: Float[Array, "*batch"],
+    advantage: Float[Array, "*batch"],
+    eps_clip: Scalar,
+) -> Float[Array, "*batch"]:
+    r"""The clipped surrogate objective of PPO.
+
+    $$L_t = \min\left(\rho_t A_t,\ \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon) A_t\right),
+    \quad \rho_t = \frac{\pi(a_t | s_t)}{\pi_\text{old}(a_t | s_t)}$$
+
+    Schulman et al., 2017, "Proximal policy optimization algorithms", equation 7.
+
+    Args:
+        log_prob: Log-probability of the actions under the policy in training.
+        log_prob_old: Log-probability of the actions under the policy that took them.
+        advantage: Advantage of the actions.
+        eps_clip: Largest deviation of the ratio from 1 that is rewarded.
+
+    Returns:
+        The objective of each sample, to be maximised.
+    """
+    ratio = jnp.exp(log_prob - log_prob_old)
+    clipped_ratio = jnp.clip(ratio, 1.0 - eps_clip, 1.0 + eps_clip)
+    return jnp.minimum(ratio * advantage, clipped_ratio * advantage)
+
+
+def approximate_kl(
+    log_prob: Float[Array, "*batch"], log_prob_old: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    r"""A non-negative unbiased sample of the divergence of the new policy from the old.
+
+    $$k_t = (\rho_t - 1) - \log \rho_t, \quad
+    \mathbb{E}_{\pi_\text{old}}[k_t] = \mathrm{KL}(\pi_\text{old} \| \pi)$$
+
+    Schulman, 2020, "Approximating KL divergence" (estimator k3).
+
+    Args:
+        log_prob: Log-probability of the actions under the policy in training.
+        log_prob_old: Log-probability of the actions under the policy that took them.
+
+    Returns:
+        The estimate of each sample, in nats.
+    """
+    log_ratio = log_prob - log_prob_old
+    return jnp.expm1(log_ratio) - log_ratio
+
+
+def value_loss(
+    value: Float[Array, "*batch"], target: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    r"""The squared error of a value estimate, $(V(s_t) - G_t)^2$.
+
+    Args:
+        value: Estimated values.
+        target: Returns to be estimated.
+
+    Returns:
+        The loss of each sample.
+    """
+    return jnp.square(value - target)
+
+
+def clipped_value_loss(
+    value: Float[Array, "*batch"],
+    value_old: Float[Array, "*batch"],
+    target: Float[Array, "*batch"],
+    eps_clip: Scalar,
+) -> Float[Array, "*batch"]:
+    r"""The squared error of a value estimate that gains nothing from leaving the old one's vicinity.
+
+    $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon, \epsilon)
+    - G)^2\right)$$
+
+    Engstrom et al., 2020, "Implementation matters in deep policy gradients", section 3.
+
+    Args:
+        value: Estimated values.
+        value_old: Values estimated when the data were collected.
+        target: Returns to be estimated.
+        eps_clip: Largest change of the value that is rewarded, in units of return.
+
+    Returns:
+        The loss of each sample.
+    """
+    clipped_value = value_old + jnp.clip(value - value_old, -eps_clip, eps_clip)
+    return jnp.maximum(value_loss(value, target), value_loss(clipped_value, target))

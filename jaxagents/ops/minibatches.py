@@ -1,0 +1,103 @@
+"""Mixing the samples of a rollout into minibatches."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, UInt32
+
+_ROUNDS = 6
+_LARGEST_ASPECT_RATIO = 16
+
+
+def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
+    r"""A pseudo-random permutation of $0, \dots, n - 1$ in linear time, without sorting.
+
+    Each index is written as two digits $(l, r)$ of radices $a \cdot b \ge n$ and passed through the
+    rounds of an unbalanced Feistel network over modular addition, which is a bijection for every pair
+    of radices; indices that land outside of the range walk on along their cycle until they are back
+    inside.
+
+    Black and Rogaway, 2002, "Ciphers with arbitrary finite domains".
+
+    Args:
+        key: Random key.
+        n: Number of indices.
+
+    Returns:
+        The permuted indices.
+    """
+    rows, columns = _radices(n)
+    round_keys = jax.random.bits(key, (_ROUNDS, 2), jnp.uint32)
+
+    def permute(index: UInt32[Array, "n"]) -> UInt32[Array, "n"]:
+        left, right = index // columns, index % columns
+        for left_key, right_key in round_keys:
+            left = (left + _hash(right ^ left_key) % rows) % rows
+            right = (right + _hash(left ^ right_key) % columns) % columns
+        return left * columns + right
+
+    indices = permute(jnp.arange(n, dtype=jnp.uint32))
+    if rows * columns > n:
+        indices = jax.lax.while_loop(
+            lambda index: jnp.any(index >= n),
+            lambda index: jnp.where(index >= n, permute(index), index),
+            indices,
+        )
+    return indices.astype(jnp.int32)
+
+
+def minibatch_indices(
+    key: Key[Array, ""], n_samples: int, n_minibatches: int, n_groups: int = 1
+) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
+    """Deals every sample of each group into exactly one minibatch.
+
+    Args:
+        key: Random key.
+        n_samples: Number of samples in each group.
+        n_minibatches: Number of minibatches; divides `n_samples`.
+        n_groups: Number of groups. Groups are mixed apart from each other, and every minibatch takes
+            the same number of samples from each.
+
+    Returns:
+        For each minibatch and group, the indices of its samples within the group.
+    """
+    keys = jax.random.split(key, n_groups)
+    indices = jax.vmap(lambda group_key: random_bijection(group_key, n_samples))(keys)
+    return jnp.moveaxis(indices.reshape(n_groups, n_minibatches, -1), 1, 0)
+
+
+def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"]) -> Any:
+    """Gathers one minibatch.
+
+    Args:
+        data: Pytree whose leaves are shaped `(n_groups, n_samples, ...)`.
+        indices: One minibatch of [`minibatch_indices`][jaxagents.ops.minibatch_indices].
+
+    Returns:
+        The pytree with leaves shaped `(n_groups * samples_per_group, ...)`.
+    """
+
+    def take(x: Array) -> Array:
+        samples = jax.vmap(lambda group, index: group[index])(x, indices)
+        return samples.reshape(-1, *x.shape[2:])
+
+    return jax.tree.map(take, data)
+
+
+def _radices(n: int) -> tuple[int, int]:
+    """Two near-equal factors of `n`, or of a number slightly above it if it has none."""
+    side = math.isqrt(n)
+    rows = next(divisor for divisor in range(max(side, 1), 0, -1) if n % divisor == 0)
+    if n <= rows * rows * _LARGEST_ASPECT_RATIO:
+        return rows, n // rows
+    rows = math.isqrt(n - 1) + 1
+    return rows, -(-n // rows)
+
+
+def _hash(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
+    """The finaliser of MurmurHash3 (Appleby, 2011)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)

@@ -1,0 +1,19 @@
+"""Normalisation of batches."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def standardise(x: Float[Array, "samples ..."], eps: float = 1e-8) -> Float[Array, "samples ..."]:
+    r"""Shifts and scales `x` to zero mean and unit deviation over its first axis.
+
+    $$\hat x_i = \frac{x_i - \bar x}{\sigma_x + \epsilon}$$
+
+    Args:
+        x: Samples along the first axis; every further axis (actors) is treated on its own.
+        eps: Added to the standard deviation, so that constant samples give zeros.
+
+    Returns:
+        The standardised samples, shaped as `x`.
+    """
+    return (x - x.mean(axis=0)) / (x.std(axis=0) + eps)

@@ -1,0 +1,168 @@
+"""Returns and advantages over rollouts that may hold several episodes.
+
+Arrays are time first. Two flags end an episode. A *terminated* step has no future. A *truncated* step
+has one that was not played: its value is bootstrapped from the true successor, and nothing is carried
+over from the episode that follows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+Scalar = float | Float[Array, ""]
+StepFunction = Callable[[Array, Any], tuple[Array, Array]]
+
+
+def scan_backwards(
+    step: StepFunction,
+    inputs: Any,
+    bootstrap: Float[Array, "time ..."],
+    truncated: Bool[Array, "time ..."],
+) -> Float[Array, "time ..."]:
+    """Accumulates `step` from the last time to the first, starting anew at every truncation.
+
+    Args:
+        step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated value
+            of time t and its output.
+        inputs: Pytree whose leaves have a leading time axis.
+        bootstrap: What is accumulated beyond each time if the episode or the rollout is cut there.
+        truncated: Whether the episode is cut after each time.
+
+    Returns:
+        The outputs of `step`, time first.
+    """
+
+    def cut_then_step(accumulated: Array, at_t: Any) -> tuple[Array, Array]:
+        inputs_t, bootstrap_t, truncated_t = at_t
+        return step(jnp.where(truncated_t, bootstrap_t, accumulated), inputs_t)
+
+    _, outputs = jax.lax.scan(
+        cut_then_step, bootstrap[-1], (inputs, bootstrap, truncated), reverse=True
+    )
+    return outputs
+
+
+def gae_step(
+    next_advantage: Float[Array, "*batch"],
+    reward: Float[Array, "*batch"],
+    value: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    gamma: Scalar,
+    gae_lambda: Scalar,
+) -> Float[Array, "*batch"]:
+    r"""One backward step of generalised advantage estimation.
+
+    $$\hat A_t = r_t + \gamma (1 - d_t) V(s_{t+1}) - V(s_t) + \gamma \lambda (1 - d_t) \hat A_{t+1}$$
+
+    Schulman et al., 2016, "High-dimensional continuous control using generalized advantage
+    estimation", equation 16.
+
+    Args:
+        next_advantage: Advantage of the following step.
+        reward: Reward of this step.
+        value: Value of the observation acted on.
+        next_value: Value of the true successor.
+        terminated: Whether the successor is terminal.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+
+    Returns:
+        The advantage of this step.
+    """
+    discount = gamma * (1.0 - terminated)
+    return reward + discount * next_value - value + discount * gae_lambda * next_advantage
+
+
+def generalised_advantages(
+    rewards: Float[Array, "time *batch"],
+    values: Float[Array, "time *batch"],
+    next_values: Float[Array, "time *batch"],
+    terminated: Bool[Array, "time *batch"],
+    truncated: Bool[Array, "time *batch"],
+    gamma: Scalar,
+    gae_lambda: Scalar,
+) -> Float[Array, "time *batch"]:
+    """Generalised advantage estimates of a rollout (see [`gae_step`][jaxagents.ops.gae_step]).
+
+    Args:
+        rewards: Rewards.
+        values: Values of the observations acted on.
+        next_values: Values of the true successors, before any reset.
+        terminated: Whether the successor is terminal.
+        truncated: Whether the episode was cut after the step.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+
+    Returns:
+        The advantages.
+    """
+
+    def step(next_advantage: Array, at_t: tuple[Array, ...]) -> tuple[Array, Array]:
+        advantage = gae_step(next_advantage, *at_t, gamma, gae_lambda)
+        return advantage, advantage
+
+    inputs = (rewards, values, next_values, terminated)
+    return scan_backwards(step, inputs, jnp.zeros_like(values), truncated)
+
+
+def lambda_return_step(
+    next_return: Float[Array, "*batch"],
+    reward: Float[Array, "*batch"],
+    discount: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    gae_lambda: Scalar | Float[Array, "*batch"],
+) -> Float[Array, "*batch"]:
+    r"""One backward step of the lambda-return.
+
+    $$G_t^\lambda = r_t + \gamma_t \left((1 - \lambda) V(s_{t+1}) + \lambda G_{t+1}^\lambda\right)$$
+
+    Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 12.1.
+
+    Args:
+        next_return: Lambda-return of the following step.
+        reward: Reward of this step.
+        discount: Discount, zero where the successor is terminal.
+        next_value: Value of the true successor.
+        gae_lambda: Weight of the trace.
+
+    Returns:
+        The lambda-return of this step.
+    """
+    return reward + discount * ((1.0 - gae_lambda) * next_value + gae_lambda * next_return)
+
+
+def lambda_returns(
+    rewards: Float[Array, "time *batch"],
+    next_values: Float[Array, "time *batch"],
+    terminated: Bool[Array, "time *batch"],
+    truncated: Bool[Array, "time *batch"],
+    gamma: Scalar,
+    gae_lambda: Scalar,
+) -> Float[Array, "time *batch"]:
+    """Lambda-returns of a rollout (see [`lambda_return_step`][jaxagents.ops.lambda_return_step]).
+
+    With `gae_lambda=1` these are Monte-Carlo returns, bootstrapped where an episode or the rollout is
+    cut.
+
+    Args:
+        rewards: Rewards.
+        next_values: Values of the true successors, before any reset.
+        terminated: Whether the successor is terminal.
+        truncated: Whether the episode was cut after the step.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+
+    Returns:
+        The returns.
+    """
+
+    def step(next_return: Array, at_t: tuple[Array, ...]) -> tuple[Array, Array]:
+        value = lambda_return_step(next_return, *at_t, gae_lambda)
+        return value, value
+
+    inputs = (rewards, gamma * (1.0 - terminated), next_values)
+    return scan_backwards(step, inputs, next_values, truncated)

@@ -1,0 +1,175 @@
+"""Proximal policy optimization (Schulman et al., 2017) for one actor.
+
+`PPO` is complete; `PPOBase` leaves the policy to a subclass.
+"""
+
+import dataclasses
+from typing import Any
+
+from jaxtyping import Array, ArrayLike, Float
+
+from jaxagents import ops
+from jaxagents.core.config import OnPolicyConfig
+from jaxagents.core.on_policy import OnPolicyBase
+from jaxagents.core.ready_made import ReadyMadePolicy
+from jaxagents.core.train_state import TrainState
+from jaxagents.core.types import (
+    AdvantageInput,
+    Hyperparameters,
+    MetricStats,
+    OptimizerParams,
+    ReturnInput,
+    Runner,
+    Transition,
+    hyperparameter,
+)
+
+__all__ = [
+    "PPO",
+    "AdvantageInput",
+    "AgentConfig",
+    "HyperParameters",
+    "MetricStats",
+    "OptimizerParams",
+    "PPOBase",
+    "ReturnInput",
+    "Runner",
+    "TrainState",
+    "Transition",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(OnPolicyConfig):
+    """Static configuration of PPO.
+
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and then makes
+    `actor_epochs` and `critic_epochs` passes over them in `batch_size / minibatch_size` minibatches,
+    in which the samples of all environments and times are mixed anew for every epoch.
+
+    Attributes:
+        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
+            rollout_length` samples. Divides `batch_size`. (Elsewhere the number of minibatches,
+            `batch_size / minibatch_size`, is given.)
+        actor_epochs: Passes over the samples for the actor.
+        critic_epochs: Passes over the samples for the critic.
+        n_groups: Number of groups of environments within which samples are mixed. With a multiple of
+            the number of devices, no sample has to leave its device; results depend on it.
+    """
+
+    minibatch_size: int = 4
+    actor_epochs: int = 4
+    critic_epochs: int = 4
+    n_groups: int = 1
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("minibatch_size", "actor_epochs", "critic_epochs", "n_groups")
+        self._check_divides("minibatch_size", "batch_size")
+        self._check_divides("n_groups", "batch_size")
+        samples = self.minibatch_size * self.rollout_length
+        if samples % self.n_groups:
+            raise ValueError(
+                f"AgentConfig.n_groups must divide the {samples} samples of a minibatch "
+                f"(minibatch_size * rollout_length), got {self.n_groups}."
+            )
+
+    @property
+    def n_minibatches(self) -> int:
+        """Number of minibatches of an epoch."""
+        return self.batch_size // self.minibatch_size
+
+
+class HyperParameters(Hyperparameters):
+    """Traced hyperparameters of PPO.
+
+    Attributes:
+        gamma: Discount.
+        gae_lambda: Weight of the trace in advantages and returns.
+        eps_clip: Largest deviation of the probability ratio from 1 that is rewarded.
+        ent_coeff: Weight of the entropy in the actor's loss.
+        kl_threshold: Mean KL divergence (nats) after which an update makes no further actor epochs.
+        actor_optimizer_params: Parameters of the actor's optimizer.
+        critic_optimizer_params: Parameters of the critic's optimizer.
+        vf_coeff: Weight of the critic's loss.
+    """
+
+    gamma: ArrayLike = hyperparameter(0.99, 0.0, 1.0)
+    gae_lambda: ArrayLike = hyperparameter(0.95, 0.0, 1.0)
+    eps_clip: ArrayLike = hyperparameter(0.2, 0.0)
+    ent_coeff: ArrayLike = hyperparameter(0.0, 0.0)
+    kl_threshold: ArrayLike = hyperparameter(float("inf"), 0.0)
+    actor_optimizer_params: OptimizerParams = OptimizerParams()
+    critic_optimizer_params: OptimizerParams = OptimizerParams()
+    vf_coeff: ArrayLike = hyperparameter(1.0, 0.0)
+
+
+class PPOBase(OnPolicyBase):
+    """PPO whose policy a subclass gives.
+
+    Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or `_distribution`,
+    and both networks in the configuration. Losses, advantages and returns may be overridden.
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+    _info_names = ("actor_loss", "critic_loss", "kl")
+
+    def _actor_loss(
+        self,
+        training: TrainState,
+        obs: Any,
+        actions: Any,
+        log_prob_old: Float[Array, "samples ..."],
+        advantage: Float[Array, "samples ..."],
+        hyperparams: Any,
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        r"""The clipped surrogate with standardised advantages and an entropy bonus.
+
+        $$-\frac{1}{N} \sum_t \left(L_t + c\, H(\pi(\cdot | s_t))\right)$$
+
+        with $L_t$ of [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
+
+        Args:
+            training: State of the actor's training; differentiated in its `params`.
+            obs: Observations of a minibatch, samples first.
+            actions: Their actions.
+            log_prob_old: Their log-probabilities under the policy that took them.
+            advantage: Their advantages.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The loss and the mean KL divergence from the old policy.
+        """
+        log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
+        objective = ops.clipped_surrogate(
+            log_prob, log_prob_old, ops.standardise(advantage), hyperparams.eps_clip
+        )
+        kl = ops.approximate_kl(log_prob, log_prob_old).mean()
+        return -objective.mean() - hyperparams.ent_coeff * entropy.mean(), kl
+
+    def _gae_lambda(self, hyperparams: Any) -> Any:
+        """Weight of the trace in returns and advantages."""
+        return hyperparams.gae_lambda
+
+    def _kl_threshold(self, hyperparams: Any) -> Any:
+        """Mean KL divergence after which no further actor epoch is made."""
+        return hyperparams.kl_threshold
+
+
+class PPO(ReadyMadePolicy, PPOBase):
+    """PPO, complete for discrete and box actions.
+
+    ```python
+    env, env_params = gymnax.make("CartPole-v1")
+    agent = PPO(env, env_params, AgentConfig(n_steps=200))
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+
+    Without networks in the configuration it takes default ones of two layers of 64 units.
+    """
+
+    def _validate(self) -> None:
+        self._check_action_space()
+        super()._validate()
