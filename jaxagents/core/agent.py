@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike
 
 from jaxagents.core import checkpoint, checks, sweeps, training
+from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.config import Config
 from jaxagents.core.describe import describe, name_of
 from jaxagents.core.evaluation import play_episodes
@@ -219,7 +220,7 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner before any update.
         """
-        return self._create_runner(as_key(rng), _as_float32(hyperparams))
+        return without_weak_types(self._create_runner(as_key(rng), _as_float32(hyperparams)))
 
     @compiled
     def restart(self, runner: Any, hyperparams: Any) -> Any:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from filelock import FileLock, Timeout
 
+from jaxagents.core.arrays import is_key
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import JSONLLogger
@@ -241,7 +242,7 @@ def _read(manager: Any, step: int, agent: Any, template: Any) -> tuple[Any, Metr
 
     def as_leaf(saved: np.ndarray, like: Any) -> Any:
         array = jnp.asarray(saved)
-        return jax.random.wrap_key_data(array) if _is_key(like) else array
+        return jax.random.wrap_key_data(array) if is_key(like) else array
 
     like, structure = jax.tree.flatten(template)
     saved = [arrays[path] for path, _ in _leaves(template)]
@@ -361,7 +362,7 @@ def _leaves(tree: Any) -> list[Leaf]:
     """Paths and leaves of a pytree, random keys as their data."""
 
     def raw(leaf: Any) -> Any:
-        if not _is_key(leaf):
+        if not is_key(leaf):
             return leaf
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return jax.eval_shape(jax.random.key_data, leaf)
@@ -369,10 +370,6 @@ def _leaves(tree: Any) -> list[Leaf]:
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), raw(x)) for path, x in leaves]
-
-
-def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _signature(path: str, array: Any) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxagents.core.arrays import is_key
+
 
 def to_json(x: Any) -> Any:
     """The nearest JSON value: numbers, lists and dicts as they are, anything else by its name."""
@@ -18,7 +20,7 @@ def to_json(x: Any) -> Any:
         return x if math.isfinite(x) else str(x)
     if isinstance(x, os.PathLike):
         return os.fspath(x)
-    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if isinstance(x, jax.Array) and is_key(x):
         return to_json(jax.random.key_data(x))
     if isinstance(x, jax.Array | np.ndarray | np.generic):
         return to_json(np.asarray(x).tolist())

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from flax import linen as nn
 
+from jaxagents.core.arrays import is_key
+
 _SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
 _IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
@@ -64,7 +66,7 @@ def _fingerprint(x: Any, parents: tuple[int, ...]) -> Hashable:
 
 
 def _array_fingerprint(x: Any) -> Hashable:
-    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if isinstance(x, jax.Array) and is_key(x):
         return ("key", str(x.dtype), _array_fingerprint(jax.random.key_data(x)))
     array = np.asarray(x)
     return ("array", array.shape, array.dtype, array.tobytes())

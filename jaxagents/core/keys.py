@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
+from jaxagents.core.arrays import is_key
+
 
 def as_key(rng: Any) -> Key[Array, "..."]:
     """A typed random key, from one or from a raw `jax.random.PRNGKey`.
@@ -20,7 +22,7 @@ def as_key(rng: Any) -> Key[Array, "..."]:
         TypeError: `rng` is neither.
     """
     dtype = getattr(rng, "dtype", None)
-    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+    if dtype is not None and is_key(rng):
         return rng
     if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
         return jax.random.wrap_key_data(jnp.asarray(rng))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxagents.core.arrays import without_weak_types
 from jaxagents.envs.spaces import box_bounds, is_box
 
 
@@ -83,7 +84,7 @@ class Episodes:
             The first observation and the state.
         """
         obs, envstate = self.env.reset_env(key, self.env_params)
-        obs, envstate = jax.tree.map(_strong, (obs, envstate))
+        obs, envstate = without_weak_types((obs, envstate))
         return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
@@ -122,7 +123,7 @@ class Episodes:
         obs, envstate, reward, done, info = self.env.step_env(
             key, state.envstate, action, self.env_params
         )
-        obs, envstate = jax.tree.map(_strong, (obs, envstate))
+        obs, envstate = without_weak_types((obs, envstate))
         done = jnp.asarray(done, bool).reshape(())
         step = state.step + 1
 
@@ -155,9 +156,3 @@ class Episodes:
 def _own_limit(env_params: Any) -> float:
     limit = getattr(env_params, "max_steps_in_episode", None)
     return float("inf") if limit is None else int(limit)
-
-
-def _strong(x: Any) -> Array:
-    """Strips the weak type of a Python scalar, which would compile every program twice."""
-    x = jnp.asarray(x)
-    return jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x

@@ -49,8 +49,9 @@ class Categorical(Distribution):
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Log-probability of an action, in nats."""
-        log_probs = jax.nn.log_softmax(self.logits)
-        return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+        # A one-hot product: the gradient of an indexed read is a scatter, which is slow on CPU.
+        taken = jax.nn.one_hot(action, self.logits.shape[-1])
+        return jnp.sum(jax.nn.log_softmax(self.logits) * taken, axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""

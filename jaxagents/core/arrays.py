@@ -1,0 +1,21 @@
+"""Arrays."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def without_weak_types(tree: Any) -> Any:
+    """Strips the weak types of Python scalars from a pytree, which compile every program twice."""
+
+    def strip(x: Any) -> Any:
+        x = jnp.asarray(x)
+        return x if is_key(x) else jax.lax.convert_element_type(x, x.dtype)
+
+    return jax.tree.map(strip, tree)
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array holds typed random keys."""
+    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
