@@ -344,7 +344,7 @@ def _checkpoints(directory: Path) -> Path:
 
 
 def _description(agent: Any) -> dict[str, Any]:
-    return {**_identity(agent), "env_params": agent.env_params, "config": agent.config}
+    return {**_identity(agent), "env_params": agent.env_params, "config": agent.program.config}
 
 
 def _identity(agent: Any) -> dict[str, str]:

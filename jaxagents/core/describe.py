@@ -13,17 +13,23 @@ from jaxagents.core.arrays import is_key
 
 
 def to_json(x: Any) -> Any:
-    """The nearest JSON value: numbers, lists and dicts as they are, anything else by its name."""
+    """The nearest JSON value: numbers, lists and dicts as they are, anything else by its name.
+
+    Numbers of single precision are written with their own digits, NaN as null, infinity by name.
+    """
     if x is None or isinstance(x, bool | int | str):
         return x
     if isinstance(x, float):
-        return x if math.isfinite(x) else str(x)
+        return None if math.isnan(x) else str(x) if math.isinf(x) else x
     if isinstance(x, os.PathLike):
         return os.fspath(x)
     if isinstance(x, jax.Array) and is_key(x):
         return to_json(jax.random.key_data(x))
+    if isinstance(x, np.floating):
+        return to_json(float(str(x)))
     if isinstance(x, jax.Array | np.ndarray | np.generic):
-        return to_json(np.asarray(x).tolist())
+        array = np.asarray(x)
+        return to_json(list(array) if array.ndim else array[()] if array.dtype.kind == "f" else array.item())
     if isinstance(x, dict):
         return {str(key): to_json(value) for key, value in x.items()}
     if isinstance(x, list | tuple):

@@ -24,4 +24,4 @@ def join(earlier: Metrics | None, later: Metrics) -> Metrics:
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:
     """The mean of each metric over its episodes and actors."""
-    return {name: float(np.mean(values)) for name, values in metrics.items()}
+    return {name: float(str(np.float32(np.mean(values)))) for name, values in metrics.items()}

@@ -47,7 +47,7 @@ class ProgressBar:
     def on_point(self, runner: Any, history: dict[str, Any]) -> None:
         """Shows the mean return of the newest point."""
         if "returns" in history:
-            self._bar.set_postfix_str(f"return {np.mean(history['returns'][-1]):.4g}")
+            self._bar.set_postfix_str(f"return {np.mean(history['returns'][-1]):.4g}", False)
 
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""

@@ -38,7 +38,8 @@ class Categorical(Distribution):
     r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
 
     Attributes:
-        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`.
+        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; an action that is
+            not allowed has $-\infty$.
     """
 
     logits: Any
@@ -49,15 +50,16 @@ class Categorical(Distribution):
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Log-probability of an action, in nats."""
-        # A one-hot product: the gradient of an indexed read is a scatter, which is slow on CPU.
-        taken = jax.nn.one_hot(action, self.logits.shape[-1])
-        return jnp.sum(jax.nn.log_softmax(self.logits) * taken, axis=-1)
+        # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
+        taken = jax.nn.one_hot(action, self.logits.shape[-1], dtype=bool)
+        return jnp.sum(jnp.where(taken, jax.nn.log_softmax(self.logits), 0.0), axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
         log_probs = jax.nn.log_softmax(self.logits)
         probs = jnp.exp(log_probs)
-        return -jnp.sum(jnp.where(probs > 0.0, probs * log_probs, 0.0), axis=-1)
+        finite_log_probs = jnp.where(probs > 0.0, log_probs, 0.0)
+        return -jnp.sum(probs * finite_log_probs, axis=-1)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The most probable action."""
@@ -145,7 +147,8 @@ class TanhGaussian(Distribution):
         return self._squash(self.base.mode())
 
     def _squash(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
-        return self.low + 0.5 * (self.high - self.low) * (jnp.tanh(u) + 1.0)
+        action = self.low + 0.5 * (self.high - self.low) * (jnp.tanh(u) + 1.0)
+        return jnp.clip(action, self.low, self.high)  # it can round to just outside
 
     def _log_slope(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
         log_tanh_slope = 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))

@@ -87,10 +87,13 @@ def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"])
 
 
 def _radices(n: int) -> tuple[int, int]:
-    """Two near-equal factors of `n`, or of a number slightly above it if it has none."""
+    """Two near-equal factors of `n`, or of a number slightly above it if it has none.
+
+    A single row would leave nothing but rotations.
+    """
     side = math.isqrt(n)
     rows = next(divisor for divisor in range(max(side, 1), 0, -1) if n % divisor == 0)
-    if n <= rows * rows * _LARGEST_ASPECT_RATIO:
+    if 1 < rows and n <= rows * rows * _LARGEST_ASPECT_RATIO:
         return rows, n // rows
     rows = math.isqrt(n - 1) + 1
     return rows, -(-n // rows)

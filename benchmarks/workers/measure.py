@@ -1,0 +1,103 @@
+"""The work of the benchmark, and how one library is measured at it in one process.
+
+Every worker calls `main` from its library's own virtual environment, with this folder on its path.
+"""
+
+import argparse
+import json
+import math
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import jax
+
+ENVIRONMENT = "CartPole-v1"
+ROLLOUT_LENGTH = 128
+N_EPOCHS = 4
+N_MINIBATCHES = 4
+HIDDEN_LAYERS = (64, 64)  # with tanh, for the actor and for the critic
+LEARNING_RATE = 2.5e-4
+ENTROPY_COEFFICIENT = 0.01
+
+N_FIRST_STEPS = 100_000
+N_CALLS = 5
+N_LEARNING_ENVS = 64
+N_LEARNING_STEPS = 500_000
+N_EPISODES = 128
+
+
+class Trainer(Protocol):
+    """PPO of one library, made for a number of environments."""
+
+    def train(self, seed: int, n_updates: int) -> Any:
+        """Trains afresh, without evaluation, and returns what was learned."""
+        ...
+
+    def greedy_returns(self, trained: Any, seed: int, n_episodes: int) -> Any:
+        """Returns of episodes in which the most probable action is always taken."""
+        ...
+
+
+def main(library: str, make_trainer: Callable[[int], Trainer]) -> None:
+    """Measures a library and prints one line of JSON.
+
+    Args:
+        library: Name of its distribution.
+        make_trainer: Makes its trainer for a number of environments.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--envs", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    args = parser.parse_args()
+
+    names = (library, "gymnax", "jax", "jaxlib", "flax", "optax")
+    result = {
+        "library": library,
+        "versions": {name: version(name) for name in names},
+        "backend": jax.default_backend(),
+        **_speed(make_trainer(args.envs), args.envs, args.seconds, args.seed),
+        "memory_mib": _peak_memory_mib(),  # before the learning below can raise it
+        **_learning(make_trainer(N_LEARNING_ENVS), args.seed),
+    }
+    print(json.dumps(result))
+
+
+def _speed(trainer: Trainer, n_envs: int, seconds: float, seed: int) -> dict[str, float]:
+    def timed(n_updates: int) -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(trainer.train(seed, n_updates))
+        return time.perf_counter() - began
+
+    n_first = math.ceil(N_FIRST_STEPS / (n_envs * ROLLOUT_LENGTH))
+    first = timed(n_first)
+    steady = statistics.median(timed(n_first) for _ in range(3))
+    n_updates = max(n_first, math.ceil(n_first * seconds / steady))
+    timed(n_updates)  # compiles again where the number of updates is compiled in
+    elapsed = statistics.median(timed(n_updates) for _ in range(N_CALLS))
+    return {
+        "steps_per_second": n_updates * n_envs * ROLLOUT_LENGTH / elapsed,
+        "compile_seconds": first - steady,
+        "call_seconds": elapsed,
+    }
+
+
+def _learning(trainer: Trainer, seed: int) -> dict[str, float]:
+    n_updates = N_LEARNING_STEPS // (N_LEARNING_ENVS * ROLLOUT_LENGTH)
+    trained = trainer.train(seed, n_updates)
+    returns = trainer.greedy_returns(trained, seed, N_EPISODES)
+    return {
+        "learning_steps": n_updates * N_LEARNING_ENVS * ROLLOUT_LENGTH,
+        "mean_return": float(returns.mean()),
+    }
+
+
+def _peak_memory_mib() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return peak * unit / 2**20

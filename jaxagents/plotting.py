@@ -1,0 +1,70 @@
+"""Pictures of a training (matplotlib, extra `plot`)."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def plot_learning_curve(
+    metrics: dict[str, Any],
+    path: str | os.PathLike | None = None,
+    *,
+    metric: str = "returns",
+    steps_per_update: int | None = None,
+    title: str | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draws a metric against training: the mean over episodes in a band from the 10 % to the 90 % quantile.
+
+    Args:
+        metrics: Metrics of one training, as `train` returns them.
+        path: File to save the picture to.
+        metric: Name of the metric, shaped `(points, episodes)` or `(points, episodes, n_actors)`.
+        steps_per_update: Environment steps of an update (`batch_size * rollout_length`); without it the
+            axis counts updates.
+        title: Title.
+        ax: Axes to draw on; by default new ones.
+
+    Returns:
+        The axes.
+
+    Raises:
+        KeyError: The metrics hold no such metric.
+        ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plotting needs matplotlib: pip install 'jaxagents[plot]'.") from error
+
+    if metric not in metrics:
+        raise KeyError(f"There is no metric '{metric}'; there are {', '.join(metrics)}.")
+    if ax is None:
+        ax = Figure(figsize=(7, 4), layout="constrained").add_subplot()
+    x = np.asarray(metrics["update_step"]) * (steps_per_update or 1)
+    values = np.asarray(metrics[metric], float)
+    by_actor = values.reshape(*values.shape[:2], -1)
+    n_actors = by_actor.shape[-1]
+
+    for actor in range(n_actors):
+        colour = _COLOURS[actor % len(_COLOURS)]
+        episodes = by_actor[..., actor]
+        low, high = np.quantile(episodes, [0.1, 0.9], axis=1)
+        label = f"actor {actor}" if n_actors > 1 else "mean of the episodes"
+        ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        ax.plot(x, episodes.mean(axis=1), color=colour, label=label)
+    ax.set_xlabel("environment steps" if steps_per_update else "update steps")
+    ax.set_ylabel(metric.replace("_", " "))
+    ax.set_title(title or "")
+    ax.margins(x=0.01)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    if path is not None:
+        ax.figure.savefig(path, dpi=150)
+    return ax
