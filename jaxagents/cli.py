@@ -14,7 +14,6 @@ from jaxagents.core.checkpoint import saved_steps
 from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
-
 _N_MINIBATCHES = 4
 
 
@@ -33,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
     options = parser.parse_args(arguments)
     if saved_steps(options.run_dir) and not options.resume:
-        parser.error(f"{options.run_dir} already holds checkpoints: add --resume, or choose another.")
+        parser.error(
+            f"{options.run_dir} already holds checkpoints: add --resume, or choose another."
+        )
     if options.batch_size % _N_MINIBATCHES:
         parser.error(f"--batch-size must be a multiple of {_N_MINIBATCHES}.")
     agent = _make_agent(options)

@@ -1,8 +1,9 @@
 """Independent PPO (de Witt et al., 2020) for environments of several actors.
 
 All actors share one update: the networks emit the outputs of all of them, with a leading `n_actors`
-axis, and losses are averaged over samples and actors. What is independent is the learning: each actor's
-advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves the policy to a subclass.
+axis, and losses are averaged over samples and actors. What is independent is the learning: each
+actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves the policy to a
+subclass.
 """
 
 from jaxagents.core.types import MetricStats, OptimizerParams, Runner, Transition
@@ -37,6 +38,6 @@ class IPPO(IPPOBase, PPO):
     """IPPO, complete for actors with discrete or box actions.
 
     `env.action_space` is the space of one actor. By default every actor has networks of its own; it
-    sees its own row of the observations if all of these have a leading `n_actors` axis (and at least one
-    more), and everything otherwise.
+    sees its own row of the observations if all of these have a leading `n_actors` axis (and at
+    least one more), and everything otherwise.
     """

@@ -20,14 +20,14 @@ def plot_learning_curve(
     title: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draws a metric against training: the mean over episodes in a band from the 10 % to the 90 % quantile.
+    """Draws the mean of a metric over episodes, in a band from its 10 % to its 90 % quantile.
 
     Args:
         metrics: Metrics of one training, as `train` returns them.
         path: File to save the picture to.
         metric: Name of the metric, shaped `(points, episodes)` or `(points, episodes, n_actors)`.
-        steps_per_update: Environment steps of an update (`batch_size * rollout_length`); without it the
-            axis counts updates.
+        steps_per_update: Environment steps of an update (`batch_size * rollout_length`); without it
+            the axis counts updates.
         title: Title.
         ax: Axes to draw on; by default new ones.
 

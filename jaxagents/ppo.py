@@ -6,7 +6,7 @@
 import dataclasses
 from typing import Any
 
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from jaxagents import ops
 from jaxagents.core.config import OnPolicyConfig
@@ -20,6 +20,7 @@ from jaxagents.core.types import (
     OptimizerParams,
     ReturnInput,
     Runner,
+    Traced,
     Transition,
     hyperparameter,
 )
@@ -43,9 +44,9 @@ __all__ = [
 class AgentConfig(OnPolicyConfig):
     """Static configuration of PPO.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then makes
-    `actor_epochs` and `critic_epochs` passes over them in `batch_size / minibatch_size` minibatches,
-    in which the samples of all environments and times are mixed anew for every epoch.
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
+    makes `actor_epochs` and `critic_epochs` passes over them in `batch_size / minibatch_size`
+    minibatches, in which the samples of all environments and times are mixed anew for every epoch.
 
     Attributes:
         minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
@@ -53,8 +54,8 @@ class AgentConfig(OnPolicyConfig):
             `batch_size / minibatch_size`, is given.)
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
-        n_groups: Number of groups of environments within which samples are mixed. With a multiple of
-            the number of devices, no sample has to leave its device; results depend on it.
+        n_groups: Number of groups of environments within which samples are mixed. With a multiple
+            of the number of devices, no sample has to leave its device; results depend on it.
     """
 
     minibatch_size: int = 4
@@ -95,21 +96,22 @@ class HyperParameters(Hyperparameters):
         vf_coeff: Weight of the critic's loss.
     """
 
-    gamma: ArrayLike = hyperparameter(0.99, 0.0, 1.0)
-    gae_lambda: ArrayLike = hyperparameter(0.95, 0.0, 1.0)
-    eps_clip: ArrayLike = hyperparameter(0.2, 0.0)
-    ent_coeff: ArrayLike = hyperparameter(0.0, 0.0)
-    kl_threshold: ArrayLike = hyperparameter(float("inf"), 0.0)
-    actor_optimizer_params: OptimizerParams = OptimizerParams()
-    critic_optimizer_params: OptimizerParams = OptimizerParams()
-    vf_coeff: ArrayLike = hyperparameter(1.0, 0.0)
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
+    eps_clip: Traced = hyperparameter(0.2, 0.0)
+    ent_coeff: Traced = hyperparameter(0.0, 0.0)
+    kl_threshold: Traced = hyperparameter(float("inf"), 0.0)
+    actor_optimizer_params: Traced = OptimizerParams()
+    critic_optimizer_params: Traced = OptimizerParams()
+    vf_coeff: Traced = hyperparameter(1.0, 0.0)
 
 
 class PPOBase(OnPolicyBase):
     """PPO whose policy a subclass gives.
 
-    Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or `_distribution`,
-    and both networks in the configuration. Losses, advantages and returns may be overridden.
+    Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or
+    `_distribution`, and both networks in the configuration. Losses, advantages and returns may be
+    overridden.
     """
 
     _config_type = AgentConfig

@@ -6,7 +6,7 @@
 import dataclasses
 from typing import Any, ClassVar
 
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from jaxagents import ops
 from jaxagents.core.config import OnPolicyConfig
@@ -18,6 +18,7 @@ from jaxagents.core.types import (
     MetricStats,
     OptimizerParams,
     Runner,
+    Traced,
     Transition,
     hyperparameter,
 )
@@ -39,8 +40,8 @@ __all__ = [
 class AgentConfig(OnPolicyConfig):
     """Static configuration of REINFORCE.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then makes one
-    step of the actor, and `critic_epochs` steps of the critic, on all of them.
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
+    makes one step of the actor, and `critic_epochs` steps of the critic, on all of them.
 
     Attributes:
         critic_epochs: Passes over the samples for the critic.
@@ -68,11 +69,11 @@ class HyperParameters(Hyperparameters):
         vf_coeff: Weight of the critic's loss.
     """
 
-    gamma: ArrayLike = hyperparameter(0.99, 0.0, 1.0)
-    ent_coeff: ArrayLike = hyperparameter(0.0, 0.0)
-    actor_optimizer_params: OptimizerParams = OptimizerParams()
-    critic_optimizer_params: OptimizerParams = OptimizerParams()
-    vf_coeff: ArrayLike = hyperparameter(1.0, 0.0)
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    ent_coeff: Traced = hyperparameter(0.0, 0.0)
+    actor_optimizer_params: Traced = OptimizerParams()
+    critic_optimizer_params: Traced = OptimizerParams()
+    vf_coeff: Traced = hyperparameter(1.0, 0.0)
 
 
 class REINFORCEBase(OnPolicyBase):
@@ -114,8 +115,8 @@ class REINFORCEBase(OnPolicyBase):
 class REINFORCE(ReadyMadePolicy, REINFORCEBase):
     """REINFORCE with a critic as baseline, complete for discrete and box actions.
 
-    Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is cut.
-    Without networks in the configuration it takes default ones of two layers of 64 units.
+    Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is
+    cut. Without networks in the configuration it takes default ones of two layers of 64 units.
     """
 
     def _validate(self) -> None:

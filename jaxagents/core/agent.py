@@ -53,13 +53,13 @@ class Agent(metaclass=AgentMeta):
     """Behaviour in an environment, with the lifecycle train, restore, eval and summarize.
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
-    class with equal environments, parameters and configurations are equal and share compiled programs.
-    What is learned is not part of the agent but of the `Runner`, which training takes and returns; for
-    convenience the agent remembers the last one.
+    class with equal environments, parameters and configurations are equal and share compiled
+    programs. What is learned is not part of the agent but of the `Runner`, which training takes and
+    returns; for convenience the agent remembers the last one.
 
     A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
-    (`_training_step`), how hyperparameters are replaced (`_with_hyperparams`) and which parts of the
-    runner act (`_acting`).
+    (`_training_step`), how hyperparameters are replaced (`_with_hyperparams`) and which parts of
+    the runner act (`_acting`).
 
     Attributes:
         env: The environment.
@@ -79,11 +79,12 @@ class Agent(metaclass=AgentMeta):
         """Makes an agent and validates everything that can be validated before training.
 
         Args:
-            env: Environment with `reset_env(key, params)` and `step_env(key, state, action, params)`;
-                `n_actors` makes it multi-agent.
+            env: Environment with `reset_env(key, params)` and `step_env(key, state, action,
+                params)`; `n_actors` makes it multi-agent.
             env_params: Its parameters; `None` takes `env.default_params`.
             config: Static configuration.
-            eval_during_training: Whether the agent is evaluated at each evaluation point of training.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of
+                training.
 
         Raises:
             TypeError: The configuration is of another agent, or a method or hook is missing.
@@ -174,24 +175,26 @@ class Agent(metaclass=AgentMeta):
     ) -> tuple[Any, Metrics]:
         """Trains for `config.n_steps` updates.
 
-        Called plainly, it shows progress, writes checkpoints and logs, returns what it has on Ctrl-C,
-        and leaves the agent ready for [`eval`][jaxagents.core.agent.Agent.eval]. Called inside of
-        `jax.jit` or `jax.vmap` it is pure and does none of that; the numbers are the same.
+        Called plainly, it shows progress, writes checkpoints and logs, returns what it has on
+        Ctrl-C, and leaves the agent ready for [`eval`][jaxagents.core.agent.Agent.eval]. Called
+        inside of `jax.jit` or `jax.vmap` it is pure and does none of that; the numbers are the
+        same.
 
         Args:
             rng: Random key of a fresh training; not used when going on from a runner.
             hyperparams: Hyperparameters; `None` keeps those of the runner.
             runner: Where to go on from.
             n_steps: Number of updates, if other than `config.n_steps`.
-            progress: Whether to show progress: by default plainly, but not inside of `jit` or `vmap`,
-                where `True` gives a jax-tqdm bar (single device only).
-            loggers: Receive the mean metrics of each evaluation point; not inside of `jit` or `vmap`.
+            progress: Whether to show progress: by default plainly, but not inside of `jit` or
+                `vmap`, where `True` gives a jax-tqdm bar (single device only).
+            loggers: Receive the mean metrics of each evaluation point; not inside of `jit` or
+                `vmap`.
 
         Returns:
-            The final runner, and metrics with a leading axis of evaluation points, the first of them
-            before any update: `update_step`, the losses, and, if `eval_during_training`, `returns`,
-            `final_rewards` (points, episodes, *actors), `terminated`, `truncated`, `lengths`
-            (points, episodes).
+            The final runner, and metrics with a leading axis of evaluation points, the first of
+            them before any update: `update_step`, the losses, and, if `eval_during_training`,
+            `returns`, `final_rewards` (points, episodes, *actors), `terminated`, `truncated`,
+            `lengths` (points, episodes).
 
         Raises:
             ValueError: A hyperparameter is out of range.
@@ -246,7 +249,9 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner after them.
         """
-        return jax.lax.fori_loop(0, n_updates, lambda _, runner: self._training_step(runner), runner)
+        return jax.lax.fori_loop(
+            0, n_updates, lambda _, runner: self._training_step(runner), runner
+        )
 
     @compiled
     def evaluate(self, runner: Any) -> Metrics:
@@ -256,8 +261,8 @@ class Agent(metaclass=AgentMeta):
             runner: Any runner.
 
         Returns:
-            The update step, the losses of the last update and, if `eval_during_training`, the outcomes
-            of `config.n_evals` greedy episodes.
+            The update step, the losses of the last update and, if `eval_during_training`, the
+            outcomes of `config.n_evals` greedy episodes.
         """
         metrics = {"update_step": runner.update_step, **runner.info}
         if self.eval_during_training:
@@ -283,8 +288,8 @@ class Agent(metaclass=AgentMeta):
 
         Args:
             rngs: Random keys with a leading axis of seeds.
-            hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets; scalar
-                leaves are shared by all sets.
+            hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets;
+                scalar leaves are shared by all sets.
             n_steps: Number of updates, if other than `config.n_steps`.
             progress: Whether to show progress.
 
@@ -306,7 +311,8 @@ class Agent(metaclass=AgentMeta):
         Args:
             runner: Runner of one training (not a stack of several).
             metrics: Its metrics.
-            previous_training_max_step: Number of updates made, if other than the runner's own count.
+            previous_training_max_step: Number of updates made, if other than the runner's own
+                count.
         """
         if jnp.ndim(runner.update_step):
             raise ValueError(
@@ -331,10 +337,10 @@ class Agent(metaclass=AgentMeta):
 
         Args:
             mode: `"best"`, `"last"`, or the number of an update step.
-            best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default the
-                highest mean return.
-            hyperparams: Hyperparameters structured as those that were saved; only needed for types of
-                one's own.
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default
+                the highest mean return.
+            hyperparams: Hyperparameters structured as those that were saved; only needed for types
+                of one's own.
 
         Returns:
             The runner, and the history of metrics up to it.
@@ -413,9 +419,9 @@ class Agent(metaclass=AgentMeta):
             actions: One action (of all actors).
 
         Returns:
-            A new random key, the next observation, state, reward, whether the episode ended, and a dict
-            that has `terminated`, `truncated` and `final_observation` besides what the environment
-            reports.
+            A new random key, the next observation, state, reward, whether the episode ended, and a
+            dict that has `terminated`, `truncated` and `final_observation` besides what the
+            environment reports.
         """
         rng, step_rng = jax.random.split(rng)
         step = self.episodes.step(as_key(step_rng), envstate, actions)

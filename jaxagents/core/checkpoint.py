@@ -71,7 +71,9 @@ def restore(
         The runner, and the history of metrics up to it.
     """
     if agent.config.checkpoint_dir is None:
-        raise FileNotFoundError("This agent has no checkpoint_dir to restore from: set it in the configuration.")
+        raise FileNotFoundError(
+            "This agent has no checkpoint_dir to restore from: set it in the configuration."
+        )
     directory = _resolve(agent.config.checkpoint_dir)
     steps = saved_steps(directory)
     if not steps:
@@ -219,7 +221,9 @@ def _best_first(history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> l
     if best_fn is not None:
         index = int(best_fn(history))
         if not -len(steps) <= index < len(steps):
-            raise ValueError(f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints.")
+            raise ValueError(
+                f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints."
+            )
         return [int(steps[index])]
     if "returns" not in history:
         raise ValueError(
@@ -246,7 +250,9 @@ def _read(manager: Any, step: int, agent: Any, template: Any) -> tuple[Any, Metr
 
     like, structure = jax.tree.flatten(template)
     saved = [arrays[path] for path, _ in _leaves(template)]
-    runner = jax.tree.unflatten(structure, [as_leaf(s, k) for s, k in zip(saved, like, strict=True)])
+    runner = jax.tree.unflatten(
+        structure, [as_leaf(s, k) for s, k in zip(saved, like, strict=True)]
+    )
     return runner, history
 
 
@@ -277,7 +283,7 @@ def _check_leaves(place: str, saved: list[dict], own: list[Leaf]) -> None:
 def _restore_items(manager: Any, step: int, names: list[str]) -> dict[str, Any]:
     from orbax.checkpoint import args
 
-    restored_as = {name: args.StandardRestore for name in names} | {"meta": args.JsonRestore}
+    restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}
     try:
         items = manager.restore(step, args=args.Composite(**{n: restored_as[n]() for n in names}))
         return {name: items[name] for name in names}

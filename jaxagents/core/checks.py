@@ -70,8 +70,8 @@ def check_environment(episodes: Episodes, action: Any) -> None:
     check_same_tree(state, next_state, f"{name}: the state", "reset_env", "step_env")
     check_size(done, (), f"{name}.step_env: terminated")
     check_size(reward, episodes.actors_shape, f"{name}.step_env: reward")
-    if hasattr(env, "observation_space"):
-        _check_space(env.observation_space(params), obs, name)
+    if episodes.observation_space is not None:
+        _check_space(episodes.observation_space, obs, name)
 
 
 def check_same_tree(first: Any, second: Any, what: str, first_name: str, second_name: str) -> None:
@@ -125,7 +125,7 @@ def _check_space(space: Any, obs: Any, name: str) -> None:
     if shape != obs.shape or not (dtype == obs.dtype or _widens(obs.dtype, dtype)):
         raise ValueError(
             f"{name}: observation_space has shape {shape} and dtype {dtype}, but reset_env returns "
-            f"{_text(obs)}."
+            f"{_text(obs)}. Correct whichever is wrong."
         )
 
 

@@ -66,13 +66,20 @@ class Config(KnownFields):
             ValueError: A number is out of range, or numbers do not fit together.
         """
         for field in dataclasses.fields(self):
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(_value(self, field))):
+            if any(
+                isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(_value(self, field))
+            ):
                 raise TypeError(
                     f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
                     "the configuration is static. Only hyperparameters may be traced or vmapped."
                 )
         self._check_positive(
-            "n_steps", "batch_size", "eval_frequency", "n_evals", "max_episode_steps", "keep_checkpoints"
+            "n_steps",
+            "batch_size",
+            "eval_frequency",
+            "n_evals",
+            "max_episode_steps",
+            "keep_checkpoints",
         )
 
     def without_files(self) -> "Config":
@@ -115,13 +122,14 @@ class OnPolicyConfig(Config):
 
     Attributes:
         rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
-        actor_network: A `flax.linen` module, or a module class or other function that is called with
-            this configuration to make one. `None` takes a default network.
+        actor_network: A `flax.linen` module, or a module class or other function that is called
+            with this configuration to make one. `None` takes a default network.
         critic_network: As `actor_network`, for the value.
-        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is given
-            those fields of the `OptimizerParams` that it takes as arguments and that no partial fixes.
-        squash_actions: How agents with a ready-made policy keep box actions inside their bounds: `True`
-            squashes a Gaussian by tanh, `False` clips it.
+        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
+            given those fields of the `OptimizerParams` that it takes as arguments and that no
+            partial fixes.
+        squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
+            `True` squashes a Gaussian by tanh, `False` clips it.
     """
 
     rollout_length: int = 128

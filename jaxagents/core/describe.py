@@ -29,7 +29,9 @@ def to_json(x: Any) -> Any:
         return to_json(float(str(x)))
     if isinstance(x, jax.Array | np.ndarray | np.generic):
         array = np.asarray(x)
-        return to_json(list(array) if array.ndim else array[()] if array.dtype.kind == "f" else array.item())
+        return to_json(
+            list(array) if array.ndim else array[()] if array.dtype.kind == "f" else array.item()
+        )
     if isinstance(x, dict):
         return {str(key): to_json(value) for key, value in x.items()}
     if isinstance(x, list | tuple):

@@ -20,8 +20,9 @@ _IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.Module
 def fingerprint(x: Any) -> Hashable:
     """A hashable key that is equal for objects of equal type and value.
 
-    Arrays are compared by their contents, dataclasses and plain objects by their attributes, functions
-    and classes by identity. An object whose attributes cannot be seen is compared by its own `==`.
+    Arrays are compared by their contents, dataclasses and plain objects by their attributes,
+    functions and classes by identity. An object whose attributes cannot be seen is compared by its
+    own `==`.
 
     Args:
         x: Any object.

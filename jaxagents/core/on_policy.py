@@ -26,9 +26,10 @@ _POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
 class OnPolicyBase(Agent):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
-    A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and `policy`,
-    or as one, `_distribution`. Hooks are written for one observation; time and environments are vmapped
-    around them. In an environment of several actors their outputs have a leading `n_actors` axis.
+    A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
+    `policy`, or as one, `_distribution`. Hooks are written for one observation; time and
+    environments are vmapped around them. In an environment of several actors their outputs have a
+    leading `n_actors` axis.
     """
 
     _config_type = OnPolicyConfig
@@ -109,7 +110,8 @@ class OnPolicyBase(Agent):
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """One backward step of the returns that the critic is fitted to.
 
-        Where an episode is truncated, or the rollout ends, `value` is the value of the true successor.
+        Where an episode is truncated, or the rollout ends, `value` is the value of the true
+        successor.
 
         Args:
             value: Return of the following step, over environments (and actors).
@@ -373,9 +375,7 @@ class OnPolicyBase(Agent):
             next_value,
             truncated,
         )
-        return traj._replace(
-            value=value, next_value=next_value, advantage=advantage, target=target
-        )
+        return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
 
     def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
         return self._per_actor(training.apply_fn(params, obs))

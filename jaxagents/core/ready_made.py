@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from jaxagents import ops
 from jaxagents.core.train_state import TrainState
+from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, ValueCritic
 
@@ -17,12 +18,13 @@ from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, ValueC
 class ReadyMadePolicy:
     """Mixin that gives an agent's policy, with default networks, for discrete and box actions.
 
-    The actor emits logits for discrete actions, and a mean and a logarithm of the standard deviation
-    for box actions, both in units of half the box where its bounds are finite.
+    The actor emits logits for discrete actions, and a mean and a logarithm of the standard
+    deviation for box actions, both in units of half the box where its bounds are finite.
     """
 
     env: Any
     env_params: Any
+    episodes: Episodes
     config: Any
     n_actors: int
     _actors_shape: tuple[int, ...]
@@ -30,7 +32,7 @@ class ReadyMadePolicy:
     def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
         """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
         output = training.apply_fn(params, obs)
-        space = self.env.action_space(self.env_params)
+        space = self.episodes.action_space
         if is_discrete(space):
             return ops.Categorical(output)
         mean, log_std = output
@@ -46,7 +48,7 @@ class ReadyMadePolicy:
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
-        space = self.env.action_space(self.env_params)
+        space = self.episodes.action_space
         n_categories = self._observed_categories()
         if is_discrete(space):
             return self._lift(CategoricalActor(int(space.n), n_categories=n_categories))
@@ -68,20 +70,18 @@ class ReadyMadePolicy:
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
 
     def _observed_categories(self) -> int | None:
-        if not hasattr(self.env, "observation_space"):
-            return None
-        space = self.env.observation_space(self.env_params)
+        space = self.episodes.observation_space
         return int(space.n) if is_discrete(space) else None
 
     def _check_action_space(self) -> None:
         """Raises unless the policy can act in the environment's action space."""
         name, env_name = type(self).__name__, type(self.env).__name__
-        if not hasattr(self.env, "action_space"):
+        space = self.episodes.action_space
+        if space is None:
             raise ValueError(
                 f"{name} needs {env_name}.action_space(params); without it, subclass {name}Base and "
                 "give the policy."
             )
-        space = self.env.action_space(self.env_params)
         if is_discrete(space):
             return
         if not is_box(space):

@@ -32,9 +32,13 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
     """
     if rngs.ndim != 1:
-        raise ValueError(f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}.")
+        raise ValueError(
+            f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}."
+        )
     n_sets, n_seeds = _number_of_sets(hyperparams), len(rngs)
-    sets = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float32), n_sets), hyperparams)
+    sets = jax.tree.map(
+        lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float32), n_sets), hyperparams
+    )
     n_members = n_sets * n_seeds
     mesh = Mesh(np.asarray(jax.devices()[:n_members]), ("members",))
     padding = -n_members % mesh.size
@@ -46,7 +50,10 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
     members = jax.device_put(members, NamedSharding(mesh, _MEMBERS))
 
     program = _members(agent.program, mesh)
-    with Interruption() as interruption, ProgressBar(agent, 0, n_steps, disable=not progress) as bar:
+    with (
+        Interruption() as interruption,
+        ProgressBar(agent, 0, n_steps, disable=not progress) as bar,
+    ):
         lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
         runners, metrics = training.drive(
             program, program.start(*members), lengths, [bar], interruption
@@ -70,8 +77,8 @@ def _members(program: Any, mesh: Mesh) -> "Members":
 class Members:
     """An agent's program for many members, split over the devices of a mesh.
 
-    On each device of a CPU the members are trained one after another, which is faster there than one
-    wide program and does not freeze; accelerators train them side by side.
+    On each device of a CPU the members are trained one after another, which is faster there than
+    one wide program and does not freeze; accelerators train them side by side.
     """
 
     def __init__(self, agent: Any, mesh: Mesh) -> None:

@@ -13,6 +13,10 @@ from jaxagents.core.config import KnownFields
 from jaxagents.core.train_state import TrainState
 
 
+Traced = Any
+"""A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
+
+
 def hyperparameter(default: Any, low: float, high: float = float("inf")) -> Any:
     """A traced hyperparameter with the closed interval of values that it may take."""
     return struct.field(default=default, metadata={"interval": (low, high)})
@@ -52,9 +56,9 @@ class OptimizerParams(Hyperparameters):
         grad_clip: Largest global norm of the gradient; larger ones are scaled down to it.
     """
 
-    learning_rate: ArrayLike = hyperparameter(1e-3, 0.0)
-    eps: ArrayLike = hyperparameter(1e-8, 0.0)
-    grad_clip: ArrayLike = hyperparameter(10.0, 0.0)
+    learning_rate: Traced = hyperparameter(1e-3, 0.0)
+    eps: Traced = hyperparameter(1e-8, 0.0)
+    grad_clip: Traced = hyperparameter(10.0, 0.0)
 
 
 class Transition(NamedTuple):
@@ -186,8 +190,8 @@ class SweepResult(NamedTuple):
     Attributes:
         runners: Final runners, with leading axes `(n_sets, n_seeds)`.
         metrics: Metrics, with leading axes `(n_sets, n_seeds, n_points)`.
-        best: Index of the set of hyperparameters with the highest mean return at the last evaluation;
-            `None` without evaluation during training.
+        best: Index of the set of hyperparameters with the highest mean return at the last
+            evaluation; `None` without evaluation during training.
         best_hyperparams: That set.
     """
 

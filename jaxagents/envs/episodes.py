@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.envs.spaces import box_bounds, is_box
@@ -20,7 +20,7 @@ class EpisodeState(struct.PyTreeNode):
     """
 
     envstate: Any
-    step: Int[Array, ""]
+    step: Any
 
 
 class Timestep(NamedTuple):
@@ -53,7 +53,14 @@ class Episodes:
     `info["terminated"]` says so. An episode is also truncated where `env.is_truncated` says so
     (gymnax), after `env_params.max_steps_in_episode` steps if there is such a parameter, and after
     `max_steps` steps.
+
+    Attributes:
+        action_space: The environment's space of actions, `None` if it declares none.
+        observation_space: The environment's space of observations, `None` if it declares none.
     """
+
+    action_space: Any
+    observation_space: Any
 
     def __init__(
         self, env: Any, env_params: Any, max_steps: int, actors_shape: tuple[int, ...] = ()
@@ -71,8 +78,9 @@ class Episodes:
         self.actors_shape = actors_shape
         self.max_steps = min(max_steps, _own_limit(env_params))
         self._asks_env = self._env_reports_truncation()
-        space = env.action_space(env_params) if hasattr(env, "action_space") else None
-        self._bounds = box_bounds(space) if is_box(space) else None
+        self.action_space = _space(env, "action_space", env_params)
+        self.observation_space = _space(env, "observation_space", env_params)
+        self._bounds = box_bounds(self.action_space) if is_box(self.action_space) else None
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
         """Starts an episode.
@@ -151,6 +159,10 @@ class Episodes:
         except (AttributeError, NotImplementedError):
             return False
         return True
+
+
+def _space(env: Any, name: str, env_params: Any) -> Any:
+    return getattr(env, name)(env_params) if hasattr(env, name) else None
 
 
 def _own_limit(env_params: Any) -> float:

@@ -37,8 +37,8 @@ class Torso(nn.Module):
     """Features of one observation of any structure.
 
     Images (three axes: height, width, channels) pass through two convolutions; everything else is
-    flattened as it is. The parts are concatenated and passed through an [`MLP`][jaxagents.networks.MLP].
-    Integer images are scaled from 0..255 to 0..1.
+    flattened as it is. The parts are concatenated and passed through an
+    [`MLP`][jaxagents.networks.MLP]. Integer images are scaled from 0..255 to 0..1.
 
     Attributes:
         features: Widths of the fully connected layers.

@@ -87,9 +87,7 @@ class Gaussian(Distribution):
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
-        return _sum_trailing(
-            -0.5 * jnp.square(z) - self.log_std - _LOG_SQRT_2_PI, self.event_ndim
-        )
+        return _sum_trailing(-0.5 * jnp.square(z) - self.log_std - _LOG_SQRT_2_PI, self.event_ndim)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Differential entropy, in nats."""
@@ -123,8 +121,8 @@ class TanhGaussian(Distribution):
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats.
 
-        Actions within a relative 1e-6 of a bound are treated as lying at that distance from it, which
-        keeps the density finite there.
+        Actions within a relative 1e-6 of a bound are treated as lying at that distance from it,
+        which keeps the density finite there.
         """
         unit = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         u = jnp.arctanh(jnp.clip(unit, -_SQUASH_LIMIT, _SQUASH_LIMIT))

@@ -13,8 +13,8 @@ def policy_gradient(
 
     $$L_t = \log \pi(a_t | s_t) \, A_t$$
 
-    Williams, 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
-    learning".
+    Williams, 1992, "Simple statistical gradient-following algorithms for connectionist
+    reinforcement learning".
 
     Args:
         log_prob: Log-probability of the actions taken.
@@ -34,8 +34,8 @@ def clipped_surrogate(
 ) -> Float[Array, "*batch"]:
     r"""The clipped surrogate objective of PPO.
 
-    $$L_t = \min\left(\rho_t A_t,\ \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon) A_t\right),
-    \quad \rho_t = \frac{\pi(a_t | s_t)}{\pi_\text{old}(a_t | s_t)}$$
+    $$L_t = \min\left(\rho_t A_t,\ \operatorname{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon)
+    A_t\right), \quad \rho_t = \frac{\pi(a_t | s_t)}{\pi_\text{old}(a_t | s_t)}$$
 
     Schulman et al., 2017, "Proximal policy optimization algorithms", equation 7.
 
@@ -97,8 +97,8 @@ def clipped_value_loss(
 ) -> Float[Array, "*batch"]:
     r"""The squared error of a value estimate that gains nothing from leaving the old one's vicinity.
 
-    $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon, \epsilon)
-    - G)^2\right)$$
+    $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon,
+    \epsilon) - G)^2\right)$$
 
     Engstrom et al., 2020, "Implementation matters in deep policy gradients", section 3.
 

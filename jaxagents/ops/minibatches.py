@@ -15,9 +15,9 @@ def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
     r"""A pseudo-random permutation of $0, \dots, n - 1$ in linear time, without sorting.
 
     Each index is written as two digits $(l, r)$ of radices $a \cdot b \ge n$ and passed through the
-    rounds of an unbalanced Feistel network over modular addition, which is a bijection for every pair
-    of radices; indices that land outside of the range walk on along their cycle until they are back
-    inside.
+    rounds of an unbalanced Feistel network over modular addition, which is a bijection for every
+    pair of radices; indices that land outside of the range walk on along their cycle until they are
+    back inside.
 
     Black and Rogaway, 2002, "Ciphers with arbitrary finite domains".
 
@@ -57,8 +57,8 @@ def minibatch_indices(
         key: Random key.
         n_samples: Number of samples in each group.
         n_minibatches: Number of minibatches; divides `n_samples`.
-        n_groups: Number of groups. Groups are mixed apart from each other, and every minibatch takes
-            the same number of samples from each.
+        n_groups: Number of groups. Groups are mixed apart from each other, and every minibatch
+            takes the same number of samples from each.
 
     Returns:
         For each minibatch and group, the indices of its samples within the group.
@@ -89,11 +89,11 @@ def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"])
 def _radices(n: int) -> tuple[int, int]:
     """Two near-equal factors of `n`, or of a number slightly above it if it has none.
 
-    A single row would leave nothing but rotations.
+    One row would leave nothing but rotations, two keep too many neighbours together.
     """
     side = math.isqrt(n)
     rows = next(divisor for divisor in range(max(side, 1), 0, -1) if n % divisor == 0)
-    if 1 < rows and n <= rows * rows * _LARGEST_ASPECT_RATIO:
+    if rows > 2 and n <= rows * rows * _LARGEST_ASPECT_RATIO:
         return rows, n // rows
     rows = math.isqrt(n - 1) + 1
     return rows, -(-n // rows)

@@ -1,6 +1,5 @@
 """Normalisation of batches."""
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 

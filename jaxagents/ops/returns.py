@@ -1,8 +1,8 @@
 """Returns and advantages over rollouts that may hold several episodes.
 
-Arrays are time first. Two flags end an episode. A *terminated* step has no future. A *truncated* step
-has one that was not played: its value is bootstrapped from the true successor, and nothing is carried
-over from the episode that follows.
+Arrays are time first. Two flags end an episode. A *terminated* step has no future. A *truncated*
+step has one that was not played: its value is bootstrapped from the true successor, and nothing is
+carried over from the episode that follows.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ def scan_backwards(
     """Accumulates `step` from the last time to the first, starting anew at every truncation.
 
     Args:
-        step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated value
-            of time t and its output.
+        step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated
+            value of time t and its output.
         inputs: Pytree whose leaves have a leading time axis.
         bootstrap: What is accumulated beyond each time if the episode or the rollout is cut there.
         truncated: Whether the episode is cut after each time.
@@ -51,12 +51,13 @@ def gae_step(
     value: Float[Array, "*batch"],
     next_value: Float[Array, "*batch"],
     terminated: Bool[Array, "*batch"],
-    gamma: Scalar,
-    gae_lambda: Scalar,
+    gamma: Scalar | Float[Array, "*batch"],
+    gae_lambda: Scalar | Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
     r"""One backward step of generalised advantage estimation.
 
-    $$\hat A_t = r_t + \gamma (1 - d_t) V(s_{t+1}) - V(s_t) + \gamma \lambda (1 - d_t) \hat A_{t+1}$$
+    $$\hat A_t = r_t + \gamma (1 - d_t) V(s_{t+1}) - V(s_t) + \gamma \lambda (1 - d_t) \hat
+    A_{t+1}$$
 
     Schulman et al., 2016, "High-dimensional continuous control using generalized advantage
     estimation", equation 16.
@@ -145,8 +146,8 @@ def lambda_returns(
 ) -> Float[Array, "time *batch"]:
     """Lambda-returns of a rollout (see [`lambda_return_step`][jaxagents.ops.lambda_return_step]).
 
-    With `gae_lambda=1` these are Monte-Carlo returns, bootstrapped where an episode or the rollout is
-    cut.
+    With `gae_lambda=1` these are Monte-Carlo returns, bootstrapped where an episode or the rollout
+    is cut.
 
     Args:
         rewards: Rewards.

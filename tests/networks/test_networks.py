@@ -1,0 +1,312 @@
+"""Shapes, observations of every structure, and the lift to several actors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from jaxagents.networks import MLP, CategoricalActor, GaussianActor, PerActor, Torso, ValueCritic
+
+KEY = jax.random.key(0)
+N_ACTORS = 3
+RNG = np.random.default_rng(0)
+
+
+def uniform(*shape):
+    return jnp.asarray(RNG.uniform(size=shape), jnp.float32)
+
+
+OBSERVATIONS = {
+    "scalar": uniform(),
+    "vector": uniform(5),
+    "matrix": uniform(4, 3),
+    "integer vector": jnp.arange(5),
+    "boolean vector": jnp.arange(5) > 2,
+    "float image": uniform(8, 6, 3),
+    "uint8 image": jnp.asarray(RNG.integers(256, size=(8, 6, 3)), jnp.uint8),
+    "dict": {"camera": uniform(8, 6, 1), "speed": uniform(4), "gear": jnp.array(2)},
+    "tuple": (uniform(2), uniform(3)),
+}
+every_observation = pytest.mark.parametrize("obs", OBSERVATIONS.values(), ids=OBSERVATIONS.keys())
+NETWORKS = [CategoricalActor(4, (8,)), GaussianActor((2,), (8,)), ValueCritic((8,))]
+every_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n).__name__)
+
+
+def shapes_of(tree):
+    return jax.tree.map(jnp.shape, tree)
+
+
+def stacked(observations):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *observations)
+
+
+def altered(obs, i):
+    """Another observation of the same structure."""
+    return jax.tree.map(lambda x: x ^ (x > -1) if x.dtype == bool else x * (i + 1), obs)
+
+
+def perturbed(params, seed):
+    """Parameters that are neither zero nor equal anywhere."""
+    leaves, treedef = jax.tree.flatten(params)
+    rng = np.random.default_rng(seed)
+    return treedef.unflatten([x + 0.3 * rng.normal(size=x.shape).astype(x.dtype) for x in leaves])
+
+
+def assert_close(x, y):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), x, y)
+
+
+def test_mlp_is_a_chain_of_activated_affine_maps():
+    network = MLP((8, 7), nn.relu)
+    x = uniform(2, 5)
+    params = perturbed(network.init(KEY, x), 1)
+    expected = x
+    for name in ("Dense_0", "Dense_1"):
+        layer = params["params"][name]
+        expected = np.maximum(expected @ layer["kernel"] + layer["bias"], 0.0)
+    np.testing.assert_allclose(network.apply(params, x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [(), (4,), (2, 3)], ids=str)
+def test_mlp_takes_any_batch_axes(batch):
+    outputs, params = MLP((8, 7)).init_with_output(KEY, uniform(*batch, 5))
+    assert outputs.shape == (*batch, 7)
+    assert shapes_of(params["params"]) == {
+        "Dense_0": {"bias": (8,), "kernel": (5, 8)},
+        "Dense_1": {"bias": (7,), "kernel": (8, 7)},
+    }
+
+
+def test_mlp_is_orthogonal_with_gain_root_two():
+    kernel = MLP((8,)).init(KEY, uniform(20))["params"]["Dense_0"]["kernel"]
+    np.testing.assert_allclose(kernel.T @ kernel, 2.0 * np.eye(8), atol=1e-5)
+
+
+@every_observation
+def test_torso_encodes_every_observation(obs):
+    network = Torso((8, 7))
+    params = perturbed(jax.jit(network.init)(KEY, obs), 0)
+    features = network.apply(params, obs)
+    assert features.shape == (7,)
+    assert features.dtype == jnp.float32
+    assert not np.allclose(features, network.apply(params, altered(obs, 1)), rtol=1e-4)
+
+
+def test_torso_flattens_what_is_no_image():
+    obs = OBSERVATIONS["matrix"]
+    network = Torso((8,))
+    params = network.init(KEY, obs)
+    assert shapes_of(params["params"]) == {"MLP_0": {"Dense_0": {"bias": (8,), "kernel": (12, 8)}}}
+    np.testing.assert_array_equal(network.apply(params, obs), network.apply(params, obs.ravel()))
+
+
+def test_torso_convolves_images():
+    shapes = shapes_of(Torso((8,)).init(KEY, OBSERVATIONS["dict"])["params"])
+    assert shapes["Conv_0"]["kernel"] == (3, 3, 1, 16)
+    assert shapes["Conv_1"]["kernel"] == (3, 3, 16, 32)
+    assert shapes["MLP_0"]["Dense_0"]["kernel"] == (4 * 3 * 32 + 1 + 4, 8)
+
+
+def test_torso_scales_integer_images_only():
+    image = OBSERVATIONS["uint8 image"]
+    network = Torso((8,))
+    params = network.init(KEY, image)
+    scaled = network.apply(params, image.astype(jnp.float32) / 255.0)
+    np.testing.assert_allclose(network.apply(params, image), scaled, rtol=1e-4, atol=1e-5)
+    unscaled = network.apply(params, image.astype(jnp.float32))
+    assert not np.allclose(unscaled, scaled, atol=0.1)
+
+
+def test_integer_observations_become_one_hot():
+    network = Torso((8,), n_categories=6)
+    params = network.init(KEY, jnp.array(2))
+    plain = Torso((8,))
+    assert params["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (6, 8)
+    for category in range(6):
+        one_hot = plain.apply(params, jnp.asarray(np.eye(6)[category], jnp.float32))
+        features = network.apply(params, jnp.array(category))
+        np.testing.assert_array_equal(features, one_hot)
+
+
+def test_vectors_of_integers_become_one_hot_each():
+    network = Torso((8,), n_categories=6)
+    params = network.init(KEY, jnp.array([2, 0]))
+    assert params["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (12, 8)
+
+
+@every_observation
+def test_heads_take_every_observation(obs):
+    network = CategoricalActor(4, (8,))
+    params = jax.jit(network.init)(KEY, obs)
+    assert jax.eval_shape(network.apply, params, obs).shape == (4,)
+
+
+def test_categorical_actor_starts_out_nearly_uniform():
+    logits, params = CategoricalActor(4, (8,)).init_with_output(KEY, uniform(5))
+    assert shapes_of(params["params"]["Dense_0"]) == {"bias": (4,), "kernel": (8, 4)}
+    assert (jnp.abs(logits) < 0.1).all()
+
+
+@pytest.mark.parametrize("action_shape", [(), (2,), (2, 3)], ids=str)
+def test_gaussian_actor_has_the_shape_of_an_action(action_shape):
+    network = GaussianActor(action_shape, (8,), initial_log_std=-0.5)
+    obs = uniform(5)
+    params = network.init(KEY, obs)
+    mean, log_std = network.apply(params, obs)
+    assert mean.shape == log_std.shape == action_shape
+    np.testing.assert_array_equal(log_std, -0.5)
+    assert (jnp.abs(mean) < 0.1).all()
+    changed_mean, unchanged_log_std = network.apply(perturbed(params, 0), 2.0 * obs)
+    assert not np.allclose(changed_mean, mean)
+    assert unchanged_log_std.shape == action_shape
+
+
+def test_log_std_does_not_depend_on_the_observation():
+    network = GaussianActor((2,), (8,))
+    params = perturbed(network.init(KEY, uniform(5)), 0)
+    (mean, log_std), (other_mean, other_log_std) = (network.apply(params, uniform(5)) for _ in "ab")
+    np.testing.assert_array_equal(log_std, other_log_std)
+    assert (mean != other_mean).all()
+
+
+def test_value_critic_gives_one_number():
+    value, params = ValueCritic((8,)).init_with_output(KEY, uniform(5))
+    assert value.shape == ()
+    kernel = params["params"]["Dense_0"]["kernel"]
+    np.testing.assert_allclose(jnp.linalg.norm(kernel), 1.0, rtol=1e-5)
+
+
+@every_network
+def test_heads_pass_on_the_number_of_categories(network):
+    with_categories = network.clone(n_categories=6)
+    params = with_categories.init(KEY, jnp.array(2))
+    assert params["params"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"].shape == (6, 8)
+
+
+@every_network
+def test_heads_pass_on_the_activation(network):
+    obs = uniform(5)
+    params = perturbed(network.init(KEY, obs), 0)
+    outputs = [network.clone(activation=f).apply(params, obs) for f in (nn.tanh, nn.relu)]
+    assert (jax.tree.leaves(outputs[0])[0] != jax.tree.leaves(outputs[1])[0]).all()
+
+
+@every_network
+@pytest.mark.parametrize("kind", ["vector", "uint8 image", "dict"])
+def test_vmapped_over_a_batch_equals_looped(network, kind):
+    observations = [altered(OBSERVATIONS[kind], i) for i in range(3)]
+    params = perturbed(jax.jit(network.init)(KEY, observations[0]), 0)
+    apply = jax.jit(network.apply)
+    together = jax.vmap(apply, in_axes=(None, 0))(params, stacked(observations))
+    assert_close(together, stacked([apply(params, obs) for obs in observations]))
+
+
+own_or_shared = pytest.mark.parametrize("shared", [False, True], ids=["own params", "shared params"])
+own_or_joint = pytest.mark.parametrize("own", [True, False], ids=["own obs", "joint obs"])
+
+
+def lifted(network, shared, own, seed=0):
+    """A network of all actors, their parameters and observations."""
+    per_actor = PerActor(network, N_ACTORS, shared_params=shared, own_observations=own)
+    obs = uniform(N_ACTORS, 5) if own else uniform(5)
+    return per_actor, perturbed(jax.jit(per_actor.init)(KEY, obs), seed), obs
+
+
+def params_of(actor, params, shared):
+    own_params = params["params"]["network"]
+    return {"params": own_params if shared else jax.tree.map(lambda x: x[actor], own_params)}
+
+
+@every_network
+@own_or_shared
+@own_or_joint
+def test_every_actor_runs_the_single_network(network, shared, own):
+    per_actor, params, obs = lifted(network, shared, own)
+    outputs = per_actor.apply(params, obs)
+    single = network.init(KEY, uniform(5))
+    for actor in range(N_ACTORS):
+        actor_params = params_of(actor, params, shared)
+        assert shapes_of(actor_params) == shapes_of(single)
+        alone = network.apply(actor_params, obs[actor] if own else obs)
+        assert_close(jax.tree.map(lambda x, i=actor: x[i], outputs), alone)
+
+
+@own_or_joint
+def test_own_parameters_start_out_different(own):
+    per_actor = PerActor(ValueCritic((8,)), N_ACTORS, own_observations=own)
+    params = per_actor.init(KEY, uniform(N_ACTORS, 5) if own else uniform(5))
+    kernels = np.asarray(params["params"]["network"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
+    assert kernels.shape == (N_ACTORS, 5, 8)
+    for i, j in [(0, 1), (0, 2), (1, 2)]:
+        assert (kernels[i] != kernels[j]).all()
+
+
+@every_network
+@own_or_joint
+def test_shared_parameters_give_equal_outputs_for_equal_observations(network, own):
+    per_actor, params, obs = lifted(network, True, own)
+    same = jnp.broadcast_to(obs[0], obs.shape) if own else obs
+    for leaf in jax.tree.leaves(per_actor.apply(params, same)):
+        assert_close(leaf, jnp.broadcast_to(leaf[0], leaf.shape))
+
+
+@every_network
+@own_or_joint
+def test_own_parameters_give_other_outputs_for_equal_observations(network, own):
+    per_actor, params, obs = lifted(network, False, own)
+    same = jnp.broadcast_to(obs[0], obs.shape) if own else obs
+    for leaf in jax.tree.leaves(per_actor.apply(params, same)):
+        assert (leaf[0] != leaf[1]).all()
+
+
+@own_or_joint
+def test_the_loss_of_one_actor_has_no_gradient_for_the_parameters_of_another(own):
+    per_actor, params, obs = lifted(CategoricalActor(4, (8,)), False, own)
+    gradients = jax.grad(lambda p: jnp.square(per_actor.apply(p, obs)[1]).sum())(params)
+    for leaf in jax.tree.leaves(gradients):
+        assert jnp.abs(leaf[1]).max() > 0.0
+        np.testing.assert_array_equal(leaf[jnp.array([0, 2])], 0.0)
+
+
+def test_gradients_for_shared_parameters_add_up_over_actors():
+    per_actor, params, obs = lifted(CategoricalActor(4, (8,)), True, True)
+
+    def loss(params, weights):
+        return jnp.sum(weights * jnp.square(per_actor.apply(params, obs)).sum(axis=-1))
+
+    gradient = jax.jit(jax.grad(loss))
+    each = [gradient(params, weights) for weights in np.eye(N_ACTORS, dtype=np.float32)]
+    total = jax.tree.map(lambda *leaves: sum(leaves), *each)
+    assert_close(gradient(params, jnp.ones(N_ACTORS)), total)
+
+
+def test_own_observations_concern_their_actor_alone():
+    per_actor, params, obs = lifted(ValueCritic((8,)), False, True)
+    values = per_actor.apply(params, obs)
+    changed = per_actor.apply(params, obs.at[1].add(1.0))
+    np.testing.assert_array_equal(changed != values, [False, True, False])
+
+
+def test_joint_observations_concern_every_actor():
+    per_actor, params, obs = lifted(ValueCritic((8,)), False, False)
+    assert (per_actor.apply(params, obs) != per_actor.apply(params, obs + 1.0)).all()
+
+
+@own_or_shared
+@own_or_joint
+def test_observations_of_actors_may_have_any_structure(shared, own):
+    obs = OBSERVATIONS["dict"]
+    per_actor = PerActor(GaussianActor((2,), (8,)), N_ACTORS, shared, own)
+    obs = stacked([altered(obs, i) for i in range(N_ACTORS)]) if own else obs
+    mean, log_std = jax.eval_shape(lambda: per_actor.init_with_output(KEY, obs)[0])
+    assert mean.shape == log_std.shape == (N_ACTORS, 2)
+
+
+@own_or_shared
+def test_actors_vmapped_over_a_batch_equal_looped(shared):
+    per_actor, params, _ = lifted(CategoricalActor(4, (8,)), shared, True)
+    observations = uniform(4, N_ACTORS, 5)
+    together = jax.vmap(per_actor.apply, in_axes=(None, 0))(params, observations)
+    assert together.shape == (4, N_ACTORS, 4)
+    assert_close(together, stacked([per_actor.apply(params, obs) for obs in observations]))

@@ -1,0 +1,357 @@
+"""Densities against formulas, integrals and samples; masks, bounds, batch axes and transformations."""
+
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagents import ops
+
+LOW, HIGH = jnp.array([-2.0, 0.5]), jnp.array([3.0, 0.75])
+ALLOWED = np.array([0, 2, 3])
+MASKED = ops.Categorical(jnp.array([0.5, -jnp.inf, -1.0, 2.0, -jnp.inf]))
+
+
+def draw(distribution, n_samples, seed=0):
+    keys = jax.random.split(jax.random.key(seed), n_samples)
+    return np.asarray(jax.jit(jax.vmap(distribution.sample))(keys))
+
+
+def midpoints(low, high, n):
+    edges = np.linspace(low, high, n + 1)
+    return (edges[1:] + edges[:-1]) / 2.0, edges[1] - edges[0]
+
+
+def normal_log_density(x, mean, std):
+    return -0.5 * ((x - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
+
+
+def gaussian(mean, std, event_ndim=1):
+    return ops.Gaussian(jnp.asarray(mean), jnp.log(jnp.asarray(std)), event_ndim)
+
+
+def squashed(mean, std, low=LOW, high=HIGH):
+    return ops.TanhGaussian(gaussian(mean, std), low, high)
+
+
+def assert_finite(tree):
+    for leaf in jax.tree.leaves(tree):
+        assert jnp.isfinite(leaf).all()
+
+
+def assert_mean(samples, expected):
+    standard_error = samples.std(axis=0) / np.sqrt(len(samples))
+    assert (np.abs(samples.mean(axis=0) - expected) < 5.0 * standard_error).all()
+
+
+class TestCategorical:
+    logits = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    distribution = ops.Categorical(jnp.asarray(logits))
+    probs = np.exp(np.float64(logits)) / np.exp(np.float64(logits)).sum(axis=-1, keepdims=True)
+
+    def test_log_prob(self):
+        actions = np.array([4, 0, 2])
+        expected = np.log(self.probs[np.arange(3), actions])
+        log_probs = self.distribution.log_prob(jnp.asarray(actions))
+        np.testing.assert_allclose(log_probs, expected, rtol=1e-5)
+
+    def test_entropy(self):
+        expected = -(self.probs * np.log(self.probs)).sum(axis=-1)
+        np.testing.assert_allclose(self.distribution.entropy(), expected, rtol=1e-5)
+
+    def test_entropy_of_equal_logits_is_the_logarithm_of_their_number(self):
+        entropy = ops.Categorical(jnp.full(7, 3.0)).entropy()
+        np.testing.assert_allclose(entropy, np.log(7.0), rtol=1e-6)
+
+    def test_mode_is_the_most_probable_action(self):
+        np.testing.assert_array_equal(self.distribution.mode(), self.probs.argmax(axis=-1))
+
+    def test_samples_have_the_right_frequencies(self):
+        n_samples = 20_000
+        samples = draw(self.distribution, n_samples)
+        assert samples.shape == (n_samples, 3)
+        for actor in range(3):
+            expected = n_samples * self.probs[actor]
+            counts = np.bincount(samples[:, actor], minlength=5)
+            z = (counts - expected) / np.sqrt(expected * (1.0 - self.probs[actor]))
+            assert (np.abs(z) < 5.0).all()
+
+    def test_gradient_of_the_log_prob_is_the_one_hot_action_less_the_probabilities(self):
+        def log_prob(logits):
+            return ops.Categorical(logits).log_prob(jnp.array(2))
+
+        gradient = jax.grad(log_prob)(self.distribution.logits[0])
+        np.testing.assert_allclose(gradient, np.eye(5)[2] - self.probs[0], atol=1e-6)
+
+    def test_masked_actions_have_no_probability(self):
+        log_probs = jax.vmap(MASKED.log_prob)(jnp.arange(5))
+        allowed = ops.Categorical(MASKED.logits[ALLOWED])
+        alone = jax.vmap(allowed.log_prob)(jnp.arange(3))
+        np.testing.assert_allclose(log_probs[ALLOWED], alone, rtol=1e-6)
+        np.testing.assert_array_equal(np.delete(log_probs, ALLOWED), -np.inf)
+        np.testing.assert_allclose(MASKED.entropy(), allowed.entropy(), rtol=1e-6)
+        assert MASKED.mode() == 3
+        assert np.isin(draw(MASKED, 1000), ALLOWED).all()
+
+    def test_masked_actions_have_no_gradient(self):
+        def entropy_of(logits):
+            return ops.Categorical(logits).entropy()
+
+        def log_prob_of(logits):
+            return ops.Categorical(logits).log_prob(jnp.array(2))
+
+        for function in (entropy_of, log_prob_of):
+            gradient = jax.jit(jax.grad(function))(MASKED.logits)
+            assert_finite(gradient)
+            np.testing.assert_array_equal(np.delete(gradient, ALLOWED), 0.0)
+        alone = jax.grad(entropy_of)(MASKED.logits[ALLOWED])
+        np.testing.assert_allclose(
+            jax.grad(entropy_of)(MASKED.logits)[ALLOWED], alone, rtol=1e-5, atol=1e-6
+        )
+
+    def test_extreme_logits_stay_finite(self):
+        logits = jnp.array([0.0, -1e4, 1e4])
+        value, gradient = jax.value_and_grad(lambda z: ops.Categorical(z).entropy())(logits)
+        assert_finite((value, gradient))
+        np.testing.assert_allclose(value, 0.0, atol=1e-6)
+
+
+class TestGaussian:
+    def test_log_prob_against_the_formula(self):
+        mean, std, action = np.random.default_rng(1).uniform(0.5, 2.0, (3, 4, 2)).astype(np.float32)
+        expected = normal_log_density(np.float64(action), mean, std).sum(axis=-1)
+        log_prob = gaussian(mean, std).log_prob(jnp.asarray(action))
+        np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+
+    def test_density_integrates_to_one(self):
+        distribution = gaussian([0.5, -1.0], [0.4, 0.7])
+        x, dx = midpoints(-6.0, 6.0, 300)
+        grid = jnp.asarray(np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2), jnp.float32)
+        density = np.exp(np.float64(jax.vmap(distribution.log_prob)(grid)))
+        np.testing.assert_allclose(density.sum() * dx**2, 1.0, atol=1e-4)
+
+    def test_entropy_is_the_expected_surprise(self):
+        distribution = gaussian([0.5, -1.0], [0.4, 0.7])
+        log_probs = jax.vmap(distribution.log_prob)(draw(distribution, 100_000))
+        assert_mean(-np.float64(log_probs), distribution.entropy())
+        expected = sum(0.5 * np.log(2.0 * np.pi * np.e * std**2) for std in (0.4, 0.7))
+        np.testing.assert_allclose(distribution.entropy(), expected, rtol=1e-5)
+
+    def test_samples_have_the_right_moments(self):
+        samples = np.float64(draw(gaussian([0.5, -1.0], [0.4, 2.0]), 100_000))
+        assert_mean(samples, [0.5, -1.0])
+        assert_mean((samples - [0.5, -1.0]) ** 2, [0.16, 4.0])
+        assert_mean((samples - [0.5, -1.0]).prod(axis=1), 0.0)
+
+    def test_mode_is_the_mean(self):
+        np.testing.assert_array_equal(gaussian([0.5, -1.0], [0.4, 2.0]).mode(), [0.5, -1.0])
+
+    @pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (1, (4, 2)), (2, (4,))])
+    def test_an_action_is_made_of_the_trailing_axes(self, event_ndim, batch):
+        mean, action = np.random.default_rng(2).normal(size=(2, 4, 2, 3)).astype(np.float32)
+        distribution = gaussian(mean, 0.5, event_ndim)
+        components = normal_log_density(np.float64(action), mean, 0.5)
+        expected = components.reshape(*batch, -1).sum(axis=-1)
+        log_prob = distribution.log_prob(jnp.asarray(action))
+        assert log_prob.shape == distribution.entropy().shape == batch
+        np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
+        assert distribution.sample(jax.random.key(0)).shape == (4, 2, 3)
+
+    @pytest.mark.parametrize("std", [0.5, [0.5, 2.0], [[0.5], [1.0], [2.0]]], ids=str)
+    def test_log_std_is_broadcast(self, std):
+        mean = np.random.default_rng(3).normal(size=(3, 2)).astype(np.float32)
+        whole = gaussian(mean, np.broadcast_to(std, (3, 2)).astype(np.float32))
+        distribution = gaussian(mean, std)
+        key, action = jax.random.key(0), jnp.ones((3, 2))
+        np.testing.assert_allclose(distribution.log_prob(action), whole.log_prob(action), rtol=1e-6)
+        np.testing.assert_allclose(distribution.entropy(), whole.entropy(), rtol=1e-6)
+        np.testing.assert_allclose(distribution.sample(key), whole.sample(key), rtol=1e-6)
+
+    def test_gradients_against_the_formula(self):
+        def log_prob(mean, log_std):
+            return ops.Gaussian(mean, log_std).log_prob(jnp.array([1.0]))
+
+        gradients = jax.grad(log_prob, argnums=(0, 1))(jnp.array([0.2]), jnp.log(jnp.array([0.5])))
+        np.testing.assert_allclose(gradients[0], [0.8 / 0.25], rtol=1e-5)
+        np.testing.assert_allclose(gradients[1], [0.64 / 0.25 - 1.0], rtol=1e-5)
+
+
+class TestTanhGaussian:
+    def test_log_prob_is_that_of_a_change_of_variables(self):
+        mean, std, u = np.random.default_rng(4).uniform(0.3, 1.2, (3, 4, 2))
+        action = LOW + 0.5 * (HIGH - LOW) * (np.tanh(u) + 1.0)
+        slope = 0.5 * np.float64(HIGH - LOW) * (1.0 - np.tanh(u) ** 2)
+        expected = (normal_log_density(u, mean, std) - np.log(slope)).sum(axis=-1)
+        log_prob = squashed(mean, std).log_prob(action.astype(jnp.float32))
+        np.testing.assert_allclose(log_prob, expected, rtol=1e-3, atol=1e-4)
+
+    @pytest.mark.parametrize(("mean", "std"), [(0.3, 0.2), (-0.5, 0.6), (0.0, 1.0)])
+    def test_density_integrates_to_one_over_the_box(self, mean, std):
+        distribution = squashed([mean], [std], LOW[:1], HIGH[:1])
+        actions, width = midpoints(-2.0, 3.0, 40_000)
+        log_probs = jax.vmap(distribution.log_prob)(jnp.asarray(actions, jnp.float32)[:, None])
+        np.testing.assert_allclose(np.exp(np.float64(log_probs)).sum() * width, 1.0, atol=1e-3)
+
+    def test_density_of_two_components_integrates_to_one_over_the_box(self):
+        distribution = squashed([0.3, -0.4], [0.4, 0.5])
+        (x, dx), (y, dy) = midpoints(-2.0, 3.0, 300), midpoints(0.5, 0.75, 300)
+        grid = jnp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), jnp.float32)
+        density = np.exp(np.float64(jax.vmap(distribution.log_prob)(grid)))
+        np.testing.assert_allclose(density.sum() * dx * dy, 1.0, atol=1e-3)
+
+    @pytest.mark.parametrize(("mean", "std"), [(0.0, 0.1), (0.5, 0.5), (-1.0, 1.0)])
+    def test_entropy_is_the_expected_surprise(self, mean, std):
+        distribution = squashed([mean, -mean], [std, 0.3])
+        samples = draw(distribution, 100_000)
+        log_probs = jax.jit(jax.vmap(distribution.log_prob))(samples)
+        assert_mean(-np.float64(log_probs), distribution.entropy())
+
+    def test_entropy_of_a_wide_base_is_close(self):
+        distribution = squashed([0.5], [2.0], -1.0, 1.0)
+        u, du = midpoints(-30.0, 30.0, 100_000)
+        density = np.exp(normal_log_density(u, 0.5, 2.0))
+        log_slope = -2.0 * np.logaddexp(u, -u) + 2.0 * np.log(2.0)
+        expected = -(density * (np.log(density) - log_slope)).sum() * du
+        np.testing.assert_allclose(distribution.entropy(), expected, atol=1e-2)
+
+    def test_entropy_has_the_gradient_of_its_reparametrised_estimate(self):
+        noise = jax.random.normal(jax.random.key(0), (200_000,))
+
+        def estimate(mean, log_std):
+            u = mean + jnp.exp(log_std) * noise
+            log_slope = jnp.log1p(-jnp.square(jnp.tanh(u)))
+            return log_std + log_slope.mean()
+
+        def entropy(mean, log_std):
+            base = ops.Gaussian(mean[None], log_std[None])
+            return ops.TanhGaussian(base, -1.0, 1.0).entropy()
+
+        at = (jnp.array(0.4), jnp.array(-0.5))
+        gradients = [jax.grad(function, argnums=(0, 1))(*at) for function in (entropy, estimate)]
+        np.testing.assert_allclose(*gradients, atol=1e-2)
+
+    def test_samples_are_squashed_samples_of_the_base(self):
+        distribution = squashed([0.3, -0.4], [0.4, 0.5])
+        u = np.arctanh(2.0 * (np.float64(draw(distribution, 50_000)) - LOW) / (HIGH - LOW) - 1.0)
+        assert_mean(u, [0.3, -0.4])
+        assert_mean((u - [0.3, -0.4]) ** 2, [0.16, 0.25])
+
+    def test_samples_lie_within_the_bounds_even_where_the_base_saturates(self):
+        rng = np.random.default_rng(5)
+        low, high = np.sort(rng.normal(size=(2, 500)).astype(np.float32), axis=0)
+        for mean in (-20.0, 0.0, 20.0):
+            distribution = squashed(np.full(500, mean, np.float32), 3.0, low, high)
+            for action in (*draw(distribution, 10), distribution.mode()):
+                assert (low <= action).all()
+                assert (action <= high).all()
+
+    def test_mode_is_the_squashed_mean_and_the_median(self):
+        distribution = squashed([0.3, -0.4], [0.4, 0.5])
+        expected = LOW + 0.5 * (HIGH - LOW) * (np.tanh([0.3, -0.4]) + 1.0)
+        np.testing.assert_allclose(distribution.mode(), expected, rtol=1e-6)
+        share_below = (draw(distribution, 50_000) < distribution.mode()).mean(axis=0)
+        assert (np.abs(share_below - 0.5) < 5.0 * 0.5 / np.sqrt(50_000)).all()
+
+    def test_log_prob_and_its_gradients_are_finite_up_to_the_bounds(self):
+        def log_prob(mean, log_std, action):
+            return ops.TanhGaussian(ops.Gaussian(mean, log_std), LOW, HIGH).log_prob(action)
+
+        inwards = [np.nextafter(LOW, HIGH), np.nextafter(HIGH, LOW)]
+        distances = np.array([1e-7, 1e-6, 1e-5, 1e-3])[:, None] * (HIGH - LOW)
+        actions = jnp.stack([LOW, HIGH, *inwards, *(LOW + distances), *(HIGH - distances)])
+        parameters = (jnp.array([0.3, -8.0]), jnp.array([0.0, -1.0]))
+        value_and_gradients = jax.vmap(
+            jax.value_and_grad(log_prob, argnums=(0, 1, 2)), in_axes=(None, None, 0)
+        )
+        assert_finite(jax.jit(value_and_gradients)(*parameters, actions))
+
+    def test_reparametrised_samples_have_finite_gradients(self):
+        def action(mean, log_std):
+            base = ops.Gaussian(mean, log_std)
+            return ops.TanhGaussian(base, LOW, HIGH).sample(jax.random.key(0)).sum()
+
+        gradient = jax.grad(action, argnums=(0, 1))
+        assert_finite(gradient(jnp.array([0.3, 30.0]), jnp.zeros(2)))
+        assert (gradient(jnp.zeros(2), jnp.zeros(2))[0] > 0.0).all()
+
+
+N_ACTORS = 3
+MEANS = jnp.asarray(np.random.default_rng(6).normal(size=(N_ACTORS, 2)), jnp.float32)
+batched = pytest.mark.parametrize(
+    "distribution",
+    [
+        ops.Categorical(jnp.concatenate([MEANS, -MEANS], axis=-1)),
+        ops.Gaussian(MEANS, 0.1 * MEANS),
+        ops.TanhGaussian(
+            ops.Gaussian(MEANS, 0.1 * MEANS),
+            jnp.broadcast_to(LOW, MEANS.shape),
+            jnp.broadcast_to(HIGH, MEANS.shape),
+        ),
+    ],
+    ids=lambda distribution: type(distribution).__name__,
+)
+
+
+@batched
+def test_batch_axes_equal_vmapped_and_separate_actors(distribution):
+    actions = distribution.sample(jax.random.key(0))
+    together = (distribution.log_prob(actions), distribution.entropy(), distribution.mode())
+    mapped = jax.vmap(lambda d, action: (d.log_prob(action), d.entropy(), d.mode()))(
+        distribution, actions
+    )
+    assert together[0].shape == together[1].shape == (N_ACTORS,)
+    assert together[2].shape == actions.shape
+    for i in range(N_ACTORS):
+        actor = jax.tree.map(lambda x, i=i: x[i], distribution)
+        alone = (actor.log_prob(actions[i]), actor.entropy(), actor.mode())
+        for x, y, z in zip(together, mapped, alone, strict=True):
+            np.testing.assert_allclose(x[i], z, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(y[i], z, rtol=1e-5, atol=1e-6)
+
+
+@batched
+def test_jit_changes_nothing(distribution):
+    def everything(distribution, key):
+        action = distribution.sample(key)
+        outputs = distribution.log_prob(action), distribution.entropy(), distribution.mode()
+        return action, *outputs
+
+    key = jax.random.key(1)
+    eager, compiled = everything(distribution, key), jax.jit(everything)(distribution, key)
+    for x, y in zip(eager, compiled, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@batched
+def test_gradients_are_finite_and_agree_with_finite_differences(distribution):
+    actions = distribution.sample(jax.random.key(2))
+    direction = jax.tree.map(lambda x: jnp.cos(jnp.arange(x.size)).reshape(x.shape), distribution)
+
+    def objective(step):
+        moved = jax.tree.map(lambda x, d: x + step * d, distribution, direction)
+        return moved.log_prob(actions).sum() + 0.1 * moved.entropy().sum()
+
+    bounds_are_fixed = not isinstance(distribution, ops.TanhGaussian)
+    if not bounds_are_fixed:
+        direction = direction.replace(
+            low=jnp.zeros_like(distribution.low), high=jnp.zeros_like(distribution.high)
+        )
+    objective = jax.jit(objective)
+    slope = (objective(5e-3) - objective(-5e-3)) / 1e-2
+    np.testing.assert_allclose(jax.grad(objective)(0.0), slope, rtol=1e-2, atol=1e-2)
+
+
+@batched
+def test_each_key_draws_its_own_action(distribution):
+    first, again, other = (distribution.sample(jax.random.key(seed)) for seed in (0, 0, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_tanh_gaussian_defaults_make_the_last_axis_the_action():
+    z = NormalDist().inv_cdf(0.975)
+    distribution = squashed(jnp.zeros((N_ACTORS, 2)), 1.0)
+    share = (np.abs(np.arctanh((draw(distribution, 5000) - LOW) / (HIGH - LOW) * 2 - 1)) < z).mean()
+    np.testing.assert_allclose(share, 0.95, atol=0.01)

@@ -1,0 +1,237 @@
+"""Advantages and returns against sums written out from their definitions, in double precision."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagents import ops
+
+GAMMA, LAMBDA = 0.9, 0.8
+advantages_of = jax.jit(ops.generalised_advantages)
+returns_of = jax.jit(ops.lambda_returns)
+
+
+def make_rollout(seed, shape):
+    """A rollout of several episodes whose next values are the values that follow, if uncut."""
+    rng = np.random.default_rng(seed)
+    rewards, values, next_values = rng.normal(size=(3, *shape)).astype(np.float32)
+    terminated, truncated = rng.random((2, *shape)) < 0.15
+    uncut = ~(terminated | truncated)[:-1]
+    next_values[:-1] = np.where(uncut, values[1:], next_values[:-1])
+    return rewards, values, next_values, terminated, truncated
+
+
+def episode_end(t, terminated, truncated):
+    """The last time of the episode that is played at time t, within the rollout."""
+    end = t
+    while end < len(terminated) - 1 and not (terminated[end] or truncated[end]):
+        end += 1
+    return end
+
+
+def reference_advantages(rewards, values, next_values, terminated, truncated, gamma, gae_lambda):
+    advantages = np.zeros(len(rewards))
+    for t in range(len(rewards)):
+        for k in range(t, episode_end(t, terminated, truncated) + 1):
+            successor = 0.0 if terminated[k] else float(next_values[k])
+            td_error = float(rewards[k]) + gamma * successor - float(values[k])
+            advantages[t] += (gamma * gae_lambda) ** (k - t) * td_error
+    return advantages
+
+
+def reference_returns(rewards, next_values, terminated, truncated, gamma, gae_lambda):
+    """The weighted mean of all n-step returns."""
+    returns = np.zeros(len(rewards))
+    for t in range(len(rewards)):
+        end = episode_end(t, terminated, truncated)
+        discounted_rewards = 0.0
+        for k in range(t, end + 1):
+            n = k - t + 1
+            discounted_rewards += gamma ** (n - 1) * float(rewards[k])
+            successor = 0.0 if terminated[k] else float(next_values[k])
+            n_step_return = discounted_rewards + gamma**n * successor
+            weight = gae_lambda ** (n - 1) * (1.0 if k == end else 1.0 - gae_lambda)
+            returns[t] += weight * n_step_return
+    return returns
+
+
+def for_each_actor(reference, arrays, gamma, gae_lambda):
+    n_steps, *batch = arrays[0].shape
+    columns = [array.reshape(n_steps, -1).T for array in arrays]
+    rows = [reference(*column, gamma, gae_lambda) for column in zip(*columns, strict=True)]
+    return np.stack(rows, axis=-1).reshape(n_steps, *batch)
+
+
+shapes = pytest.mark.parametrize("shape", [(1,), (25,), (25, 3), (25, 2, 3)], ids=str)
+coefficients = pytest.mark.parametrize(
+    ("gamma", "gae_lambda"), [(0.9, 0.8), (1.0, 1.0), (0.95, 0.0), (0.0, 0.9)]
+)
+
+
+@shapes
+@coefficients
+def test_advantages_are_the_weighted_sums_of_td_errors(shape, gamma, gae_lambda):
+    for seed in range(5):
+        rollout = make_rollout(seed, shape)
+        expected = for_each_actor(reference_advantages, rollout, gamma, gae_lambda)
+        np.testing.assert_allclose(
+            advantages_of(*rollout, gamma, gae_lambda), expected, rtol=1e-5, atol=1e-5
+        )
+
+
+@shapes
+@coefficients
+def test_lambda_returns_are_the_weighted_means_of_n_step_returns(shape, gamma, gae_lambda):
+    for seed in range(5):
+        rewards, _, *rest = make_rollout(seed, shape)
+        expected = for_each_actor(reference_returns, (rewards, *rest), gamma, gae_lambda)
+        np.testing.assert_allclose(
+            returns_of(rewards, *rest, gamma, gae_lambda), expected, rtol=1e-5, atol=1e-5
+        )
+
+
+def test_example_with_a_truncation_inside_and_a_termination_at_the_end():
+    rewards = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    values = np.array([10.0, 20.0, 30.0, 40.0], np.float32)
+    next_values = np.array([20.0, 100.0, 40.0, 999.0], np.float32)
+    terminated = np.array([False, False, False, True])
+    truncated = np.array([False, True, False, False])
+    # A_3 = 4 - 40; A_2 = 3 + 40/2 - 30 + A_3/4; A_1 = 2 + 100/2 - 20; A_0 = 1 + 20/2 - 10 + A_1/4
+    advantages = advantages_of(rewards, values, next_values, terminated, truncated, 0.5, 0.5)
+    np.testing.assert_array_equal(advantages, [9.0, 32.0, -16.0, -36.0])
+    # G_3 = 4; G_2 = 3 + 40/4 + G_3/4; G_1 = 2 + 100/2; G_0 = 1 + 20/4 + G_1/4
+    returns = returns_of(rewards, next_values, terminated, truncated, 0.5, 0.5)
+    np.testing.assert_array_equal(returns, [19.0, 52.0, 14.0, 4.0])
+
+
+def test_the_end_of_the_rollout_is_bootstrapped():
+    rewards, values, next_values = (np.array([x], np.float32) for x in (1.0, 2.0, 10.0))
+    uncut = np.array([False])
+    advantages = advantages_of(rewards, values, next_values, uncut, uncut, 0.5, 0.5)
+    returns = returns_of(rewards, next_values, uncut, uncut, 0.5, 0.5)
+    np.testing.assert_array_equal(advantages, [1.0 + 0.5 * 10.0 - 2.0])
+    np.testing.assert_array_equal(returns, [1.0 + 0.5 * 10.0])
+
+
+@coefficients
+def test_advantage_plus_value_is_the_lambda_return(gamma, gae_lambda):
+    rewards, values, *rest = make_rollout(0, (25, 3))
+    advantages = advantages_of(rewards, values, *rest, gamma, gae_lambda)
+    returns = returns_of(rewards, *rest, gamma, gae_lambda)
+    np.testing.assert_allclose(advantages + values, returns, rtol=1e-5, atol=1e-5)
+
+
+def test_lambda_zero_is_the_one_step_td_error():
+    rewards, values, next_values, terminated, truncated = rollout = make_rollout(1, (25, 3))
+    targets = rewards + GAMMA * np.where(terminated, 0.0, next_values)
+    np.testing.assert_allclose(advantages_of(*rollout, GAMMA, 0.0), targets - values, atol=1e-6)
+    returns = returns_of(rewards, next_values, terminated, truncated, GAMMA, 0.0)
+    np.testing.assert_allclose(returns, targets, atol=1e-6)
+
+
+def test_lambda_one_without_cuts_is_the_discounted_sum():
+    rewards, values, next_values, *_ = make_rollout(2, (25, 3))
+    uncut = np.zeros((25, 3), bool)
+    powers = np.concatenate([rewards, next_values[-1:]]) * GAMMA ** np.arange(26)[:, None]
+    sums = np.array([powers[t:].sum(axis=0) / GAMMA**t for t in range(25)])
+    returns = returns_of(rewards, next_values, uncut, uncut, GAMMA, 1.0)
+    np.testing.assert_allclose(returns, sums, rtol=1e-5, atol=1e-5)
+    consistent = np.concatenate([values[1:], next_values[-1:]])
+    advantages = advantages_of(rewards, values, consistent, uncut, uncut, GAMMA, 1.0)
+    np.testing.assert_allclose(advantages, sums - values, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("flag", ["terminated", "truncated"])
+def test_nothing_leaks_from_the_episode_that_follows(flag):
+    cut = 11
+    rewards, values, next_values, *_ = make_rollout(3, (25, 2))
+    ended, uncut = np.zeros((2, 25, 2), bool)
+    ended[cut] = True
+    flags = (ended, uncut) if flag == "terminated" else (uncut, ended)
+
+    def outputs(rewards, values, next_values):
+        return (
+            advantages_of(rewards, values, next_values, *flags, GAMMA, LAMBDA),
+            returns_of(rewards, next_values, *flags, GAMMA, LAMBDA),
+        )
+
+    def change_what_follows(x):
+        return np.concatenate([x[: cut + 1], 5.0 - 3.0 * x[cut + 1 :]])
+
+    before = outputs(rewards, values, next_values)
+    after = outputs(*map(change_what_follows, (rewards, values, next_values)))
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old[: cut + 1], new[: cut + 1])
+        assert (np.asarray(old[cut + 1 :]) != np.asarray(new[cut + 1 :])).all()
+
+
+def test_a_cut_of_one_actor_leaves_the_others_alone():
+    rewards, values, next_values, *_ = make_rollout(4, (25, 2))
+    uncut = np.zeros((25, 2), bool)
+    first_cut = uncut.copy()
+    first_cut[11, 0] = True
+    whole = advantages_of(rewards, values, next_values, uncut, uncut, GAMMA, LAMBDA)
+    for flags in [(first_cut, uncut), (uncut, first_cut)]:
+        advantages = advantages_of(rewards, values, next_values, *flags, GAMMA, LAMBDA)
+        np.testing.assert_array_equal(advantages[:, 1], whole[:, 1])
+        assert (np.asarray(advantages[:12, 0]) != np.asarray(whole[:12, 0])).all()
+
+
+def test_a_terminated_step_ignores_its_next_value():
+    rewards, values, next_values, terminated, truncated = make_rollout(5, (25, 3))
+    assert terminated.any()
+    assert (terminated & truncated).any()
+    other = np.where(terminated, 1e6, next_values).astype(np.float32)
+    advantages = [
+        advantages_of(rewards, values, x, terminated, truncated, GAMMA, LAMBDA)
+        for x in (next_values, other)
+    ]
+    returns = [
+        returns_of(rewards, x, terminated, truncated, GAMMA, LAMBDA) for x in (next_values, other)
+    ]
+    np.testing.assert_array_equal(*advantages)
+    np.testing.assert_array_equal(*returns)
+
+
+def test_a_truncated_step_uses_its_next_value():
+    rewards, values, next_values, *_ = make_rollout(6, (25,))
+    uncut, truncated = np.zeros((2, 25), bool)
+    truncated[11] = True
+    other = next_values.copy()
+    other[11] += 1.0
+    for function, inputs in [(advantages_of, (rewards, values)), (returns_of, (rewards,))]:
+        change = np.subtract(
+            function(*inputs, other, uncut, truncated, GAMMA, LAMBDA),
+            function(*inputs, next_values, uncut, truncated, GAMMA, LAMBDA),
+        )
+        expected = np.where(
+            np.arange(25) <= 11, GAMMA * (GAMMA * LAMBDA) ** (11.0 - np.arange(25)), 0.0
+        )
+        np.testing.assert_allclose(change, expected, atol=1e-5)
+
+
+def test_scan_backwards_starts_anew_at_every_truncation():
+    def running_sum(total, x):
+        return total + x, total + x
+
+    sums = ops.scan_backwards(
+        running_sum,
+        jnp.array([1.0, 2.0, 3.0, 4.0]),
+        jnp.array([10.0, 20.0, 30.0, 40.0]),
+        jnp.array([False, True, False, False]),
+    )
+    np.testing.assert_array_equal(sums, [23.0, 22.0, 47.0, 44.0])
+
+
+def test_discount_and_trace_can_be_vmapped():
+    rollout = make_rollout(7, (25, 3))
+    gammas, lambdas = jnp.array([0.9, 0.99]), jnp.array([0.5, 1.0])
+    swept = jax.vmap(partial(ops.generalised_advantages, *map(jnp.asarray, rollout)))(
+        gammas, lambdas
+    )
+    for i in range(2):
+        single = advantages_of(*rollout, gammas[i], lambdas[i])
+        np.testing.assert_allclose(swept[i], single, rtol=1e-5, atol=1e-5)

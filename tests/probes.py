@@ -1,0 +1,127 @@
+"""Environments so small that what an agent must learn in them is known."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+
+class Discrete(NamedTuple):
+    """Space of the integers below `n`."""
+
+    n: int
+    shape: tuple[int, ...] = ()
+    dtype: Any = jnp.int32
+
+
+class Box(NamedTuple):
+    """Space of the arrays between two bounds."""
+
+    low: float
+    high: float
+    shape: tuple[int, ...]
+    dtype: Any = jnp.float32
+
+
+class ProbeState(struct.PyTreeNode):
+    """What happens next depends on the time and on the sign observed."""
+
+    time: Any
+    sign: Any
+
+
+class Probe:
+    """Base of the probes: observes a sign and the time; subclasses say what is rewarded, and when to end.
+
+    With `n_actors`, every actor observes the same, is rewarded for its own action, and all but the first
+    with the opposite sign of the time's reward.
+    """
+
+    n_steps = 1
+
+    def __init__(self, n_actors: int | None = None) -> None:
+        if n_actors is not None:
+            self.n_actors = n_actors
+
+    @property
+    def default_params(self) -> None:
+        return None
+
+    def action_space(self, params: None) -> Any:
+        return Discrete(2)
+
+    def reset_env(self, key: Any, params: None) -> tuple[Any, ProbeState]:
+        sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
+        state = ProbeState(time=jnp.zeros((), jnp.int32), sign=sign)
+        return self.observe(state), state
+
+    def step_env(self, key: Any, state: ProbeState, action: Any, params: None) -> tuple:
+        reward = self.reward(state, action)
+        if hasattr(self, "n_actors"):
+            reward = jnp.broadcast_to(reward, (self.n_actors,))
+        state = state.replace(time=state.time + 1)
+        return self.observe(state), state, reward, self.terminated(state), {}
+
+    def observe(self, state: ProbeState) -> Any:
+        return jnp.stack([state.sign, state.time.astype(float)])
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return jnp.ones(())
+
+    def terminated(self, state: ProbeState) -> Any:
+        return state.time >= self.n_steps
+
+
+class ConstantReward(Probe):
+    """Rewards 1 at once: the value is 1."""
+
+
+class SignReward(Probe):
+    """Rewards the sign observed: the value is the sign."""
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return state.sign
+
+
+class DelayedReward(Probe):
+    """Rewards 1 after the second step: the values are gamma and 1."""
+
+    n_steps = 2
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return (state.time == self.n_steps - 1).astype(float)
+
+
+class Endless(Probe):
+    """Rewards 1 for ever, in episodes that only the agent's time limit cuts: 1 / (1 - gamma)."""
+
+    def observe(self, state: ProbeState) -> Any:
+        return jnp.ones(2)
+
+    def terminated(self, state: ProbeState) -> Any:
+        return jnp.zeros((), bool)
+
+
+class BestAction(Probe):
+    """Rewards action 1, whatever is observed."""
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return jnp.asarray(action == 1, float)
+
+
+class MatchSign(Probe):
+    """Rewards action 1 where the sign is positive and action 0 where it is negative."""
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return jnp.asarray(action == (state.sign > 0), float)
+
+
+class Target(Probe):
+    """Rewards being near the point 0.5 * sign in each of two dimensions."""
+
+    def action_space(self, params: None) -> Any:
+        return Box(-2.0, 1.0, (2,))
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        return -jnp.square(action - 0.5 * state.sign).sum(axis=-1)

@@ -1,0 +1,257 @@
+"""The suite that every agent passes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from probes import (
+    BestAction,
+    ConstantReward,
+    DelayedReward,
+    Endless,
+    MatchSign,
+    SignReward,
+)
+from registry import AGENTS, Case
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(params=AGENTS, ids=lambda case: case.name)
+def case(request) -> Case:
+    return request.param
+
+
+def learned(case: Case, env: type, n_steps: int, **fields):
+    agent = case.make(env, eval_during_training=False, n_steps=n_steps, **fields)
+    agent.train(KEY, case.hyperparams(), progress=False)
+    return agent
+
+
+def values(agent, *observations):
+    critic = agent.critic_training
+    return np.stack([np.asarray(critic(jnp.asarray(obs))) for obs in observations])
+
+
+def test_learns_the_value_of_a_constant_reward(case):
+    agent = learned(case, ConstantReward, n_steps=150)
+    np.testing.assert_allclose(values(agent, [1.0, 0.0], [-1.0, 0.0]), 1.0, atol=0.05)
+
+
+def test_learns_values_that_depend_on_the_observation(case):
+    agent = learned(case, SignReward, n_steps=150)
+    np.testing.assert_allclose(values(agent, [1.0, 0.0])[0], 1.0, atol=0.1)
+    np.testing.assert_allclose(values(agent, [-1.0, 0.0])[0], -1.0, atol=0.1)
+
+
+def test_learns_to_discount(case):
+    agent = learned(case, DelayedReward, n_steps=200)
+    first, second = values(agent, [1.0, 0.0], [1.0, 1.0])
+    np.testing.assert_allclose(first, 0.5, atol=0.05)
+    np.testing.assert_allclose(second, 1.0, atol=0.05)
+
+
+def test_bootstraps_at_truncation(case):
+    agent = learned(case, Endless, n_steps=300, max_episode_steps=3)
+    np.testing.assert_allclose(values(agent, [1.0, 1.0]), 2.0, atol=0.1)
+
+
+def test_learns_the_best_action(case):
+    agent = learned(case, BestAction, n_steps=100)
+    returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
+    np.testing.assert_array_equal(returns, 1.0)
+
+
+def test_learns_a_policy_that_depends_on_the_observation(case):
+    agent = learned(case, MatchSign, n_steps=150)
+    returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
+    np.testing.assert_array_equal(returns, 1.0)
+    np.testing.assert_allclose(values(agent, [1.0, 0.0], [-1.0, 0.0]), 1.0, atol=0.15)
+
+
+def test_evaluates_before_training_at_each_frequency_and_at_the_end(case):
+    agent = case.make(MatchSign, n_steps=5, eval_frequency=2)
+    runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+    actors = () if case.n_actors is None else (case.n_actors,)
+    np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4, 5])
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4, 5])
+    assert runner.update_step == 5
+    assert metrics["returns"].shape == metrics["final_rewards"].shape == (4, 3, *actors)
+    assert metrics["terminated"].shape == metrics["lengths"].shape == (4, 3)
+    assert np.isnan(metrics["actor_loss"][0])
+    assert np.isfinite(metrics["actor_loss"][1:]).all()
+
+
+def test_makes_exactly_the_gradient_steps_it_should(case):
+    agent = case.make(MatchSign, n_steps=5)
+    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    config = agent.config
+    assert runner.actor_training.step == 5 * config.actor_epochs * config.n_minibatches
+    assert runner.critic_training.step == 5 * config.critic_epochs * config.n_minibatches
+
+
+def test_same_seed_same_run(case):
+    agent = case.make(MatchSign)
+    first, second, other = (
+        agent.train(jax.random.key(seed), case.hyperparams(), progress=False) for seed in (3, 3, 4)
+    )
+    trees.assert_equal(first, second)
+    assert not trees.equal(first[0].actor_training.params, other[0].actor_training.params)
+
+
+def test_raw_keys_give_the_same_run_as_typed_ones(case):
+    agent = case.make(MatchSign)
+    typed = agent.train(jax.random.key(3), case.hyperparams(), progress=False)
+    raw = agent.train(jax.random.PRNGKey(3), case.hyperparams(), progress=False)
+    trees.assert_equal(typed, raw)
+
+
+def test_plain_equals_traced_bit_for_bit(case):
+    agent = case.make(MatchSign)
+    plain = agent.train(KEY, case.hyperparams(), progress=False)
+    traced = jax.jit(agent.train)(KEY, case.hyperparams())
+    trees.assert_equal(plain, traced)
+
+
+def test_vmapped_over_keys_equals_single(case):
+    agent = case.make(MatchSign)
+    keys = jax.random.split(KEY, 3)
+    runners, metrics = jax.vmap(agent.train, in_axes=(0, None))(keys, case.hyperparams())
+    member = jax.tree.map(lambda x: x[1], (runners, metrics))
+    single = agent.train(keys[1], case.hyperparams(), progress=False)
+    trees.assert_close(member, single)
+
+
+def test_vmapped_over_every_hyperparameter_equals_single(case):
+    agent = case.make(MatchSign)
+    base = case.hyperparams()
+    factors = jnp.array([1.0, 0.9, 0.8])
+    stacked = jax.tree.map(lambda x: jnp.minimum(x, 10.0) * factors, base)
+    runners, metrics = jax.vmap(agent.train, in_axes=(None, 0))(KEY, stacked)
+    member = jax.tree.map(lambda x: x[1], (runners, metrics))
+    single = agent.train(KEY, jax.tree.map(lambda x: x[1], stacked), progress=False)
+    trees.assert_close(member, single)
+    first, last = (jax.tree.map(lambda x, i=i: x[i], runners.actor_training.params) for i in (0, 2))
+    assert not trees.equal(first, last)
+
+
+def test_sweep_equals_single_runs(case):
+    agent = case.make(MatchSign)
+    keys = jax.random.split(KEY, 2)
+    rates = jnp.array([1e-2, 0.0, 1e-3])
+    optimizer = case.module.OptimizerParams(learning_rate=rates)
+    hyperparams = case.hyperparams(actor_optimizer_params=optimizer)
+    result = agent.sweep(keys, hyperparams, progress=False)
+    assert result.metrics["returns"].shape[:3] == (3, 2, 4)
+    member = jax.tree.map(lambda x: x[2, 1], (result.runners, result.metrics))
+    one = case.hyperparams(actor_optimizer_params=optimizer.replace(learning_rate=rates[2]))
+    trees.assert_close(member, agent.train(keys[1], one, progress=False))
+    means = result.metrics["returns"][:, :, -1].reshape(3, -1).mean(axis=1)
+    assert result.best == np.argmax(means)
+    assert result.best_hyperparams.actor_optimizer_params.learning_rate == rates[result.best]
+
+
+def test_going_on_from_a_runner_equals_one_run(case):
+    agent = case.make(MatchSign)
+    whole, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)
+    half, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    resumed, metrics = agent.train(None, None, half, n_steps=2, progress=False)
+    trees.assert_equal(whole, resumed)
+    np.testing.assert_array_equal(metrics["update_step"], [2, 4])
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
+
+
+def test_restored_from_disk_equals_one_run(case, tmp_path):
+    uninterrupted = case.make(MatchSign)
+    whole, metrics = uninterrupted.train(KEY, case.hyperparams(), n_steps=4, progress=False)
+    agent = case.make(MatchSign, checkpoint_dir=tmp_path)
+    agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+
+    again = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, history = again.restore("last")
+    assert again.agent_trained
+    assert again.previous_training_max_step == 2
+    np.testing.assert_array_equal(history["update_step"], [0, 2])
+    resumed, _ = again.train(None, case.hyperparams(), runner, n_steps=2, progress=False)
+    trees.assert_equal(whole, resumed)
+    trees.assert_equal(metrics, again.training_metrics)
+
+
+def test_new_hyperparameters_take_effect_when_going_on(case):
+    agent = case.make(MatchSign)
+    runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    frozen = case.module.OptimizerParams(learning_rate=0.0)
+    hyperparams = case.hyperparams(actor_optimizer_params=frozen, critic_optimizer_params=frozen)
+    after, _ = agent.train(None, hyperparams, runner, n_steps=2, progress=False)
+    trees.assert_equal(runner.actor_training.params, after.actor_training.params)
+    trees.assert_equal(runner.critic_training.params, after.critic_training.params)
+
+
+def test_the_returned_state_can_be_trained_outside(case):
+    agent = case.make(MatchSign)
+    runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    actor = runner.actor_training
+    moved = actor.apply_gradients(grads=jax.tree.map(jnp.ones_like, actor.params))
+    assert moved.step == actor.step + 1
+    assert not trees.equal(moved.params, actor.params)
+
+
+def test_equal_agents_compile_nothing_new(case):
+    traced = []
+
+    class Counting(MatchSign):
+        def reward(self, state, action):
+            traced.append(1)
+            return super().reward(state, action)
+
+    def session(learning_rate: float) -> int:
+        agent = case.make(Counting, n_steps=4)
+        traced.clear()
+        optimizer = case.module.OptimizerParams(learning_rate=learning_rate)
+        hyperparams = case.hyperparams(actor_optimizer_params=optimizer)
+        runner, _ = agent.train(KEY, hyperparams, progress=False)
+        agent.train(None, hyperparams, runner, n_steps=3, progress=False)
+        agent.eval(KEY, n_evals=7)
+        agent.sweep(jax.random.split(KEY, 2), hyperparams, progress=False)
+        jax.jit(agent.train)(KEY, hyperparams)
+        return len(traced)
+
+    assert session(1e-3) > 0
+    assert session(2e-3) == 0
+
+
+def test_is_frozen_and_equal_by_value(case, tmp_path):
+    agent = case.make(MatchSign)
+    with pytest.raises(AttributeError, match="frozen: 'config' cannot be set"):
+        agent.config = case.config()
+    with pytest.raises(AttributeError, match="frozen"):
+        del agent.env
+    assert agent == case.make(MatchSign)
+    assert hash(agent) == hash(case.make(MatchSign))
+    assert agent != case.make(BestAction)
+    assert agent != case.make(MatchSign, n_steps=6)
+    assert agent.program == case.make(MatchSign, checkpoint_dir=tmp_path).program
+
+
+def test_refuses_to_act_untrained(case):
+    with pytest.raises(RuntimeError, match="has not been trained"):
+        case.make(MatchSign).eval(KEY)
+
+
+def test_refuses_hyperparameters_out_of_range(case):
+    agent = case.make(MatchSign)
+    with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\], got 1.5"):
+        agent.train(KEY, case.hyperparams(gamma=1.5))
+    negative = case.module.OptimizerParams(learning_rate=-1.0)
+    with pytest.raises(ValueError, match=r"actor_optimizer_params.learning_rate must lie in"):
+        agent.sweep(
+            jax.random.split(KEY, 2), case.hyperparams(actor_optimizer_params=negative), progress=False
+        )
+
+
+def test_describes_itself(case):
+    text = str(case.make(MatchSign))
+    assert text.startswith(f"{case.name} on MatchSign")
+    assert "batch_size: 8" in text
+    assert "gamma: 0.5" in case.make(MatchSign).log_hyperparams(case.hyperparams())

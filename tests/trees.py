@@ -1,0 +1,34 @@
+"""Comparing pytrees."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def _raw(tree: Any) -> list[tuple[str, np.ndarray]]:
+    def raw(x: Any) -> np.ndarray:
+        is_key = hasattr(x, "dtype") and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(x) if is_key else x)
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path), raw(x)) for path, x in leaves]
+
+
+def assert_equal(first: Any, second: Any) -> None:
+    """Asserts that two pytrees are the same, bit for bit."""
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for (path, a), (_, b) in zip(_raw(first), _raw(second), strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=path)
+
+
+def assert_close(first: Any, second: Any) -> None:
+    """Asserts that two pytrees are the same up to the rounding of other kernels."""
+    for (path, a), (_, b) in zip(_raw(first), _raw(second), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=path)
+
+
+def equal(first: Any, second: Any) -> bool:
+    """Whether two pytrees are the same."""
+    pairs = zip(_raw(first), _raw(second), strict=True)
+    return all(np.array_equal(a, b) for (_, a), (_, b) in pairs)
