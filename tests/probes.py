@@ -32,10 +32,9 @@ class ProbeState(struct.PyTreeNode):
 
 
 class Probe:
-    """Base of the probes: observes a sign and the time; subclasses say what is rewarded, and when to end.
+    """Base: observes a sign and the time; subclasses say what is rewarded and when to end.
 
-    With `n_actors`, every actor observes the same, is rewarded for its own action, and all but the first
-    with the opposite sign of the time's reward.
+    With `n_actors`, every actor observes the same and is rewarded for its own action.
     """
 
     n_steps = 1

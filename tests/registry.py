@@ -28,7 +28,13 @@ class Case(NamedTuple):
 
     def config(self, **fields: Any) -> Any:
         """A small configuration."""
-        sizes = {"n_steps": 5, "batch_size": 8, "rollout_length": 8, "eval_frequency": 2, "n_evals": 3}
+        sizes = {
+            "n_steps": 5,
+            "batch_size": 8,
+            "rollout_length": 8,
+            "eval_frequency": 2,
+            "n_evals": 3,
+        }
         networks = {"actor_network": self.network(_actor), "critic_network": self.network(_critic)}
         return self.module.AgentConfig(**{**sizes, **self.sizes, **networks, **fields})
 

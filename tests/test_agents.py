@@ -246,7 +246,9 @@ def test_refuses_hyperparameters_out_of_range(case):
     negative = case.module.OptimizerParams(learning_rate=-1.0)
     with pytest.raises(ValueError, match=r"actor_optimizer_params.learning_rate must lie in"):
         agent.sweep(
-            jax.random.split(KEY, 2), case.hyperparams(actor_optimizer_params=negative), progress=False
+            jax.random.split(KEY, 2),
+            case.hyperparams(actor_optimizer_params=negative),
+            progress=False,
         )
 
 

@@ -206,11 +206,10 @@ class Agent(metaclass=AgentMeta):
                 rng, hyperparams, runner, n_steps=n_steps, progress=bool(progress)
             )
         self._check_hyperparams(hyperparams, optional=runner is not None)
-        if runner is None:
-            runner = self.start(rng, hyperparams)
-        elif hyperparams is not None:
-            runner = self.restart(runner, hyperparams)
-        return training.train(self, runner, n_steps, progress is not False, loggers)
+        goes_on = runner is not None and runner is self.training_runner
+        earlier = self.training_metrics if goes_on else None
+        runner = self._starting_point(rng, hyperparams, runner)
+        return training.train(self, runner, earlier, n_steps, progress is not False, loggers)
 
     @compiled
     def start(self, rng: Any, hyperparams: Any) -> Any:
@@ -275,11 +274,13 @@ class Agent(metaclass=AgentMeta):
     def _train_compiled(
         self, rng: Any, hyperparams: Any, runner: Any, *, n_steps: int, progress: bool
     ) -> tuple[Any, Metrics]:
-        if runner is None:
-            runner = self.start(rng, hyperparams)
-        elif hyperparams is not None:
-            runner = self.restart(runner, hyperparams)
+        runner = self._starting_point(rng, hyperparams, runner)
         return training.train_in_one_program(self, runner, n_steps, progress)
+
+    def _starting_point(self, rng: Any, hyperparams: Any, runner: Any) -> Any:
+        if runner is None:
+            return self.start(rng, hyperparams)
+        return runner if hyperparams is None else self.restart(runner, hyperparams)
 
     def sweep(
         self, rngs: Any, hyperparams: Any, *, n_steps: int | None = None, progress: bool = True

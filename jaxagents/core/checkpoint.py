@@ -1,6 +1,7 @@
 """Checkpoints of a training in a folder of its own, kept by policy and verified when read."""
 
 import contextlib
+import itertools
 import json
 import os
 import warnings
@@ -79,14 +80,13 @@ def restore(
     if not steps:
         raise FileNotFoundError(f"{directory} holds no checkpoints.")
     template = jax.eval_shape(agent.start, jax.random.key(0), hyperparams)
-    with _manager(directory, read_only=True) as manager:
-        for step in _candidates(manager, steps, mode, best_fn):
-            try:
-                return _read(manager, step, agent, template)
-            except CorruptCheckpointError as error:
-                if not isinstance(mode, str):
-                    raise
-                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=3)
+    for step in _candidates(directory, steps, mode, best_fn):
+        try:
+            return _read(directory, step, agent, template)
+        except CorruptCheckpointError as error:
+            if not isinstance(mode, str):
+                raise
+            warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=3)
     raise CorruptCheckpointError(f"No checkpoint in {directory} could be read.")
 
 
@@ -137,11 +137,11 @@ class Records:
         self._directory.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.enter_context(_lock(self._directory))
-            self._refuse_later_checkpoints()
+            self._clear_the_way()
             write_description(self._directory, "config", _description(self._agent))
             write_description(self._directory, "hyperparameters", self._runner.hyperparams)
             self._manager = stack.enter_context(
-                _manager(self._directory, keep=self._agent.config.keep_checkpoints)
+                _manager(self._directory, self._agent.config.keep_checkpoints)
             )
             self._stack = stack.pop_all()
         return self
@@ -179,26 +179,40 @@ class Records:
             if not self._manager.save(step, args=items, metrics=_mean_return(history)):
                 raise OSError(f"the checkpoint of update {step} was not written")
 
-    def _refuse_later_checkpoints(self) -> None:
+    def _clear_the_way(self) -> None:
+        """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
         start = int(self._runner.update_step)
-        later = [step for step in saved_steps(self._directory) if step > start]
-        if later:
-            raise FileExistsError(
-                f"{self._directory} holds a checkpoint of update {later[-1]}, but this training starts "
-                f"at update {start}. Go on from the last checkpoint (agent.restore('last') and "
-                "agent.train(None, hyperparams, runner=agent.training_runner)), or choose another "
-                "checkpoint_dir. Nothing was changed."
-            )
+        for step in saved_steps(self._directory):
+            if step <= start:
+                continue
+            try:
+                _verified_items(self._directory, step)
+            except CorruptCheckpointError as error:
+                _set_aside(self._directory, step)
+                warnings.warn(f"{error} It was set aside.", stacklevel=2)
+            else:
+                raise FileExistsError(
+                    f"{self._directory} holds a checkpoint of update {step}, but this training "
+                    f"starts at update {start}. Go on from the last checkpoint "
+                    "(runner, _ = agent.restore('last') and agent.train(None, hyperparams, runner)), "
+                    "or choose another checkpoint_dir. Nothing was changed."
+                )
+
+
+def _set_aside(directory: Path, step: int) -> None:
+    folder = _checkpoints(directory) / str(step)
+    names = (f"{step}.damaged-{number}" for number in itertools.count(1))
+    folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
 def _candidates(
-    manager: Any, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
+    directory: Path, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
 ) -> Iterable[int]:
     newest_first = steps[::-1]
     if mode == "last":
         return newest_first
     if mode == "best":
-        return _best_first(_kept_history(manager, newest_first), best_fn)
+        return _best_first(_kept_history(directory, newest_first), best_fn)
     if mode in steps:
         return [int(mode)]
     raise FileNotFoundError(
@@ -206,14 +220,14 @@ def _candidates(
     )
 
 
-def _kept_history(manager: Any, newest_first: list[int]) -> Metrics:
+def _kept_history(directory: Path, newest_first: list[int]) -> Metrics:
     """The metrics of the evaluation points whose checkpoints are still there."""
     for step in newest_first:
         with contextlib.suppress(CorruptCheckpointError):
-            history = _restore_items(manager, step, ["history"])["history"]
+            history = _restore_items(directory, step, ["history"])["history"]
             kept = np.isin(history["update_step"], newest_first)
             return {name: values[kept] for name, values in history.items()}
-    raise CorruptCheckpointError(f"No checkpoint in {manager.directory} could be read.")
+    raise CorruptCheckpointError(f"No checkpoint in {directory} could be read.")
 
 
 def _best_first(history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> list[int]:
@@ -234,26 +248,34 @@ def _best_first(history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> l
     return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
 
 
-def _read(manager: Any, step: int, agent: Any, template: Any) -> tuple[Any, Metrics]:
-    items = _restore_items(manager, step, ["meta", "runner", "history"])
-    meta, arrays, history = items["meta"], items["runner"], items["history"]
-    place = f"The checkpoint of update {step} in {manager.directory}"
-    _check_identity(place, meta, agent)
-    _check_leaves(place, meta["leaves"], _leaves(template))
-    for signature in meta["leaves"]:
-        if _signature(signature["path"], arrays[signature["path"]]) != signature:
-            raise CorruptCheckpointError(f"{place} is damaged at {signature['path']}.")
+def _read(directory: Path, step: int, agent: Any, template: Any) -> tuple[Any, Metrics]:
+    items = _verified_items(directory, step)
+    place = _place(directory, step)
+    _check_identity(place, items["meta"], agent)
+    _check_leaves(place, items["meta"]["leaves"], _leaves(template))
 
     def as_leaf(saved: np.ndarray, like: Any) -> Any:
         array = jnp.asarray(saved)
         return jax.random.wrap_key_data(array) if is_key(like) else array
 
     like, structure = jax.tree.flatten(template)
-    saved = [arrays[path] for path, _ in _leaves(template)]
-    runner = jax.tree.unflatten(
-        structure, [as_leaf(s, k) for s, k in zip(saved, like, strict=True)]
-    )
-    return runner, history
+    saved = [items["runner"][path] for path, _ in _leaves(template)]
+    leaves = [as_leaf(s, k) for s, k in zip(saved, like, strict=True)]
+    return jax.tree.unflatten(structure, leaves), items["history"]
+
+
+def _verified_items(directory: Path, step: int) -> dict[str, Any]:
+    """Everything that a checkpoint holds, read back as it was written."""
+    items = _restore_items(directory, step, ["meta", "runner", "history"])
+    for signature in items["meta"]["leaves"]:
+        path = signature["path"]
+        if _signature(path, items["runner"][path]) != signature:
+            raise CorruptCheckpointError(f"{_place(directory, step)} is damaged at {path}.")
+    return items
+
+
+def _place(directory: Path, step: int) -> str:
+    return f"The checkpoint of update {step} in {directory}"
 
 
 def _check_identity(place: str, meta: dict, agent: Any) -> None:
@@ -280,16 +302,18 @@ def _check_leaves(place: str, saved: list[dict], own: list[Leaf]) -> None:
         )
 
 
-def _restore_items(manager: Any, step: int, names: list[str]) -> dict[str, Any]:
-    from orbax.checkpoint import args
+def _restore_items(directory: Path, step: int, names: list[str]) -> dict[str, Any]:
+    from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
     restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}
+    composite = args.Composite(**{name: restored_as[name]() for name in names})
     try:
-        items = manager.restore(step, args=args.Composite(**{n: restored_as[n]() for n in names}))
+        with Checkpointer(CompositeCheckpointHandler()) as checkpointer:
+            items = checkpointer.restore(_checkpoints(directory) / str(step), args=composite)
         return {name: items[name] for name in names}
     except Exception as error:
         raise CorruptCheckpointError(
-            f"The checkpoint of update {step} in {manager.directory} cannot be read "
+            f"{_place(directory, step)} cannot be read "
             f"({type(error).__name__}: {error})."
         ) from error
 
@@ -302,28 +326,21 @@ def _warn_if_unwritten():
         warnings.warn(f"A checkpoint could not be written, training goes on: {error}", stacklevel=2)
 
 
-def _manager(directory: Path, keep: int | None = None, read_only: bool = False) -> Any:
+def _manager(directory: Path, keep: int | None) -> Any:
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
     from orbax.checkpoint import checkpoint_managers as policies
 
-    by_policy = policies.AnyPreservationPolicy(
-        [
-            policies.LatestN(keep),
-            policies.BestN(
-                get_metric_fn=lambda metrics: metrics["mean_return"],
-                n=1,
-                keep_checkpoints_without_metrics=False,
-            ),
-        ]
+    latest = policies.LatestN(keep)
+    best = policies.BestN(
+        get_metric_fn=lambda metrics: metrics["mean_return"],
+        n=1,
+        keep_checkpoints_without_metrics=False,
     )
     options = CheckpointManagerOptions(
-        preservation_policy=None if read_only else by_policy, create=False, read_only=read_only
+        preservation_policy=policies.AnyPreservationPolicy([latest, best]), create=True
     )
-    folder = _checkpoints(directory)
-    if not read_only:
-        folder.mkdir(exist_ok=True)
-    return CheckpointManager(folder, options=options)
+    return CheckpointManager(_checkpoints(directory), options=options)
 
 
 @contextlib.contextmanager

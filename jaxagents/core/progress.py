@@ -1,5 +1,6 @@
 """Progress bars in terminals and notebooks."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -52,5 +53,6 @@ class ProgressBar:
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""
         self._bar.write(
-            f"Interrupted after {self._done} of {self._bar.total} updates; nothing is lost."
+            f"Interrupted after {self._done} of {self._bar.total} updates; nothing is lost.",
+            file=sys.stderr,
         )

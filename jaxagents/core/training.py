@@ -95,13 +95,19 @@ def train_in_one_program(
 
 
 def train(
-    agent: Any, runner: Any, n_steps: int, progress: bool, loggers: Sequence[Logger]
+    agent: Any,
+    runner: Any,
+    earlier: Metrics | None,
+    n_steps: int,
+    progress: bool,
+    loggers: Sequence[Logger],
 ) -> tuple[Any, Metrics]:
     """Trains from Python, with everything that plugs in around a training.
 
     Args:
         agent: The agent.
         runner: Where to start.
+        earlier: Metrics of the trainings that this one goes on from.
         n_steps: Number of updates.
         progress: Whether to show a progress bar.
         loggers: Receive the mean metrics of every evaluation point.
@@ -110,7 +116,6 @@ def train(
         The final runner, and metrics with a leading axis of evaluation points.
     """
     first = int(runner.update_step)
-    earlier = agent.training_metrics if runner is agent.training_runner else None
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         observers: list[Observer] = []

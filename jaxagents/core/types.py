@@ -12,7 +12,6 @@ from jaxtyping import Array, ArrayLike, Float, Key
 from jaxagents.core.config import KnownFields
 from jaxagents.core.train_state import TrainState
 
-
 Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
 
