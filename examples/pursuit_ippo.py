@@ -103,7 +103,7 @@ def make_agent(n_steps: int, ready_made: bool = False) -> IPPOBase:
         batch_size=N_ENVS,
         minibatch_size=N_ENVS // 4,
         rollout_length=ROLLOUT_LENGTH,
-        eval_frequency=max(n_steps // 20, 1),
+        eval_frequency=max(n_steps // 15, 1),
         n_evals=64,
         max_episode_steps=MAX_EPISODE_STEPS,
         **({} if ready_made else networks),
@@ -125,10 +125,11 @@ def train(agent: IPPOBase, options: argparse.Namespace) -> tuple[Any, dict[str, 
 
     env_steps = metrics["update_step"] * N_ENVS * ROLLOUT_LENGTH
     plot_learning(env_steps, metrics["returns"], options.output / "learning.png")
-    print("\n environment          mean return    caught\n       steps    pursuer    evader  evaders")
-    caught = metrics["terminated"].mean(axis=1)
+    print("\nMean returns of the evaluations during training:")
+    print("environment steps   pursuer    evader    caught")
+    caught = metrics["terminated"].mean(1) if options.ready_made else metrics["catch_rate"]
     for steps, returns, share in zip(env_steps, metrics["returns"].mean(1), caught, strict=True):
-        print(f"{steps:12,d} {returns[0]:10.2f} {returns[1]:9.2f} {share:8.0%}")
+        print(f"{steps:17,d}{returns[0]:10.2f}{returns[1]:10.2f}{share:10.0%}")
     return runner, metrics
 
 

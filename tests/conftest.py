@@ -11,9 +11,6 @@ CHECKED = [
     "jaxagents.core.on_policy",
     "jaxagents.core.optimizer",
     "jaxagents.core.ready_made",
-    "jaxagents.ppo",
-    "jaxagents.ippo",
-    "jaxagents.reinforce",
 ]
 
 install_import_hook(CHECKED, "beartype.beartype")

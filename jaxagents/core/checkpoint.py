@@ -313,8 +313,7 @@ def _restore_items(directory: Path, step: int, names: list[str]) -> dict[str, An
         return {name: items[name] for name in names}
     except Exception as error:
         raise CorruptCheckpointError(
-            f"{_place(directory, step)} cannot be read "
-            f"({type(error).__name__}: {error})."
+            f"{_place(directory, step)} cannot be read ({type(error).__name__}: {error})."
         ) from error
 
 

@@ -378,6 +378,7 @@ class OnPolicyBase(Agent):
         return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
 
     def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
+        """The critic's value of one observation (for each actor)."""
         return self._per_actor(training.apply_fn(params, obs))
 
     def _per_actor(self, x: Array) -> Array:

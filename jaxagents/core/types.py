@@ -91,7 +91,16 @@ class Transition(NamedTuple):
 
 
 class AdvantageInput(NamedTuple):
-    """What `_trajectory_advantages` is given of each time step (arrays over environments)."""
+    """What `_trajectory_advantages` is given of each time step (arrays over environments).
+
+    Attributes:
+        reward: Reward received.
+        value: Value of the observation acted on.
+        next_value: Value of the true successor, before any reset.
+        terminated: Whether the successor is terminal.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+    """
 
     reward: Any
     value: Any
@@ -102,7 +111,14 @@ class AdvantageInput(NamedTuple):
 
 
 class ReturnInput(NamedTuple):
-    """What `_trajectory_returns` is given of each time step (arrays over environments)."""
+    """What `_trajectory_returns` is given of each time step (arrays over environments).
+
+    Attributes:
+        reward: Reward received.
+        discount: Discount, zero where the successor is terminal.
+        next_value: Value of the true successor, before any reset.
+        gae_lambda: Weight of the trace.
+    """
 
     reward: Any
     discount: Any

@@ -165,6 +165,6 @@ def _space(env: Any, name: str, env_params: Any) -> Any:
     return getattr(env, name)(env_params) if hasattr(env, name) else None
 
 
-def _own_limit(env_params: Any) -> float:
+def _own_limit(env_params: Any) -> int | float:
     limit = getattr(env_params, "max_steps_in_episode", None)
     return float("inf") if limit is None else int(limit)

@@ -1,0 +1,114 @@
+"""Configurations and hyperparameters: names, ranges, equality."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from jaxagents import ppo, reinforce
+from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+
+
+class Network(nn.Module):
+    config: AgentConfig
+
+    def __call__(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AgentConfig(n_step=3), "no field 'n_step'. Did you mean 'n_steps'?"),
+        (lambda: reinforce.AgentConfig(minibatch_size=3), "no field 'minibatch_size'"),
+        (lambda: HyperParameters(gama=0.9), "no field 'gama'. Did you mean 'gamma'?"),
+        (lambda: OptimizerParams(lr=0.9), "Its fields are: learning_rate, eps, grad_clip"),
+        (lambda: AgentConfig(n_steps=2.5), "n_steps must be an integer, got 2.5"),
+        (lambda: AgentConfig(n_steps=True), "n_steps must be an integer, got True"),
+        (
+            lambda: AgentConfig(optimizer=optax.adam(1e-3)),
+            "optimizer must be a function that makes",
+        ),
+    ],
+)
+def test_refuses_wrong_names_and_types(make, message):
+    with pytest.raises(TypeError) as error:
+        make()
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"n_steps": 0}, "AgentConfig.n_steps must be a positive integer, got 0"),
+        ({"batch_size": -4}, "batch_size must be a positive integer, got -4"),
+        ({"rollout_length": 0}, "rollout_length must be"),
+        ({"actor_epochs": 0}, "actor_epochs must be"),
+        ({"n_evals": 0}, "n_evals must be"),
+        (
+            {"batch_size": 10, "minibatch_size": 4},
+            "10 is not a multiple of 4. Values of minibatch_size",
+        ),
+        ({"batch_size": 10, "minibatch_size": 5, "n_groups": 3}, "n_groups must divide batch_size"),
+        (
+            {"batch_size": 8, "minibatch_size": 1, "rollout_length": 3, "n_groups": 2},
+            "n_groups must divide the 3 samples of a minibatch",
+        ),
+    ],
+)
+def test_refuses_sizes_that_do_not_fit(fields, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        AgentConfig(**fields)
+    assert message in str(error.value)
+
+
+def test_refuses_traced_values():
+    with pytest.raises(
+        TypeError, match=r"AgentConfig.n_steps is traced .* configuration is static"
+    ):
+        jax.jit(lambda n: AgentConfig(n_steps=n).n_steps)(3)
+    with pytest.raises(TypeError, match=r"AgentConfig.optimizer is traced"):
+        jax.vmap(lambda b1: AgentConfig(optimizer=functools.partial(optax.adam, b1=b1)).n_steps)(
+            jnp.ones(2)
+        )
+
+
+def test_takes_numpy_integers():
+    assert AgentConfig(n_steps=np.int64(3)).n_steps == 3
+
+
+def test_compares_and_hashes_by_value():
+    def config(seed=0, b1=0.9):
+        return AgentConfig(
+            eval_rng=jax.random.PRNGKey(seed),
+            actor_network=Network,
+            optimizer=functools.partial(optax.adam, b1=b1),
+        )
+
+    assert config() == config()
+    assert hash(config()) == hash(config())
+    assert config() != config(seed=1)
+    assert config() != config(b1=0.8)
+    assert Network(config()) == Network(config())
+    assert hash(Network(config())) == hash(Network(config()))
+    assert config().replace(n_steps=7).n_steps == 7
+
+
+def test_hyperparameters_may_be_arrays_and_are_checked_whole():
+    HyperParameters(gamma=jnp.array([0.0, 0.5, 1.0])).check_ranges()
+    with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\]"):
+        HyperParameters(gamma=jnp.array([0.5, 1.5])).check_ranges()
+    with pytest.raises(ValueError, match=r"ent_coeff must lie in \[0, inf\], got nan"):
+        HyperParameters(ent_coeff=float("nan")).check_ranges()
+    with pytest.raises(ValueError, match=r"critic_optimizer_params.eps must lie in"):
+        HyperParameters(critic_optimizer_params=OptimizerParams(eps=-1.0)).check_ranges()
+
+
+def test_every_module_has_its_types():
+    for module in (ppo, reinforce):
+        for name in ("AgentConfig", "HyperParameters", "OptimizerParams", "Runner", "Transition"):
+            assert hasattr(module, name)

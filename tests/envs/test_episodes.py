@@ -1,0 +1,350 @@
+"""Episodes: termination, truncation, resets, and what is refused of an environment."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+from probes import Box, Discrete, Endless, Probe
+
+from jaxagents import IPPO, PPO, PPOBase, reinforce
+from jaxagents.envs import Episodes
+from jaxagents.ppo import AgentConfig, HyperParameters
+
+KEY = jax.random.key(0)
+SMALL = {"n_steps": 1, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4, "n_evals": 2}
+
+
+class Counter:
+    """Counts; terminates at 5, and reports the truncation that `truncate_at` asks for."""
+
+    def __init__(self, truncate_at=None, done_is_either=True):
+        self.truncate_at = truncate_at
+        self.done_is_either = done_is_either
+
+    default_params = None
+
+    def reset_env(self, key, params):
+        return jnp.zeros(1), jnp.zeros((), jnp.int32)
+
+    def step_env(self, key, state, action, params):
+        state = state + 1
+        done = state >= 5
+        info = {}
+        if self.truncate_at is not None:
+            info["truncated"] = state >= self.truncate_at
+            done |= info["truncated"] & self.done_is_either
+        return jnp.full(1, state, float), state, jnp.asarray(state, float), done, info
+
+
+def play(episodes, n, action=0):
+    _, state = episodes.reset(KEY)
+    steps = []
+    for _ in range(n):
+        step = episodes.step(KEY, state, action)
+        steps.append(step)
+        state = step.envstate
+    return jax.tree.map(lambda *x: np.stack(x), *steps)
+
+
+def test_an_episode_terminates_and_the_next_begins():
+    steps = play(Episodes(Counter(), None, 100), 6)
+    np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(steps.truncated, [0, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(steps.obs[:, 0], [1, 2, 3, 4, 0, 1])
+    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 4, 5, 1])
+    np.testing.assert_array_equal(steps.envstate.step, [1, 2, 3, 4, 0, 1])
+
+
+def test_a_time_limit_truncates():
+    steps = play(Episodes(Counter(), None, 2), 4)
+    np.testing.assert_array_equal(steps.truncated, [0, 1, 0, 1])
+    np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
+    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 1, 2])
+
+
+def test_termination_at_the_time_limit_is_no_truncation():
+    steps = play(Episodes(Counter(), None, 5), 5)
+    assert steps.terminated[4]
+    assert not steps.truncated[4]
+
+
+@pytest.mark.parametrize("done_is_either", [True, False])
+def test_a_truncation_that_the_environment_reports(done_is_either):
+    steps = play(Episodes(Counter(truncate_at=3, done_is_either=done_is_either), None, 100), 4)
+    np.testing.assert_array_equal(steps.truncated, [0, 0, 1, 0])
+    np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
+
+
+def test_gymnax_parameters_limit_the_time():
+    env, params = gymnax.make("MountainCar-v0")
+    episodes = Episodes(env, params.replace(max_steps_in_episode=3), 100)
+    steps = play(episodes, 3)
+    np.testing.assert_array_equal(steps.truncated, [0, 0, 1])
+
+
+def test_agrees_with_gymnax_step_by_step():
+    env, params = gymnax.make("CartPole-v1")
+    episodes = Episodes(env, params, 10_000)
+    obs, state = episodes.reset(KEY)
+    inner = state.envstate
+    for t in range(30):
+        key = jax.random.key(t)
+        step_key, _ = jax.random.split(key)
+        ours = episodes.step(key, state, 1)
+        obs, inner, reward, done, _ = env.step_env(step_key, inner, 1, params)
+        np.testing.assert_allclose(ours.next_obs, obs)
+        assert ours.reward == reward
+        assert ours.terminated == done
+        state = ours.envstate
+        if done:
+            return
+    pytest.fail("the pole never fell")
+
+
+def test_box_actions_are_clipped():
+    class Echo(Probe):
+        def action_space(self, params):
+            return Box(-1.0, 2.0, ())
+
+        def reward(self, state, action):
+            return action
+
+    episodes = Episodes(Echo(), None, 10)
+    _, state = episodes.reset(KEY)
+    assert episodes.step(KEY, state, jnp.float32(5.0)).reward == 2.0
+    assert episodes.step(KEY, state, jnp.float32(-5.0)).reward == -1.0
+
+
+def test_targets_across_a_truncation_by_hand():
+    """Three steps of reward 1, 2, 3 with a time limit of 2, and a critic V(obs) = 10 * obs."""
+
+    class TenTimes(nn.Module):
+        @nn.compact
+        def __call__(self, obs):
+            return 10.0 * obs[0] + 0.0 * self.param("unused", nn.initializers.zeros, ())
+
+    class Actor(nn.Module):
+        @nn.compact
+        def __call__(self, obs):
+            return nn.Dense(2)(obs)
+
+    class Counting(Counter):
+        def action_space(self, params):
+            return Discrete(2)
+
+    config = AgentConfig(
+        batch_size=1,
+        minibatch_size=1,
+        rollout_length=3,
+        max_episode_steps=2,
+        actor_network=Actor(),
+        critic_network=TenTimes(),
+    )
+    agent = PPO(Counting(), None, config).program
+    runner = agent.start(KEY, HyperParameters(gamma=0.5, gae_lambda=0.8))
+    runner, traj = agent._rollout(runner)
+    traj = agent._with_targets(runner, traj)
+
+    np.testing.assert_array_equal(traj.reward[:, 0], [1, 2, 1])
+    np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0])
+    np.testing.assert_array_equal(traj.value[:, 0], [0, 10, 0])
+    np.testing.assert_array_equal(traj.next_value[:, 0], [10, 20, 10])
+    # delta = [1 + 5 - 0, 2 + 10 - 10, 1 + 5 - 0]; the trace is cut after the second step.
+    np.testing.assert_allclose(traj.advantage[:, 0], [6 + 0.5 * 0.8 * 2, 2, 6])
+    np.testing.assert_allclose(traj.target[:, 0], [6.8, 12, 6])
+
+
+def test_random_numbers_belong_to_the_index_of_an_environment():
+    def rollout(batch_size):
+        config = AgentConfig(**{**SMALL, "batch_size": batch_size})
+        env, params = gymnax.make("CartPole-v1")
+        agent = PPO(env, params, config).program
+        return agent._rollout(agent.start(KEY, HyperParameters()))[1]
+
+    few, many = rollout(4), rollout(8)
+    first_resets = jax.tree.map(lambda x: x[0, :4], many.obs)
+    np.testing.assert_array_equal(few.obs[0], first_resets)
+
+
+class DictProbe(Probe):
+    """Observes a dict of an image, a vector and an integer."""
+
+    def observe(self, state):
+        image = jnp.full((5, 5, 2), state.sign > 0, jnp.uint8)
+        return {"image": image, "vector": state.sign[None], "count": state.time}
+
+
+@pytest.mark.parametrize("agent", [PPO, IPPO])
+def test_trains_on_pytree_observations(agent):
+    env = DictProbe(2 if agent is IPPO else None)
+    _, metrics = agent(env, None, AgentConfig(**SMALL)).train(
+        KEY, HyperParameters(), progress=False
+    )
+    assert np.isfinite(metrics["critic_loss"][-1])
+
+
+@pytest.mark.parametrize(
+    "name", ["Breakout-MinAtar", "FrozenLake-misc", "Pendulum-v1", "PointRobot-misc"]
+)
+@pytest.mark.parametrize("squash_actions", [False, True])
+def test_trains_on_images_integers_and_boxes(name, squash_actions):
+    env, params = gymnax.make(name)
+    if squash_actions and not hasattr(env.action_space(params), "low"):
+        pytest.skip("has discrete actions")
+    config = AgentConfig(**SMALL, squash_actions=squash_actions, max_episode_steps=20)
+    agent = PPO(env, params, config)
+    runner, metrics = agent.train(KEY, HyperParameters(ent_coeff=0.1), progress=False)
+    assert np.isfinite(metrics["actor_loss"][-1])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(runner.actor_training.params))
+
+
+def refused(message, env, agent=PPO, error=ValueError, **fields):
+    with pytest.raises(error) as raised:
+        agent(env, None, AgentConfig(**{**SMALL, **fields}))
+    assert message in str(raised.value)
+
+
+def wrong(**methods):
+    return type("Wrong", (Probe,), methods)()
+
+
+def test_refuses_what_is_no_environment():
+    refused(
+        "object is not an environment: it lacks reset_env and step_env", object(), error=TypeError
+    )
+
+
+def test_refuses_observations_that_change():
+    class Grows(Probe):
+        def step_env(self, *args):
+            obs, *rest = super().step_env(*args)
+            return (jnp.append(obs, 0.0), *rest)
+
+    refused("from reset_env but shape (3,)", Grows())
+
+    class Casts(Probe):
+        def step_env(self, *args):
+            obs, *rest = super().step_env(*args)
+            return (obs.astype(jnp.int32), *rest)
+
+    refused("dtype float32 from reset_env but shape (2,) and dtype int32 from step_env", Casts())
+
+    class Restructures(Probe):
+        def step_env(self, *args):
+            obs, *rest = super().step_env(*args)
+            return ({"obs": obs}, *rest)
+
+    refused("differ in structure", Restructures())
+
+
+def test_refuses_a_state_that_changes_and_names_the_leaf():
+    class Casts(Probe):
+        def step_env(self, *args):
+            obs, state, *rest = super().step_env(*args)
+            return (obs, state.replace(time=state.time.astype(float)), *rest)
+
+    refused("the state at time is shape () and dtype int32", Casts())
+
+
+def test_refuses_wrong_rewards_and_numbers_of_values():
+    refused("reward must have shape (), got shape (3,)", wrong(reward=lambda *_: jnp.ones(3)))
+    refused("terminated must have shape ()", wrong(terminated=lambda *_: jnp.ones(2, bool)))
+
+    class Old(Probe):
+        def step_env(self, *args):
+            return super().step_env(*args)[:4]
+
+    refused("must return five values", Old())
+
+
+def test_refuses_observations_outside_of_their_space():
+    box = wrong(observation_space=lambda self, params: Box(-1.0, 1.0, (3,)))
+    refused(
+        "observation_space has shape (3,) and dtype float32, but reset_env returns shape (2,)", box
+    )
+    integers = wrong(observation_space=lambda self, params: Box(-1, 1, (2,), jnp.int32))
+    refused("observation_space has shape (2,) and dtype int32", integers)
+
+
+def test_refuses_action_spaces_that_it_cannot_serve():
+    refused("acts in discrete and box spaces", wrong(action_space=lambda self, params: "anything"))
+    unbounded = wrong(action_space=lambda self, params: Box(-np.inf, np.inf, (1,)))
+    refused("squash_actions needs finite bounds", unbounded, squash_actions=True)
+
+
+def test_refuses_the_wrong_number_of_actors():
+    refused("PPO trains one actor, but Probe has 2. Use IPPO.", Probe(2))
+    refused("needs an environment of several actors, but Probe has no n_actors", Probe(), IPPO)
+
+
+def test_refuses_networks_whose_output_does_not_fit():
+    refused(
+        "the critic's value must have shape (), got shape (2,)", Probe(), critic_network=nn.Dense(2)
+    )
+    refused(
+        "A network must be a flax.linen module",
+        Probe(),
+        critic_network=lambda config: 3,
+        error=TypeError,
+    )
+
+
+def test_a_critic_may_keep_an_axis_of_one():
+    agent = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)))
+    agent.train(KEY, HyperParameters(), progress=False)
+
+
+def test_refuses_policies_that_are_missing_or_do_not_fit():
+    refused(
+        "give the hooks _sample_actions, _log_prob, _entropy, policy", Probe(), PPOBase, TypeError
+    )
+
+    class Half(PPOBase):
+        def _entropy(self, training, obs):
+            return jnp.zeros(())
+
+    refused("give the hooks _sample_actions, _log_prob, policy", Probe(), Half, TypeError)
+
+    class Disagrees(PPO):
+        def policy(self, training, obs):
+            return jnp.zeros(3)
+
+    refused("dtype int32 from _sample_actions but", Probe(), Disagrees)
+
+    class Vector(PPO):
+        def _entropy(self, training, obs):
+            return jnp.zeros(3)
+
+    refused("_entropy must have shape (), got shape (3,)", Probe(), Vector)
+
+
+def test_refuses_configurations_of_another_agent():
+    with pytest.raises(
+        TypeError, match=r"PPO takes a jaxagents.ppo.AgentConfig, got a jaxagents.reinf"
+    ):
+        PPO(Probe(), None, reinforce.AgentConfig())
+    with pytest.raises(TypeError, match="Expected a random key"):
+        PPO(Probe(), None, AgentConfig(**SMALL, eval_rng=3))
+
+
+def test_environments_that_report_truncation_bootstrap():
+    """The value of an endless stream of ones, cut by the environment itself every two steps."""
+
+    class Cut(Endless):
+        def step_env(self, key, state, action, params):
+            obs, state, reward, done, _ = super().step_env(key, state, action, params)
+            cut = state.time >= 2
+            return obs, state, reward, done | cut, {"truncated": cut}
+
+    agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
+    runner = agent.start(KEY, HyperParameters(gamma=0.5))
+    _, traj = agent.program._rollout(runner)
+    traj = agent.program._with_targets(runner, traj)
+    np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0, 1])
+    np.testing.assert_array_equal(traj.terminated, False)
+    expected = traj.reward + 0.5 * traj.next_value - traj.value
+    np.testing.assert_allclose(traj.advantage[1::2], expected[1::2], rtol=1e-6)
+    trees.assert_equal(traj.obs[0], runner.obs)
