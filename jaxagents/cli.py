@@ -90,7 +90,7 @@ def _train(agent: PPO, options: argparse.Namespace) -> None:
         critic_optimizer_params=optimizer,
     )
     runner: Any = None
-    if options.resume:
+    if saved_steps(options.run_dir):
         runner, _ = agent.restore("last")
     remaining = options.n_steps - agent.previous_training_max_step
     if remaining < 1:

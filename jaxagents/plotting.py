@@ -66,5 +66,5 @@ def plot_learning_curve(
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     if path is not None:
-        ax.figure.savefig(path, dpi=150)
+        ax.get_figure(root=True).savefig(path, dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
     return ax

@@ -70,6 +70,7 @@ class Agent(metaclass=AgentMeta):
         episodes: The environment with its time limit and resets.
     """
 
+    config: Any
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
 
@@ -201,7 +202,7 @@ class Agent(metaclass=AgentMeta):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = self.config.n_steps if n_steps is None else checks.positive("n_steps", n_steps)
-        if training.is_traced((rng, hyperparams, runner)):
+        if training.is_tracing((rng, hyperparams, runner)):
             return self._train_compiled(
                 rng, hyperparams, runner, n_steps=n_steps, progress=bool(progress)
             )
@@ -209,6 +210,7 @@ class Agent(metaclass=AgentMeta):
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         runner = self._starting_point(rng, hyperparams, runner)
+        checks.check_single(runner)
         return training.train(self, runner, earlier, n_steps, progress is not False, loggers)
 
     @compiled
@@ -315,11 +317,7 @@ class Agent(metaclass=AgentMeta):
             previous_training_max_step: Number of updates made, if other than the runner's own
                 count.
         """
-        if jnp.ndim(runner.update_step):
-            raise ValueError(
-                f"This runner is a stack of {runner.update_step.size} trainings: select one with "
-                "jax.tree.map(lambda x: x[i], (runner, metrics))."
-            )
+        checks.check_single(runner)
         self._memory["runner"] = runner
         self._memory["metrics"] = jax.tree.map(np.asarray, metrics)
         self._memory["max_step"] = previous_training_max_step

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 
 def without_weak_types(tree: Any) -> Any:
@@ -16,6 +17,11 @@ def without_weak_types(tree: Any) -> Any:
     return jax.tree.map(strip, tree)
 
 
+def is_traced(x: Any) -> bool:
+    """Whether a value is traced by a JAX transformation."""
+    return isinstance(x, Tracer)
+
+
 def is_key(x: Any) -> bool:
     """Whether an array holds typed random keys."""
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

@@ -45,6 +45,19 @@ def check_eval_rng(rng: Any) -> None:
         as_key(rng)
 
 
+def check_single(runner: Any) -> None:
+    """Raises if a runner is a stack of several trainings.
+
+    Raises:
+        ValueError: It is.
+    """
+    if jnp.ndim(runner.update_step):
+        raise ValueError(
+            f"This runner is a stack of {runner.update_step.size} trainings: select one with "
+            "jax.tree.map(lambda x: x[i], (runner, metrics)), or go on with all in jax.vmap."
+        )
+
+
 def check_environment(episodes: Episodes, action: Any) -> None:
     """Raises unless an environment's step gives back what its reset gave.
 

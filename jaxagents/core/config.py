@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import optax
 
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.checks import positive
 from jaxagents.core.fingerprint import fingerprint
 
@@ -66,9 +67,7 @@ class Config(KnownFields):
             ValueError: A number is out of range, or numbers do not fit together.
         """
         for field in dataclasses.fields(self):
-            if any(
-                isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(_value(self, field))
-            ):
+            if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
                 raise TypeError(
                     f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
                     "the configuration is static. Only hyperparameters may be traced or vmapped."

@@ -221,7 +221,7 @@ class OnPolicyBase(Agent):
         mixing = {"n_minibatches": config.n_minibatches, "n_groups": config.n_groups}
         actor = fit(
             runner.actor_training,
-            lambda *args: self._actor_loss(*args, hyperparams),
+            functools.partial(self._actor_loss, hyperparams=hyperparams),
             self._actor_loss_input(runner, traj),
             actor_rng,
             n_epochs=config.actor_epochs,
@@ -230,7 +230,7 @@ class OnPolicyBase(Agent):
         )
         critic = fit(
             runner.critic_training,
-            lambda *args: (self._critic_loss(*args, hyperparams), jnp.zeros(())),
+            lambda *args: (self._critic_loss(*args, hyperparams=hyperparams), jnp.zeros(())),
             self._critic_loss_input(runner, traj),
             critic_rng,
             n_epochs=config.critic_epochs,

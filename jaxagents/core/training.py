@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax_tqdm import scan_tqdm
+from jax_tqdm.scan_pbar import scan_tqdm
 
 from jaxagents.core import checkpoint
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_points
 from jaxagents.core.progress import ProgressBar
@@ -23,11 +24,11 @@ _SECONDS_PER_CHUNK = 0.25
 class Program(Protocol):
     """What is driven: an agent, or several trainings at once."""
 
-    def advance(self, runner: Any, n_updates: Any) -> Any:
+    def advance(self, runner: Any, n_updates: Any, /) -> Any:
         """Makes updates."""
         ...
 
-    def evaluate(self, runner: Any) -> Metrics:
+    def evaluate(self, runner: Any, /) -> Metrics:
         """The metrics of one evaluation point."""
         ...
 
@@ -45,10 +46,9 @@ class Observer(Protocol):
         """Called if training stops between two evaluation points."""
 
 
-def is_traced(tree: Any) -> bool:
+def is_tracing(tree: Any) -> bool:
     """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
-    leaves = [*jax.tree.leaves(tree), jnp.zeros(())]
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return any(is_traced(leaf) for leaf in [*jax.tree.leaves(tree), jnp.zeros(())])
 
 
 def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
@@ -88,10 +88,9 @@ def train_in_one_program(
         runner = agent.advance(runner, n_updates)
         return runner, agent.evaluate(runner)
 
-    if progress:
-        to_next_point = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
+    show = scan_tqdm(len(lengths), desc="evaluation points") if progress else lambda step: step
     points = jnp.arange(len(lengths))
-    return jax.lax.scan(to_next_point, runner, (points, jnp.asarray(lengths, jnp.int32)))
+    return jax.lax.scan(show(to_next_point), runner, (points, jnp.asarray(lengths, jnp.int32)))
 
 
 def train(

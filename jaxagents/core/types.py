@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Key
 
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.config import KnownFields
 from jaxagents.core.train_state import TrainState
 
@@ -37,7 +37,7 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if isinstance(value, Hyperparameters):
                 value.check_ranges(f"{name}.")
-            elif "interval" in field.metadata and not isinstance(value, jax.core.Tracer):
+            elif "interval" in field.metadata and not is_traced(value):
                 low, high = field.metadata["interval"]
                 values = np.asarray(value)
                 if not np.all((values >= low) & (values <= high)):

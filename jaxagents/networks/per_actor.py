@@ -26,7 +26,7 @@ class PerActor(nn.Module):
         """Outputs of all actors, each with a leading `n_actors` axis."""
         lifted = nn.vmap(
             lambda network, x: network(x),
-            in_axes=0 if self.own_observations else None,
+            in_axes=0 if self.own_observations else None,  # pyright: ignore[reportArgumentType]
             axis_size=self.n_actors,
             variable_axes={"params": None if self.shared_params else 0},
             split_rngs={"params": not self.shared_params},

@@ -103,7 +103,7 @@ def generalised_advantages(
     """
 
     def step(next_advantage: Array, at_t: tuple[Array, ...]) -> tuple[Array, Array]:
-        advantage = gae_step(next_advantage, *at_t, gamma, gae_lambda)
+        advantage = gae_step(next_advantage, *at_t, gamma=gamma, gae_lambda=gae_lambda)
         return advantage, advantage
 
     inputs = (rewards, values, next_values, terminated)
@@ -162,7 +162,7 @@ def lambda_returns(
     """
 
     def step(next_return: Array, at_t: tuple[Array, ...]) -> tuple[Array, Array]:
-        value = lambda_return_step(next_return, *at_t, gae_lambda)
+        value = lambda_return_step(next_return, *at_t, gae_lambda=gae_lambda)
         return value, value
 
     inputs = (rewards, gamma * (1.0 - terminated), next_values)

@@ -1,0 +1,236 @@
+"""Driving a training: points, chunks, interruption, progress, logs, several devices."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents.core.interruption import Interruption
+from jaxagents.core.training import ChunkSizes, updates_between_points
+
+CASE = AGENTS[0]
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "frequency", "first", "expected"),
+    [
+        (6, 2, 0, [0, 2, 2, 2]),
+        (5, 2, 0, [0, 2, 2, 1]),
+        (1, 10, 0, [0, 1]),
+        (1000, 10, 0, [0, *[10] * 100]),
+        (4, 3, 2, [0, 1, 3]),
+        (4, 2, 2, [0, 2, 2]),
+        (5, 4, 3, [0, 1, 4]),
+    ],
+)
+def test_points_lie_at_multiples_of_the_frequency(n_steps, frequency, first, expected):
+    assert updates_between_points(n_steps, frequency, first) == expected
+
+
+def test_chunks_cover_every_update():
+    chunks = ChunkSizes()
+    for length in (0, 1, 7, 1000, 3):
+        assert sum(chunks.split(length)) == length
+
+
+def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
+    quick = list(ChunkSizes(seconds=10.0).split(10_000))
+    assert quick[:4] == [1, 8, 64, 512]
+    assert set(ChunkSizes(seconds=1e-12).split(10)) == {1}
+
+
+def test_a_first_interruption_is_noted_and_a_second_raises():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as interruption:
+        assert not interruption.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_not_interrupted():
+    outcome = []
+
+    def work():
+        with Interruption() as interruption:
+            outcome.append(interruption.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert outcome == [False]
+
+
+class InterruptingLogger:
+    def __init__(self, at):
+        self.at = at
+        self.logged = []
+
+    def log(self, step, metrics):
+        self.logged.append((step, metrics))
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupted_training_returns_what_it_has():
+    agent = CASE.make(MatchSign)
+    logger = InterruptingLogger(at=2)
+    runner, metrics = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=False, loggers=[logger]
+    )
+    assert 2 < runner.update_step < 100
+    np.testing.assert_array_equal(metrics["update_step"], [0, 2])
+    assert agent.previous_training_max_step == runner.update_step
+    assert agent.eval(KEY)["returns"].shape == (32,)
+    whole, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=int(runner.update_step) + 3, progress=False
+    )
+    resumed, _ = agent.train(None, None, runner, n_steps=3, progress=False)
+    trees.assert_equal(whole, resumed)
+
+
+def test_loggers_get_the_mean_of_every_metric():
+    logger = InterruptingLogger(at=None)
+    _, metrics = CASE.make(MatchSign).train(
+        KEY, CASE.hyperparams(), progress=False, loggers=[logger]
+    )
+    assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
+    last = logger.logged[-1][1]
+    np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
+    np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
+
+
+def test_shows_progress(capfd):
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams())
+    shown = capfd.readouterr().err
+    assert "PPO on MatchSign: 100%" in shown
+    assert "5/5" in shown
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
+    agent = CASE.make(MatchSign)
+    jax.jit(agent.train)(KEY, CASE.hyperparams())
+    assert capfd.readouterr().err == ""
+
+    @jax.jit
+    def train(key):
+        return agent.train(key, CASE.hyperparams(), progress=True)
+
+    bare = agent.train(KEY, CASE.hyperparams(), progress=False)
+    trees.assert_equal(bare, jax.block_until_ready(train(KEY)))
+    jax.effects_barrier()
+    assert "4/4" in capfd.readouterr().err
+
+
+def test_a_stack_of_runners_is_not_one_training():
+    agent = CASE.make(MatchSign)
+    stacked = jax.vmap(agent.train, in_axes=(0, None))(jax.random.split(KEY, 3), CASE.hyperparams())
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.collect_training(*stacked)
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.train(None, None, stacked[0])
+    agent.collect_training(*jax.tree.map(lambda x: x[0], stacked))
+    assert agent.agent_trained
+    assert agent.previous_training_max_step == 5
+    assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
+
+
+def test_the_keys_of_the_evaluations_are_configured():
+    def played(**fields):
+        agent = CASE.make(MatchSign, n_evals=64, **fields)
+        return agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)[1]["lengths"].shape
+
+    assert played() == played(eval_rng=jax.random.PRNGKey(1)) == (2, 64)
+
+
+def test_stops_early_once_the_policy_has_moved_too_far():
+    agent = CASE.make(MatchSign, actor_epochs=7)
+    per_epoch = agent.config.n_minibatches
+
+    def epochs(kl_threshold):
+        hyperparams = CASE.hyperparams(kl_threshold=kl_threshold)
+        runner, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
+        assert runner.critic_training.step == per_epoch * agent.config.critic_epochs
+        return int(runner.actor_training.step) / per_epoch
+
+    assert epochs(0.0) == 1
+    assert epochs(float("inf")) == 7
+    assert 1 < epochs(0.002) < 7
+
+
+def test_groups_of_environments_are_mixed_apart():
+    whole = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+    grouped = CASE.make(MatchSign, n_groups=2).train(KEY, CASE.hyperparams(), progress=False)
+    assert not trees.equal(whole[0].actor_training.params, grouped[0].actor_training.params)
+    assert np.isfinite(grouped[1]["actor_loss"][-1])
+
+
+def test_a_sweep_refuses_axes_that_do_not_fit():
+    agent = CASE.make(MatchSign)
+    with pytest.raises(ValueError, match="one leading axis of seeds"):
+        agent.sweep(KEY, CASE.hyperparams())
+    uneven = CASE.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
+    with pytest.raises(ValueError, match="must share one leading axis of sets"):
+        agent.sweep(jax.random.split(KEY, 2), uneven)
+
+
+def test_a_sweep_without_evaluation_has_no_best():
+    agent = CASE.make(MatchSign, eval_during_training=False)
+    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
+    assert result.best is None
+    assert result.runners.update_step.tolist() == [[1, 1]]
+
+
+def run_script(script, **environment):
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "PYTHONPATH": tests, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    ).stdout
+
+
+def test_a_sweep_is_the_same_on_several_devices():
+    script = """
+        import jax, numpy as np
+        from probes import MatchSign
+        from registry import AGENTS
+        agent = AGENTS[0].make(MatchSign)
+        result = agent.sweep(jax.random.split(jax.random.key(0), 5), AGENTS[0].hyperparams(),
+                             progress=False)
+        assert len(jax.devices()) == 4
+        print(float(np.sum([np.sum(x) for x in jax.tree.leaves(result.runners.actor_training.params)])))
+    """
+    flags = "--xla_force_host_platform_device_count=4"
+    several = float(run_script(script, XLA_FLAGS=flags))
+    result = CASE.make(MatchSign).sweep(
+        jax.random.split(KEY, 5), CASE.hyperparams(), progress=False
+    )
+    one = sum(np.sum(x) for x in jax.tree.leaves(result.runners.actor_training.params))
+    np.testing.assert_allclose(several, one, rtol=1e-5)
+
+
+def test_importing_is_light():
+    script = """
+        import sys, jaxagents
+        print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
+    """
+    assert run_script(script).strip() == "[]"

@@ -1,0 +1,73 @@
+"""The command line, plots and loggers."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxagents.cli import main
+from jaxagents.loggers import JSONLLogger
+from jaxagents.plotting import plot_learning_curve
+
+TINY = ["--batch-size", "4", "--rollout-length", "8", "--eval-frequency", "2"]
+PNG = b"\x89PNG"
+
+
+def test_trains_and_resumes(tmp_path, capsys):
+    run = tmp_path / "runs" / "cartpole"
+    command = ["train", "--env", "CartPole-v1", "--run-dir", str(run), *TINY]
+    main([*command, "--n-steps", "2"])
+    assert "After 2 updates (64 environment steps), 128 greedy" in capsys.readouterr().out
+    for name in ("config.json", "hyperparameters.json", "metrics.jsonl", "checkpoints"):
+        assert (run / name).exists()
+    assert (run / "learning_curve.png").read_bytes().startswith(PNG)
+
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "already holds checkpoints: add --resume" in capsys.readouterr().err
+
+    main([*command, "--n-steps", "4", "--resume"])
+    assert "After 4 updates" in capsys.readouterr().out
+    main([*command, "--n-steps", "4", "--resume"])
+    assert "All 4 updates are already made" in capsys.readouterr().out
+    steps = [json.loads(line)["update_step"] for line in (run / "metrics.jsonl").open()]
+    assert steps == [0, 2, 2, 4]
+
+
+def test_resuming_what_never_began_starts_it(tmp_path, capsys):
+    main(["train", "--run-dir", str(tmp_path), *TINY, "--n-steps", "1", "--resume"])
+    assert "After 1 updates" in capsys.readouterr().out
+
+
+def test_refuses_sizes_that_do_not_fit(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--run-dir", str(tmp_path), "--batch-size", "6"])
+    assert "--batch-size must be a multiple of 4" in capsys.readouterr().err
+
+
+def test_plots_one_line_for_each_actor(tmp_path):
+    metrics = {
+        "update_step": np.arange(3),
+        "returns": np.random.default_rng(0).normal(size=(3, 5, 2)),
+        "lengths": np.ones((3, 5)),
+    }
+    axes = plot_learning_curve(metrics, tmp_path / "curve.png", steps_per_update=10, title="Two")
+    assert [line.get_label() for line in axes.lines] == ["actor 0", "actor 1"]
+    np.testing.assert_allclose(axes.lines[1].get_xdata(), [0, 10, 20])
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), metrics["returns"][..., 1].mean(axis=1))
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+    again = plot_learning_curve(metrics, metric="lengths", ax=axes)
+    assert again is axes
+    with pytest.raises(KeyError, match="no metric 'loss'"):
+        plot_learning_curve(metrics, metric="loss")
+
+
+def test_appends_lines_of_json(tmp_path):
+    logger = JSONLLogger(tmp_path / "metrics.jsonl")
+    logger.log(1, {"x": 0.5, "y": float("nan")})
+    JSONLLogger(tmp_path / "metrics.jsonl").log(2, {"x": float("inf")})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"update_step": 1, "x": 0.5, "y": None},
+        {"update_step": 2, "x": "inf"},
+    ]
