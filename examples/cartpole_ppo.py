@@ -71,7 +71,15 @@ class CartPolePPO(PPOBase):
 
 
 def make_agent(n_steps: int, **files: Any) -> CartPolePPO:
-    """Makes an agent that trains for `n_steps` updates and keeps the given `files`."""
+    """Makes an agent that trains for `n_steps` updates.
+
+    Args:
+        n_steps: Number of updates.
+        **files: Fields of the configuration that concern checkpoints.
+
+    Returns:
+        The agent.
+    """
     env, env_params = gymnax.make("CartPole-v1")
     config = AgentConfig(
         n_steps=n_steps,

@@ -89,14 +89,7 @@ def _train(agent: PPO, options: argparse.Namespace) -> None:
         actor_optimizer_params=optimizer,
         critic_optimizer_params=optimizer,
     )
-    runner: Any = None
-    if saved_steps(options.run_dir):
-        runner, _ = agent.restore("last")
-    remaining = options.n_steps - agent.previous_training_max_step
-    if remaining < 1:
-        print(f"All {options.n_steps} updates are already made.")
-        return
-    agent.train(jax.random.key(options.seed), hyperparams, runner, n_steps=remaining)
+    agent.resume(jax.random.key(options.seed), hyperparams)
 
 
 def _report(agent: PPO, options: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ def plot_learning_curve(
     metric: str = "returns",
     steps_per_update: int | None = None,
     title: str | None = None,
+    label: str = "mean of the episodes",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draws the mean of a metric over episodes, in a band from its 10 % to its 90 % quantile.
@@ -29,6 +30,7 @@ def plot_learning_curve(
         steps_per_update: Environment steps of an update (`batch_size * rollout_length`); without it
             the axis counts updates.
         title: Title.
+        label: Name of the curve in the legend; the curves of several actors are numbered besides.
         ax: Axes to draw on; by default new ones.
 
     Returns:
@@ -39,26 +41,26 @@ def plot_learning_curve(
         ImportError: matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import pyplot as plt
     except ImportError as error:
-        raise ImportError("Plotting needs matplotlib: pip install 'jaxagents[plot]'.") from error
+        raise ImportError("Plotting needs matplotlib, which the extra 'plot' installs.") from error
 
     if metric not in metrics:
         raise KeyError(f"There is no metric '{metric}'; there are {', '.join(metrics)}.")
     if ax is None:
-        ax = Figure(figsize=(7, 4), layout="constrained").add_subplot()
+        _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     x = np.asarray(metrics["update_step"]) * (steps_per_update or 1)
     values = np.asarray(metrics[metric], float)
     by_actor = values.reshape(*values.shape[:2], -1)
     n_actors = by_actor.shape[-1]
 
     for actor in range(n_actors):
-        colour = _COLOURS[actor % len(_COLOURS)]
+        colour = _COLOURS[len(ax.lines) % len(_COLOURS)]
         episodes = by_actor[..., actor]
         low, high = np.quantile(episodes, [0.1, 0.9], axis=1)
-        label = f"actor {actor}" if n_actors > 1 else "mean of the episodes"
+        name = f"{label}, actor {actor}" if n_actors > 1 else label
         ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(x, episodes.mean(axis=1), color=colour, label=label)
+        ax.plot(x, episodes.mean(axis=1), color=colour, label=name)
     ax.set_xlabel("environment steps" if steps_per_update else "update steps")
     ax.set_ylabel(metric.replace("_", " "))
     ax.set_title(title or "")

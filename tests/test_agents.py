@@ -252,6 +252,16 @@ def test_refuses_hyperparameters_out_of_range(case):
         )
 
 
+def test_refuses_hyperparameters_and_keys_that_are_none(case):
+    agent = case.make(MatchSign)
+    with pytest.raises(TypeError, match=rf"{case.name} takes a jaxagents.*HyperParameters, got 3"):
+        agent.train(KEY, 3)
+    with pytest.raises(
+        TypeError, match=r"Expected a random key such as jax.random.key\(0\), got 3"
+    ):
+        agent.train(3, case.hyperparams())
+
+
 def test_describes_itself(case):
     text = str(case.make(MatchSign))
     assert text.startswith(f"{case.name} on MatchSign")

@@ -99,7 +99,7 @@ class Agent(metaclass=AgentMeta):
                 f"got a {name_of(type(config))}."
             )
         self.env = env
-        self.env_params = env.default_params if env_params is None else env_params
+        self.env_params = getattr(env, "default_params", None) if env_params is None else env_params
         self.config = config
         self.eval_during_training = bool(eval_during_training)
         self.n_actors = int(getattr(env, "n_actors", 1))
@@ -201,7 +201,7 @@ class Agent(metaclass=AgentMeta):
             ValueError: A hyperparameter is out of range.
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
-        n_steps = self.config.n_steps if n_steps is None else checks.positive("n_steps", n_steps)
+        n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         if training.is_tracing((rng, hyperparams, runner)):
             return self._train_compiled(
                 rng, hyperparams, runner, n_steps=n_steps, progress=bool(progress)
@@ -212,6 +212,33 @@ class Agent(metaclass=AgentMeta):
         runner = self._starting_point(rng, hyperparams, runner)
         checks.check_single(runner)
         return training.train(self, runner, earlier, n_steps, progress is not False, loggers)
+
+    def resume(
+        self, rng: Any, hyperparams: Any, *, progress: bool = True, loggers: Sequence[Logger] = ()
+    ) -> tuple[Any, Metrics]:
+        """Makes what is missing of `config.n_steps` updates, from the last checkpoint if there is one.
+
+        The same script can so be started again until its training is complete. Needs
+        `restore_agent=True` in the configuration.
+
+        Args:
+            rng: Random key, as for a fresh training.
+            hyperparams: Hyperparameters.
+            progress: Whether to show progress.
+            loggers: Receive the mean metrics of each evaluation point.
+
+        Returns:
+            The final runner, and the metrics of the whole training.
+        """
+        runner = None
+        if self.config.checkpoint_dir and checkpoint.saved_steps(self.config.checkpoint_dir):
+            runner, _ = self.restore("last", hyperparams=hyperparams)
+        missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
+        if missing > 0:
+            self.train(
+                rng, hyperparams, runner, n_steps=missing, progress=progress, loggers=loggers
+            )
+        return self.training_runner, self.training_metrics or {}
 
     @compiled
     def start(self, rng: Any, hyperparams: Any) -> Any:
@@ -281,7 +308,7 @@ class Agent(metaclass=AgentMeta):
 
     def _starting_point(self, rng: Any, hyperparams: Any, runner: Any) -> Any:
         if runner is None:
-            return self.start(rng, hyperparams)
+            return self.start(as_key(rng), hyperparams)
         return runner if hyperparams is None else self.restart(runner, hyperparams)
 
     def sweep(
@@ -303,7 +330,7 @@ class Agent(metaclass=AgentMeta):
             ValueError: The leading axes do not fit together, or a value is out of range.
         """
         self._check_hyperparams(hyperparams)
-        n_steps = self.config.n_steps if n_steps is None else checks.positive("n_steps", n_steps)
+        n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
 
     def collect_training(
@@ -516,7 +543,7 @@ class Agent(metaclass=AgentMeta):
         self._sealed = True
 
     def _check_hyperparams(self, hyperparams: Any, optional: bool = False) -> None:
-        if isinstance(hyperparams, Hyperparameters):
+        if isinstance(hyperparams, self._hyperparams_type):
             hyperparams.check_ranges()
         elif not (optional and hyperparams is None):
             raise TypeError(

@@ -155,14 +155,14 @@ class Records:
         """Does nothing."""
 
     def on_point(self, runner: Any, history: Metrics) -> None:
-        """Saves a checkpoint."""
-        self._save(runner, history)
+        """Saves a checkpoint, known by its mean return."""
+        self._save(runner, history, _mean_return(history))
 
     def on_interruption(self, runner: Any, history: Metrics) -> None:
-        """Saves a checkpoint."""
-        self._save(runner, history)
+        """Saves a checkpoint, which has no return to compete with the best."""
+        self._save(runner, history, None)
 
-    def _save(self, runner: Any, history: Metrics) -> None:
+    def _save(self, runner: Any, history: Metrics, mean_return: dict[str, float] | None) -> None:
         from orbax.checkpoint import args
 
         step = int(runner.update_step)
@@ -176,7 +176,7 @@ class Records:
             meta=args.JsonSave(meta),
         )
         with _warn_if_unwritten():
-            if not self._manager.save(step, args=items, metrics=_mean_return(history)):
+            if not self._manager.save(step, args=items, metrics=mean_return):
                 raise OSError(f"the checkpoint of update {step} was not written")
 
     def _clear_the_way(self) -> None:
@@ -366,7 +366,11 @@ def _checkpoints(directory: Path) -> Path:
 
 
 def _description(agent: Any) -> dict[str, Any]:
-    return {**_identity(agent), "env_params": agent.env_params, "config": agent.program.config}
+    return {
+        **_identity(agent),
+        "env_params": agent.env_params,
+        "config": agent.config.computation(),
+    }
 
 
 def _identity(agent: Any) -> dict[str, str]:

@@ -71,14 +71,16 @@ def check_environment(episodes: Episodes, action: Any) -> None:
     env, params = episodes.env, episodes.env_params
     key = jax.eval_shape(lambda: jax.random.key(0))
     name = type(env).__name__
-    obs, state = jax.eval_shape(env.reset_env, key, params)
-    outcome = jax.eval_shape(env.step_env, key, state, action, params)
+    obs, state = jax.eval_shape(lambda key: env.reset_env(key, params), key)
+    outcome = jax.eval_shape(lambda *args: env.step_env(*args, params), key, state, action)
     if len(outcome) != 5:
         raise ValueError(
             f"{name}.step_env must return five values (obs, state, reward, terminated, info), "
             f"got {len(outcome)}."
         )
-    next_obs, next_state, reward, done, _ = outcome
+    next_obs, next_state, reward, done, info = outcome
+    if not isinstance(info, dict):
+        raise ValueError(f"{name}.step_env: info must be a dict, got {info!r}.")
     check_same_tree(obs, next_obs, f"{name}: the observation", "reset_env", "step_env")
     check_same_tree(state, next_state, f"{name}: the state", "reset_env", "step_env")
     check_size(done, (), f"{name}.step_env: terminated")

@@ -2,8 +2,9 @@
 
 import dataclasses
 import difflib
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -12,6 +13,24 @@ import optax
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.checks import positive
 from jaxagents.core.fingerprint import fingerprint
+
+_FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
+_OTHER_NAMES = {
+    "num_envs": "batch_size",
+    "n_envs": "batch_size",
+    "num_steps": "rollout_length",
+    "unroll_length": "rollout_length",
+    "num_updates": "n_steps",
+    "num_minibatches": "minibatch_size",
+    "num_epochs": "actor_epochs",
+    "update_epochs": "actor_epochs",
+    "n_epochs": "actor_epochs",
+    "lr": "learning_rate",
+    "max_grad_norm": "grad_clip",
+    "discount": "gamma",
+    "clip_range": "eps_clip",
+    "target_kl": "kl_threshold",
+}
 
 
 class KnownFields:
@@ -22,7 +41,8 @@ class KnownFields:
         known = [field.name for field in dataclasses.fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
         for name in kwargs:
             if name not in known:
-                nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                other_name = [_OTHER_NAMES[name]] if _OTHER_NAMES.get(name) in known else []
+                nearest = other_name or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
                 hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
                 raise TypeError(
                     f"{cls.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
@@ -83,9 +103,12 @@ class Config(KnownFields):
 
     def without_files(self) -> "Config":
         """The same computation without anything that concerns files."""
-        return dataclasses.replace(
-            self, checkpoint_dir=None, restore_agent=False, keep_checkpoints=None
-        )
+        return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
+
+    def computation(self) -> dict[str, Any]:
+        """The fields that concern the computation, by name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
 
     def replace(self, **changes: Any) -> "Config":
         """A copy with some fields changed."""
@@ -108,11 +131,15 @@ class Config(KnownFields):
                 f"of {small}. Values of {divisor} that would: {', '.join(map(str, fitting))}."
             )
 
+    @functools.cached_property
+    def _fingerprint(self) -> Hashable:
+        return fingerprint(self)
+
     def __hash__(self) -> int:
-        return hash(fingerprint(self))
+        return hash(self._fingerprint)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and fingerprint(self) == fingerprint(other)
+        return isinstance(other, Config) and self._fingerprint == other._fingerprint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

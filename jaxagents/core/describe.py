@@ -47,7 +47,8 @@ def name_of(x: Any) -> str:
         arguments = [repr(a) for a in x.args] + [f"{k}={name_of(v)}" for k, v in x.keywords.items()]
         return f"{name_of(x.func)}({', '.join(arguments)})"
     if hasattr(x, "__qualname__"):
-        return f"{x.__module__}.{x.__qualname__}"
+        public_module = x.__module__.split("._")[0]
+        return f"{public_module}.{x.__qualname__}"
     return " ".join(repr(x).split())
 
 

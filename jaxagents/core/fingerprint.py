@@ -68,7 +68,9 @@ def _fingerprint(x: Any, parents: tuple[int, ...]) -> Hashable:
 
 def _array_fingerprint(x: Any) -> Hashable:
     if isinstance(x, jax.Array) and is_key(x):
-        return ("key", str(x.dtype), _array_fingerprint(jax.random.key_data(x)))
+        with jax.ensure_compile_time_eval():
+            data = jax.random.key_data(x)
+        return ("key", str(x.dtype), _array_fingerprint(data))
     array = np.asarray(x)
     return ("array", array.shape, array.dtype, array.tobytes())
 

@@ -23,5 +23,17 @@ def join(earlier: Metrics | None, later: Metrics) -> Metrics:
 
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:
-    """The mean of each metric over its episodes and actors."""
-    return {name: float(str(np.float32(np.mean(values)))) for name, values in metrics.items()}
+    """The mean of each metric over episodes and actors, and over episodes of each actor.
+
+    Args:
+        metrics: Metrics of one evaluation point, shaped `()`, `(episodes,)` or `(episodes, n_actors)`.
+
+    Returns:
+        Means by name; that of the first actor as `name/0`.
+    """
+    means = {}
+    for name, values in metrics.items():
+        means[name] = np.mean(values)
+        if np.ndim(values) == 2:
+            means |= {f"{name}/{i}": mean for i, mean in enumerate(np.mean(values, axis=0))}
+    return {name: float(str(np.float32(mean))) for name, mean in means.items()}

@@ -46,9 +46,11 @@ class ProgressBar:
         self._bar.update(n_updates)
 
     def on_point(self, runner: Any, history: dict[str, Any]) -> None:
-        """Shows the mean return of the newest point."""
+        """Shows the mean return (of each actor) of the newest point."""
         if "returns" in history:
-            self._bar.set_postfix_str(f"return {np.mean(history['returns'][-1]):.4g}", False)
+            by_actor = np.atleast_1d(np.mean(history["returns"][-1], axis=0))
+            means = " / ".join(f"{mean:.4g}" for mean in by_actor)
+            self._bar.set_postfix_str(f"return {means}", refresh=False)
 
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""

@@ -65,7 +65,7 @@ class ReadyMadePolicy:
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""
-        obs, _ = jax.eval_shape(self.env.reset_env, jax.random.key(0), self.env_params)
+        obs, _ = jax.eval_shape(self.episodes.reset, jax.random.key(0))
         shapes = [leaf.shape for leaf in jax.tree.leaves(obs)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
 

@@ -122,7 +122,8 @@ def train(
             records = stack.enter_context(checkpoint.Records(agent, runner, earlier))
             loggers = [*loggers, records.logger]
             observers.append(records)
-        observers += [LoggerObserver(loggers)] if loggers else []
+        known_steps = [] if earlier is None else earlier["update_step"]
+        observers.append(LoggerObserver(loggers, known_steps))
         bar = ProgressBar(agent, first, n_steps, disable=not progress)
         observers.append(stack.enter_context(bar))
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
@@ -195,9 +196,15 @@ class ChunkSizes:
 class LoggerObserver:
     """Passes the mean metrics of each point to loggers."""
 
-    def __init__(self, loggers: Sequence[Logger]) -> None:
-        """Takes the loggers."""
+    def __init__(self, loggers: Sequence[Logger], known_steps: Sequence[int]) -> None:
+        """Takes the loggers.
+
+        Args:
+            loggers: Receive the metrics.
+            known_steps: Update steps that were logged before.
+        """
         self._loggers = loggers
+        self._known_steps = known_steps
 
     def on_chunk(self, n_updates: int) -> None:
         """Does nothing."""
@@ -206,6 +213,8 @@ class LoggerObserver:
         """Logs the newest point."""
         point = mean_metrics({name: values[-1] for name, values in history.items()})
         step = int(point.pop("update_step"))
+        if step in self._known_steps:
+            return
         for logger in self._loggers:
             logger.log(step, point)
 

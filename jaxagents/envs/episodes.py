@@ -154,15 +154,18 @@ class Episodes:
         if not hasattr(self.env, "is_truncated"):
             return False
         try:
-            _, state = jax.eval_shape(self.env.reset_env, jax.random.key(0), self.env_params)
-            jax.eval_shape(self.env.is_truncated, state, self.env_params)
+            _, state = jax.eval_shape(
+                lambda key: self.env.reset_env(key, self.env_params), jax.random.key(0)
+            )
+            jax.eval_shape(lambda state: self.env.is_truncated(state, self.env_params), state)
         except (AttributeError, NotImplementedError):
             return False
         return True
 
 
 def _space(env: Any, name: str, env_params: Any) -> Any:
-    return getattr(env, name)(env_params) if hasattr(env, name) else None
+    space = getattr(env, name, None)
+    return None if space is None else space(env_params)
 
 
 def _own_limit(env_params: Any) -> int | float:

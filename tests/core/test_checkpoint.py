@@ -305,6 +305,32 @@ def test_a_terminated_training_saves_and_ends_as_terminated(tmp_path):
     assert_goes_on_as_if_uninterrupted(tmp_path)
 
 
+def test_an_interruption_does_not_displace_the_best(tmp_path):
+    class Interrupting:
+        def log(self, step, metrics):
+            if step == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    agent = make(tmp_path, keep_checkpoints=1)
+    agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Interrupting()])
+    stopped = agent.previous_training_max_step
+    assert saved_steps(tmp_path) == [0, stopped]
+    agent.restore("best")
+    assert agent.previous_training_max_step == 0
+
+
+def test_resume_completes_a_training_and_then_does_nothing(tmp_path):
+    whole, metrics = CASE.make(MatchSign, n_steps=6).train(KEY, CASE.hyperparams(), progress=False)
+    trained(tmp_path, n_steps=2)
+    for _ in range(2):
+        agent = make(tmp_path, restore_agent=True, n_steps=6)
+        resumed, history = agent.resume(KEY, CASE.hyperparams(), progress=False)
+        trees.assert_equal(whole, resumed)
+        trees.assert_equal(metrics, history)
+    fresh, _ = CASE.make(MatchSign, n_steps=6).resume(KEY, CASE.hyperparams(), progress=False)
+    trees.assert_equal(whole, fresh)
+
+
 def test_a_checkpoint_that_cannot_be_written_does_not_stop_training(tmp_path, monkeypatch):
     from orbax.checkpoint import CheckpointManager
 

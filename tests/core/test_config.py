@@ -26,7 +26,9 @@ class Network(nn.Module):
         (lambda: AgentConfig(n_step=3), "no field 'n_step'. Did you mean 'n_steps'?"),
         (lambda: reinforce.AgentConfig(minibatch_size=3), "no field 'minibatch_size'"),
         (lambda: HyperParameters(gama=0.9), "no field 'gama'. Did you mean 'gamma'?"),
-        (lambda: OptimizerParams(lr=0.9), "Its fields are: learning_rate, eps, grad_clip"),
+        (lambda: OptimizerParams(lr=0.9), "no field 'lr'. Did you mean 'learning_rate'?"),
+        (lambda: OptimizerParams(x=0.9), "Its fields are: learning_rate, eps, grad_clip"),
+        (lambda: AgentConfig(num_envs=8), "no field 'num_envs'. Did you mean 'batch_size'?"),
         (lambda: AgentConfig(n_steps=2.5), "n_steps must be an integer, got 2.5"),
         (lambda: AgentConfig(n_steps=True), "n_steps must be an integer, got True"),
         (

@@ -17,7 +17,7 @@ NOTEBOOK = EXAMPLES / "cartpole_ppo.ipynb"
 
 @pytest.fixture(autouse=True)
 def quick_compilation(monkeypatch):
-    """Compiles with few optimizations, here and in the notebook's process: the runs are short."""
+    """Compiles with few optimisations, here and in the notebook's process: the runs are short."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
