@@ -136,13 +136,16 @@ def test_vmapped_over_every_hyperparameter_equals_single(case):
     assert not trees.equal(first, last)
 
 
-def test_sweep_equals_single_runs(case):
+def test_sweep_equals_single_runs(case, capfd):
     agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)
     rates = jnp.array([1e-2, 0.0, 1e-3])
     optimizer = case.module.OptimizerParams(learning_rate=rates)
     hyperparams = case.hyperparams(actor_optimizer_params=optimizer)
-    result = agent.sweep(keys, hyperparams, progress=False)
+    result = agent.sweep(keys, hyperparams)
+    shown = capfd.readouterr().err
+    assert "5/5" in shown
+    assert "returns " in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
     member = jax.tree.map(lambda x: x[2, 1], (result.runners, result.metrics))
     one = case.hyperparams(actor_optimizer_params=optimizer.replace(learning_rate=rates[2]))

@@ -46,11 +46,13 @@ class ProgressBar:
         self._bar.update(n_updates)
 
     def on_point(self, runner: Any, history: dict[str, Any]) -> None:
-        """Shows the mean return (of each actor) of the newest point."""
+        """Shows the returns of the newest point."""
         if "returns" in history:
-            by_actor = np.atleast_1d(np.mean(history["returns"][-1], axis=0))
-            means = " / ".join(f"{mean:.4g}" for mean in by_actor)
-            self._bar.set_postfix_str(f"return {means}", refresh=False)
+            self._bar.set_postfix_str(self._summary(history["returns"][-1]), refresh=False)
+
+    def _summary(self, returns: np.ndarray) -> str:
+        by_actor = np.atleast_1d(np.mean(returns, axis=0))
+        return "return " + " / ".join(f"{mean:.4g}" for mean in by_actor)
 
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""
@@ -58,3 +60,11 @@ class ProgressBar:
             f"Interrupted after {self._done} of {self._bar.total} updates; nothing is lost.",
             file=sys.stderr,
         )
+
+
+class SweepBar(ProgressBar):
+    """Shows the updates made by every member, and the range of their last mean returns."""
+
+    def _summary(self, returns: np.ndarray) -> str:
+        means = returns.reshape(len(returns), -1).mean(axis=1)
+        return f"returns {means.min():.4g} to {means.max():.4g}"

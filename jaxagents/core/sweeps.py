@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxagents.core import training
 from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.progress import ProgressBar
+from jaxagents.core.progress import SweepBar
 from jaxagents.core.types import SweepResult
 
 _MEMBERS = PartitionSpec("members")
@@ -52,7 +52,7 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
     program = _members(agent.program, mesh)
     with (
         Interruption() as interruption,
-        ProgressBar(agent, 0, n_steps, disable=not progress) as bar,
+        SweepBar(agent, 0, n_steps, disable=not progress) as bar,
     ):
         lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
         runners, metrics = training.drive(
