@@ -58,8 +58,7 @@ class Agent(metaclass=AgentMeta):
     returns; for convenience the agent remembers the last one.
 
     A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
-    (`_training_step`), how hyperparameters are replaced (`_with_hyperparams`) and which parts of
-    the runner act (`_acting`).
+    (`_training_step`), and how hyperparameters are replaced (`_with_hyperparams`).
 
     Attributes:
         env: The environment.

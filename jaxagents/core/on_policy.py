@@ -219,9 +219,17 @@ class OnPolicyBase(Agent):
         config, hyperparams = self.config, runner.hyperparams
         rng, actor_rng, critic_rng = jax.random.split(runner.rng, 3)
         mixing = {"n_minibatches": config.n_minibatches, "n_groups": config.n_groups}
+
+        def actor_loss(*inputs: Any) -> tuple[Array, Array]:
+            return self._actor_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
+
+        def critic_loss(*inputs: Any) -> tuple[Array, Array]:
+            loss = self._critic_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
+            return loss, jnp.zeros(())
+
         actor = fit(
             runner.actor_training,
-            functools.partial(self._actor_loss, hyperparams=hyperparams),
+            actor_loss,
             self._actor_loss_input(runner, traj),
             actor_rng,
             n_epochs=config.actor_epochs,
@@ -230,7 +238,7 @@ class OnPolicyBase(Agent):
         )
         critic = fit(
             runner.critic_training,
-            lambda *args: (self._critic_loss(*args, hyperparams=hyperparams), jnp.zeros(())),
+            critic_loss,
             self._critic_loss_input(runner, traj),
             critic_rng,
             n_epochs=config.critic_epochs,
