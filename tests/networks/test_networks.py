@@ -93,7 +93,7 @@ def test_mlp_is_orthogonal_with_gain_root_two():
 
 @every_observation
 def test_torso_encodes_every_observation(obs):
-    network = Torso((8, 7))
+    network = Torso((8, 7), jnp.sin)
     params = random_parameters(network, obs)
     apply = jax.jit(network.apply)
     features = apply(params, obs)
