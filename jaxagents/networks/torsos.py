@@ -9,6 +9,8 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.convolution import PatchConv
+
 Activation = Callable[[Array], Array]
 _IMAGE_NDIM = 3
 
@@ -61,6 +63,6 @@ class Torso(nn.Module):
     def _flat_features(self, x: Array) -> Float[Array, "features"]:
         if x.ndim == _IMAGE_NDIM:
             scale = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
-            x = nn.relu(nn.Conv(16, (3, 3))(x.astype(jnp.float32) / scale))
-            x = nn.relu(nn.Conv(32, (3, 3), strides=2)(x))
+            x = nn.relu(PatchConv(16)(x.astype(jnp.float32) / scale))
+            x = nn.relu(PatchConv(32, stride=2)(x))
         return x.astype(jnp.float32).reshape(-1)

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from jaxagents.networks import MLP, CategoricalActor, GaussianActor, PerActor, Torso, ValueCritic
+from jaxagents.networks import (
+    MLP,
+    CategoricalActor,
+    GaussianActor,
+    PatchConv,
+    PerActor,
+    Torso,
+    ValueCritic,
+)
 
 KEY = jax.random.key(0)
 N_ACTORS = 3
@@ -112,9 +120,23 @@ def test_torso_flattens_what_is_no_image():
 
 def test_torso_convolves_images():
     shapes = parameter_shapes(Torso((8,)), OBSERVATIONS["dict"])
-    assert shapes["Conv_0"]["kernel"] == (3, 3, 1, 16)
-    assert shapes["Conv_1"]["kernel"] == (3, 3, 16, 32)
+    assert shapes["PatchConv_0"]["Dense_0"]["kernel"] == (3 * 3 * 1, 16)
+    assert shapes["PatchConv_1"]["Dense_0"]["kernel"] == (3 * 3 * 16, 32)
     assert shapes["MLP_0"]["Dense_0"]["kernel"] == (4 * 3 * 32 + 1 + 4, 8)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel_size", [(3, 3), (2, 4), (1, 1), (5, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(8, 6, 3), (7, 5, 1), (2, 9, 10, 2)], ids=str)
+def test_patch_conv_is_a_convolution(shape, kernel_size, stride):
+    x = uniform(*shape)
+    network = PatchConv(4, kernel_size, stride)
+    params = random_parameters(network, x)
+    dense = params["params"]["Dense_0"]
+    kernel = dense["kernel"].reshape(*kernel_size, shape[-1], 4)
+    reference = nn.Conv(4, kernel_size, strides=stride)
+    expected = reference.apply({"params": {**dense, "kernel": kernel}}, x)
+    assert_close(network.apply(params, x), expected)
 
 
 def test_torso_scales_integer_images_only():
