@@ -278,23 +278,14 @@ class OnPolicyBase(Agent):
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> Runner:
-        actor_rng, critic_rng, env_rng, rng = jax.random.split(rng, 4)
+        network_rng, env_rng, rng = jax.random.split(rng, 3)
         obs, envstate = jax.vmap(self.episodes.reset)(
             jax.random.split(env_rng, self.config.batch_size)
         )
-        first_obs = jax.tree.map(lambda x: x[0], obs)
-        networks = (
-            (self.config.actor_network, self._actor_network, actor_rng),
-            (self.config.critic_network, self._critic_network, critic_rng),
-        )
-        params = (hyperparams.actor_optimizer_params, hyperparams.critic_optimizer_params)
-        actor, critic = (
-            self._create_training(_make_network(given, default, self.config), key, first_obs, p)
-            for (given, default, key), p in zip(networks, params, strict=True)
-        )
+        actor, critic = self._create_networks(network_rng, jax.tree.map(lambda x: x[0], obs))
         return Runner(
-            actor_training=actor,
-            critic_training=critic,
+            actor_training=self._with_optimizer(actor, hyperparams.actor_optimizer_params),
+            critic_training=self._with_optimizer(critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
             obs=obs,
             rng=rng,
@@ -303,12 +294,18 @@ class OnPolicyBase(Agent):
             info={name: jnp.full((), jnp.nan) for name in self._info_names},
         )
 
-    def _create_training(
-        self, network: nn.Module, rng: Key[Array, ""], obs: Any, optimizer_params: Any
-    ) -> TrainState:
-        variables = dict(network.init(rng, obs))
+    def _create_networks(self, rng: Key[Array, ""], obs: Any) -> tuple[TrainState, TrainState]:
+        """Actor and critic with fresh parameters, without optimizers."""
+        actor_rng, critic_rng = jax.random.split(rng)
+        actor = _make_network(self.config.actor_network, self._actor_network, self.config)
+        critic = _make_network(self.config.critic_network, self._critic_network, self.config)
+        return _initialise(actor, actor_rng, obs), _initialise(critic, critic_rng, obs)
+
+    def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
-        training = TrainState.create(network, variables.pop("params", {}), optimizer, variables)
+        training = TrainState.create(
+            network.model_def, network.params, optimizer, network.extra_variables
+        )
         return set_optimizer_params(training, optimizer_params)
 
     def _with_hyperparams(self, runner: Runner, hyperparams: Any) -> Runner:
@@ -395,16 +392,13 @@ class OnPolicyBase(Agent):
     def _validate(self) -> None:
         self._check_hooks()
         self._check_actors()
-        hyperparams = self._hyperparams_type()
-        runner = jax.eval_shape(self._create_runner, jax.random.key(0), hyperparams)
-        actor, critic = runner.actor_training, runner.critic_training
-        obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), runner.obs)
-
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        obs, _ = jax.eval_shape(self.episodes.reset, key)
+        actor, critic = jax.eval_shape(self._create_networks, key, obs)
         outputs = {
             "the critic's value": jax.eval_shape(lambda critic, obs: critic(obs), critic, obs),
             "_entropy": jax.eval_shape(self._entropy, actor, obs),
         }
-        key = jax.eval_shape(lambda: jax.random.key(0))
         action = jax.eval_shape(self._sample_actions, key, actor, obs)
         outputs["_log_prob"] = jax.eval_shape(self._log_prob, actor, actor.params, obs, action)
         for what, output in outputs.items():
@@ -449,6 +443,11 @@ def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> 
             f"{given!r} gave {network!r}."
         )
     return network
+
+
+def _initialise(network: nn.Module, rng: Key[Array, ""], obs: Any) -> TrainState:
+    variables = dict(network.init(rng, obs))
+    return TrainState.create(network, variables.pop("params", {}), extra_variables=variables)
 
 
 def _append_axes(x: Array, ndim: int) -> Array:
