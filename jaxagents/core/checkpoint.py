@@ -182,21 +182,28 @@ class Records:
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
         start = int(self._runner.update_step)
-        for step in saved_steps(self._directory):
-            if step <= start:
-                continue
-            try:
-                _verified_items(self._directory, step)
-            except CorruptCheckpointError as error:
-                _set_aside(self._directory, step)
-                warnings.warn(f"{error} It was set aside.", stacklevel=2)
-            else:
+        later = (step for step in saved_steps(self._directory) if step > start)
+        damages = {step: _damage(self._directory, step) for step in later}
+        for step, damage in damages.items():
+            if damage is None:
                 raise FileExistsError(
                     f"{self._directory} holds a checkpoint of update {step}, but this training "
                     f"starts at update {start}. Go on from the last checkpoint "
                     "(runner, _ = agent.restore('last') and agent.train(None, hyperparams, runner)), "
                     "or choose another checkpoint_dir. Nothing was changed."
                 )
+        for step, damage in damages.items():
+            _set_aside(self._directory, step)
+            warnings.warn(f"{damage} It was set aside.", stacklevel=2)
+
+
+def _damage(directory: Path, step: int) -> CorruptCheckpointError | None:
+    """What is wrong with a checkpoint, if anything."""
+    try:
+        _verified_items(directory, step)
+    except CorruptCheckpointError as error:
+        return error
+    return None
 
 
 def _set_aside(directory: Path, step: int) -> None:

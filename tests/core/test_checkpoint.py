@@ -234,6 +234,18 @@ def test_goes_on_past_a_harmed_checkpoint_and_keeps_it_aside(tmp_path):
     gc.collect()
 
 
+@abandons_tasks
+def test_refusing_to_train_behind_a_whole_checkpoint_leaves_a_harmed_one_where_it_is(tmp_path):
+    trained(tmp_path, keep_checkpoints=None)
+    empty(tmp_path, 4)
+    agent = make(tmp_path, restore_agent=True, keep_checkpoints=None)
+    runner, _ = agent.restore(2)
+    with pytest.raises(FileExistsError, match=r"checkpoint of update 6.*Nothing was changed"):
+        agent.train(None, None, runner, n_steps=4, progress=False)
+    assert saved_steps(tmp_path) == [0, 2, 4, 6]
+    gc.collect()
+
+
 def test_restores_hyperparameters_of_an_own_type(tmp_path):
     class WithMomentum(OptimizerParams):
         b1: float = 0.8
