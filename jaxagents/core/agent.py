@@ -313,7 +313,9 @@ class Agent(metaclass=AgentMeta):
     def sweep(
         self, rngs: Any, hyperparams: Any, *, n_steps: int | None = None, progress: bool = True
     ) -> SweepResult:
-        """Trains every seed with every set of hyperparameters, over all devices if there are several.
+        """Trains every seed with every set of hyperparameters, over all cores or accelerators.
+
+        On a CPU each member is bit for bit the training that `train` makes alone.
 
         Args:
             rngs: Random keys with a leading axis of seeds.

@@ -1,9 +1,11 @@
 """Arrays."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 
@@ -25,3 +27,15 @@ def is_traced(x: Any) -> bool:
 def is_key(x: Any) -> bool:
     """Whether an array holds typed random keys."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Stacks pytrees along a new leading axis, without a program to be compiled for their number."""
+
+    def stacked(*leaves: Any) -> Any:
+        if is_key(leaves[0]):
+            data = np.stack([jax.random.key_data(leaf) for leaf in leaves])
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaves[0]))
+        return jnp.asarray(np.stack(leaves))
+
+    return jax.tree.map(stacked, *trees)

@@ -1,7 +1,10 @@
-"""Many trainings in one program: seeds times sets of hyperparameters."""
+"""Many trainings at once: seeds times sets of hyperparameters."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -10,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxagents.core import training
+from jaxagents.core.arrays import stack
 from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.progress import SweepBar
@@ -36,88 +40,142 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
             f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}."
         )
     n_sets, n_seeds = _number_of_sets(hyperparams), len(rngs)
-    sets = jax.tree.map(
-        lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float32), n_sets), hyperparams
-    )
-    n_members = n_sets * n_seeds
-    mesh = Mesh(np.asarray(jax.devices()[:n_members]), ("members",))
-    padding = -n_members % mesh.size
-
-    member_sets = jax.tree.map(lambda x: jnp.repeat(x, n_seeds, axis=0), sets)
+    sets = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), n_sets), hyperparams)
     member_rngs = jnp.tile(rngs, n_sets)
-    pad = np.minimum(np.arange(n_members + padding), n_members - 1)
-    members = jax.tree.map(lambda x: x[pad], (member_rngs, member_sets))
-    members = jax.device_put(members, NamedSharding(mesh, _MEMBERS))
-
-    program = _members(agent.program, mesh)
+    member_sets = jax.tree.map(lambda x: np.repeat(x, n_seeds), sets)
+    lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
     with (
+        _members(agent.program, n_sets * n_seeds) as members,
         Interruption() as interruption,
         SweepBar(agent, 0, n_steps, disable=not progress) as bar,
     ):
-        lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
-        runners, metrics = training.drive(
-            program, program.start(*members), lengths, [bar], interruption
-        )
+        runners = members.start(member_rngs, member_sets)
+        runners, metrics = training.drive(members, runners, lengths, [bar], interruption)
+        runners = members.gather(runners)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), metrics)
-
-    def unflatten(x: Any) -> Any:
-        return x[:n_members].reshape(n_sets, n_seeds, *x.shape[1:])
-
-    runners, metrics = jax.tree.map(unflatten, (runners, metrics))
+    runners, metrics = jax.tree.map(
+        lambda x: x.reshape(n_sets, n_seeds, *x.shape[1:]), (runners, metrics)
+    )
     best = _best_set(metrics)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
 
 
-@functools.lru_cache(maxsize=16)
-def _members(program: Any, mesh: Mesh) -> "Members":
-    return Members(program, mesh)
+@contextlib.contextmanager
+def _members(agent: Any, n_members: int) -> Iterator["MembersOnCores | MembersOnDevices"]:
+    devices = jax.devices()
+    if devices[0].platform == "cpu":
+        with ThreadPoolExecutor(min(n_members, _n_cores())) as threads:
+            yield MembersOnCores(agent, threads)
+    else:
+        yield MembersOnDevices(agent, devices[:n_members])
 
 
-class Members:
-    """An agent's program for many members, split over the devices of a mesh.
+class MembersOnCores:
+    """An agent's program for many members, which the cores of a CPU run side by side, one each.
 
-    On each device of a CPU the members are trained one after another, which is faster there than
-    one wide program and does not freeze; accelerators train them side by side.
+    It runs the very programs of a single training. On a CPU that is faster than one wide program,
+    which leaves most of its work to one core, and which can freeze.
     """
 
-    def __init__(self, agent: Any, mesh: Mesh) -> None:
-        """Compiles nothing yet."""
-        self._start = _map_members(agent.start, mesh, n_shared=0)
-        self._advance = _map_members(agent.advance, mesh, n_shared=1)
-        self._evaluate = _map_members(agent.evaluate, mesh, n_shared=0)
+    def __init__(self, agent: Any, threads: ThreadPoolExecutor) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent's program.
+            threads: One for each core that is to be used.
+        """
+        self._agent = agent
+        self._threads = threads
+        self._compiled: set[Callable] = set()
+
+    def start(self, rngs: Any, hyperparams: Any) -> list[Any]:
+        """Fresh runners."""
+        sets = [jax.tree.map(lambda x, i=i: x[i], hyperparams) for i in range(len(rngs))]
+        return self._map(self._agent.start, list(rngs), sets)
+
+    def advance(self, runners: list[Any], n_updates: Any) -> list[Any]:
+        """Makes updates."""
+        return self._map(self._agent.advance, runners, [n_updates] * len(runners))
+
+    def evaluate(self, runners: list[Any]) -> Metrics:
+        """The metrics of one evaluation point."""
+        return stack(self._map(self._agent.evaluate, runners))
+
+    def gather(self, runners: list[Any]) -> Any:
+        """The runners as one, with a leading axis of members."""
+        return stack(runners)
+
+    def _map(self, function: Callable, *args: Sequence[Any]) -> list[Any]:
+        def run(*member: Any) -> Any:
+            return jax.block_until_ready(function(*member))
+
+        if function in self._compiled:
+            return list(self._threads.map(run, *args))
+        first = run(*(members[0] for members in args))  # alone, lest every thread compiles
+        self._compiled.add(function)
+        return [first, *self._threads.map(run, *(members[1:] for members in args))]
+
+
+class MembersOnDevices:
+    """An agent's program for many members, split over accelerators and vmapped on each."""
+
+    def __init__(self, agent: Any, devices: Sequence[jax.Device]) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent's program.
+            devices: The devices, no more than members.
+        """
+        self._mesh = Mesh(np.asarray(devices), ("members",))
+        self._start, self._advance, self._evaluate = _vmapped_on_devices(agent, self._mesh)
 
     def start(self, rngs: Any, hyperparams: Any) -> Any:
-        """Fresh runners."""
-        return self._start((rngs, hyperparams))
+        """Fresh runners, some of them twice to fill up the devices."""
+        self._n_members = len(rngs)
+        n_filled = self._n_members + -self._n_members % self._mesh.size
+        members = np.arange(n_filled) % self._n_members
+        filled = jax.tree.map(lambda x: x[members], (rngs, hyperparams))
+        return self._start(*jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS)))
 
     def advance(self, runners: Any, n_updates: Any) -> Any:
         """Makes updates."""
-        return self._advance((runners,), n_updates)
+        return self._advance(runners, n_updates)
 
     def evaluate(self, runners: Any) -> Metrics:
         """The metrics of one evaluation point."""
-        return self._evaluate((runners,))
+        return self.gather(self._evaluate(runners))
+
+    def gather(self, runners: Any) -> Any:
+        """The runners without those that fill up the devices."""
+        return jax.tree.map(lambda x: x[: self._n_members], runners)
 
 
-def _map_members(function: Callable, mesh: Mesh, n_shared: int) -> Callable:
-    def on_one_device(members: Any, *shared: Any) -> Any:
-        def one(member: Any) -> Any:
-            return function(*member, *shared)
+@functools.lru_cache(maxsize=16)
+def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
+    """An agent's `start`, `advance` and `evaluate` for many members."""
 
-        if mesh.devices.flat[0].platform == "cpu":
-            return jax.lax.map(one, members)
-        return jax.vmap(one)(members)
-
-    return jax.jit(
-        jax.shard_map(
-            on_one_device,
-            mesh=mesh,
-            in_specs=(_MEMBERS, *[PartitionSpec()] * n_shared),
-            out_specs=_MEMBERS,
-            check_vma=False,
+    def compiled(function: Callable, in_axes: tuple[int | None, ...]) -> Callable:
+        return jax.jit(
+            jax.shard_map(
+                jax.vmap(function, in_axes),
+                mesh=mesh,
+                in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
+                out_specs=_MEMBERS,
+                check_vma=False,
+            )
         )
+
+    return (
+        compiled(agent.start, (0, 0)),
+        compiled(agent.advance, (0, None)),
+        compiled(agent.evaluate, (0,)),
     )
+
+
+def _n_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _number_of_sets(hyperparams: Any) -> int:

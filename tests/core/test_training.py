@@ -208,24 +208,27 @@ def run_script(script, **environment):
     ).stdout
 
 
-def test_a_sweep_is_the_same_on_several_devices():
+def test_members_on_several_devices_are_those_on_cores():
     script = """
-        import jax, numpy as np
+        import jax, numpy as np, trees
         from probes import MatchSign
         from registry import AGENTS
+        from jaxagents.core.sweeps import MembersOnDevices
         agent = AGENTS[0].make(MatchSign)
-        result = agent.sweep(jax.random.split(jax.random.key(0), 5), AGENTS[0].hyperparams(),
-                             progress=False)
+        keys, hyperparams = jax.random.split(jax.random.key(0), 5), AGENTS[0].hyperparams()
         assert len(jax.devices()) == 4
-        print(float(np.sum([np.sum(x) for x in jax.tree.leaves(result.runners.actor_training.params)])))
+        devices = MembersOnDevices(agent.program, jax.devices())
+        sets = jax.tree.map(lambda x: np.full(5, x, np.float32), hyperparams)
+        n_updates = np.int32(agent.config.n_steps)
+        runners = devices.advance(devices.start(keys, sets), n_updates)
+        metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
+        cores = agent.sweep(keys, hyperparams, progress=False)
+        last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
+        trees.assert_close(last, metrics)
+        runners = jax.tree.map(lambda x: x[None], devices.gather(runners))
+        trees.assert_close(cores.runners, runners)
     """
-    flags = "--xla_force_host_platform_device_count=4"
-    several = float(run_script(script, XLA_FLAGS=flags))
-    result = CASE.make(MatchSign).sweep(
-        jax.random.split(KEY, 5), CASE.hyperparams(), progress=False
-    )
-    one = sum(np.sum(x) for x in jax.tree.leaves(result.runners.actor_training.params))
-    np.testing.assert_allclose(several, one, rtol=1e-5)
+    run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
 
 
 def test_importing_is_light():
