@@ -1,5 +1,7 @@
 """The suite that every agent passes."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -134,6 +136,16 @@ def test_vmapped_over_every_hyperparameter_equals_single(case):
     trees.assert_close(member, single)
     first, last = (jax.tree.map(lambda x, i=i: x[i], runners.actor_training.params) for i in (0, 2))
     assert not trees.equal(first, last)
+
+
+def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):
+    """A batched QR decomposition can freeze XLA's CPU backend."""
+    keys = jax.random.split(KEY, (2, 3))
+    start = jax.vmap(jax.vmap(case.make(MatchSign).start, (0, None)), (0, None))
+    program = jax.jit(start).lower(keys, case.hyperparams()).as_text()
+    decompositions = re.findall(r"@lapack_sgeqrf.*-> \(tensor<([0-9x]+)xf32>", program)
+    assert decompositions
+    assert all(shape.count("x") == 1 for shape in decompositions)
 
 
 def test_sweep_equals_single_runs(case, capfd):

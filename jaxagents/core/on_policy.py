@@ -19,6 +19,7 @@ from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import AdvantageInput, ReturnInput, Runner, Transition
 from jaxagents.envs.episodes import EpisodeState
+from jaxagents.networks.initialisation import initialise
 
 _POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
 
@@ -299,7 +300,7 @@ class OnPolicyBase(Agent):
         actor_rng, critic_rng = jax.random.split(rng)
         actor = _make_network(self.config.actor_network, self._actor_network, self.config)
         critic = _make_network(self.config.critic_network, self._critic_network, self.config)
-        return _initialise(actor, actor_rng, obs), _initialise(critic, critic_rng, obs)
+        return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
 
     def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
@@ -445,8 +446,8 @@ def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> 
     return network
 
 
-def _initialise(network: nn.Module, rng: Key[Array, ""], obs: Any) -> TrainState:
-    variables = dict(network.init(rng, obs))
+def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: Any) -> TrainState:
+    variables = initialise(network, rng, obs)
     return TrainState.create(network, variables.pop("params", {}), extra_variables=variables)
 
 

@@ -1,8 +1,13 @@
 """Lifting a single-actor network to several actors."""
 
+import functools
 from typing import Any
 
+import jax
 from flax import linen as nn
+from jaxtyping import Array, Key
+
+from jaxagents.networks.initialisation import initialise
 
 
 class PerActor(nn.Module):
@@ -24,11 +29,18 @@ class PerActor(nn.Module):
     @nn.compact
     def __call__(self, obs: Any) -> Any:
         """Outputs of all actors, each with a leading `n_actors` axis."""
-        lifted = nn.vmap(
-            lambda network, x: network(x),
-            in_axes=0 if self.own_observations else None,  # pyright: ignore[reportArgumentType]
-            axis_size=self.n_actors,
-            variable_axes={"params": None if self.shared_params else 0},
-            split_rngs={"params": not self.shared_params},
-        )
-        return lifted(self.network, obs)
+        network = self.network.clone(parent=None)
+        obs_axis = 0 if self.own_observations else None
+        params_axis = None if self.shared_params else 0
+
+        def init(rng: Key[Array, ""]) -> Any:
+            if self.shared_params:
+                first = jax.tree.map(lambda x: x[0], obs) if self.own_observations else obs
+                return initialise(network, rng, first)["params"]
+            rngs = jax.random.split(rng, self.n_actors)
+            each = jax.vmap(functools.partial(initialise, network), (0, obs_axis))
+            return each(rngs, obs)["params"]
+
+        params = self.param("actors", init)
+        apply = jax.vmap(network.apply, (params_axis, obs_axis), axis_size=self.n_actors)
+        return apply({"params": params}, obs)

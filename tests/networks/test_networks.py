@@ -242,7 +242,7 @@ def lifted(network, shared, own):
 
 
 def params_of(actor, params, shared):
-    own_params = params["params"]["network"]
+    own_params = params["params"]["actors"]
     return {"params": own_params if shared else jax.tree.map(lambda x: x[actor], own_params)}
 
 
@@ -264,7 +264,7 @@ def test_every_actor_runs_the_single_network(network, shared, own):
 def test_own_parameters_start_out_different(own):
     per_actor = PerActor(ValueCritic((8,)), N_ACTORS, own_observations=own)
     params = jax.jit(per_actor.init)(KEY, uniform(N_ACTORS, 5) if own else uniform(5))
-    kernels = np.asarray(params["params"]["network"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
+    kernels = np.asarray(params["params"]["actors"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
     assert kernels.shape == (N_ACTORS, 5, 8)
     for i, j in [(0, 1), (0, 2), (1, 2)]:
         assert (kernels[i] != kernels[j]).all()
