@@ -327,33 +327,33 @@ class OnPolicyBase(Agent):
 
     def _rollout(self, runner: Runner) -> tuple[Runner, Transition]:
         rng, rollout_rng = jax.random.split(runner.rng)
-        shape = (self.config.rollout_length, self.config.batch_size, 2)
         actor = runner.actor_training
 
+        def act(rng: Key[Array, ""], obs: Any) -> tuple[Any, Array]:
+            action = self._sample_actions(rng, actor, obs)
+            return action, self._per_actor(self._log_prob(actor, actor.params, obs, action))
+
         def act_and_step(
-            keys: Key[Array, "2"], obs: Any, envstate: EpisodeState
-        ) -> tuple[Any, EpisodeState, Transition]:
-            action_rng, step_rng = keys
-            action = self._sample_actions(action_rng, actor, obs)
-            step = self.episodes.step(step_rng, envstate, action)
+            carry: tuple[Any, EpisodeState], keys: Key[Array, "environments 3"]
+        ) -> tuple[tuple[Any, EpisodeState], Transition]:
+            obs, envstate = carry
+            action, log_prob = jax.vmap(act)(keys[:, 0], obs)
+            step = self.episodes.step_all(keys[:, 1:], envstate, action)
             transition = Transition(
                 obs=obs,
                 action=action,
                 value=None,
-                log_prob=self._per_actor(self._log_prob(actor, actor.params, obs, action)),
+                log_prob=log_prob,
                 reward=step.reward,
                 next_obs=step.next_obs,
                 terminated=step.terminated,
                 truncated=step.truncated,
             )
-            return step.obs, step.envstate, transition
+            return (step.obs, step.envstate), transition
 
-        def step_all(carry: tuple, keys: Key[Array, "environments 2"]) -> tuple[tuple, Transition]:
-            obs, envstate, transition = jax.vmap(act_and_step)(keys, *carry)
-            return (obs, envstate), transition
-
+        shape = (self.config.rollout_length, self.config.batch_size, 3)
         keys = jax.random.split(rollout_rng, shape)
-        carry, traj = jax.lax.scan(step_all, (runner.obs, runner.envstate), keys)
+        carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), keys)
         obs, envstate = carry
         return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
 

@@ -106,12 +106,32 @@ class Episodes:
         Returns:
             The outcome.
         """
-        step_key, reset_key = jax.random.split(key)
-        played = self.play(step_key, state, action)
+        one = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, action))
+        return jax.tree.map(lambda x: x[0], self.step_all(jax.random.split(key)[None], *one))
+
+    def step_all(
+        self, keys: Key[Array, "environments 2"], states: EpisodeState, actions: Any
+    ) -> Timestep:
+        """Takes one step in many environments, and starts the next episode where one ended.
+
+        Args:
+            keys: Random keys of the step and of the reset.
+            states: States of the episodes, environments first.
+            actions: Actions, environments first.
+
+        Returns:
+            The outcomes, environments first.
+        """
+        played = jax.vmap(self.play)(keys[:, 0], states, actions)
         over = played.terminated | played.truncated
-        new = self.reset(reset_key)
-        obs, envstate = jax.tree.map(
-            lambda reset, step: jnp.where(over, reset, step), new, (played.obs, played.envstate)
+
+        def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
+            started = jax.vmap(self.reset)(keys[:, 1])
+            choose = jax.vmap(lambda over, new, old: jnp.where(over, new, old))
+            return jax.tree.map(lambda new, old: choose(over, new, old), started, played_on)
+
+        obs, envstate = jax.lax.cond(
+            over.any(), with_restarts, lambda played_on: played_on, (played.obs, played.envstate)
         )
         return played._replace(obs=obs, envstate=envstate)
 
