@@ -16,13 +16,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 WORKERS = Path(__file__).parent / "workers"
 PEER_VENV = Path(__file__).parent / ".venvs" / "rejax"
 PEER_PACKAGES = ("rejax==0.1.3", "gymnax==0.0.9")
 SHARED_PACKAGES = ("jax", "jaxlib", "flax", "optax")
 LIBRARIES = ("jaxagents", "rejax")
+N_ENVS_OF_SEEDS = 4
 VERSIONS = ("jax", "jaxlib", "flax", "optax", "gymnax", "backend")
 QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
     "Environment steps a second": ("steps_per_second", ",.0f"),
@@ -34,6 +35,22 @@ Result = dict[str, Any]
 Pair = tuple[Result, Result]
 
 
+class Work(NamedTuple):
+    """What is timed.
+
+    Attributes:
+        n_envs: Number of environments of a training.
+        n_seeds: Number of trainings at once.
+    """
+
+    n_envs: int
+    n_seeds: int = 1
+
+    def __str__(self) -> str:
+        """How it is called in the report."""
+        return f"{self.n_envs}" if self.n_seeds == 1 else f"{self.n_seeds} seeds x {self.n_envs}"
+
+
 def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
@@ -42,16 +59,19 @@ def main() -> None:
         [sys.executable, str(WORKERS / "jaxagents_ppo.py")],
         [str(peer), str(WORKERS / "rejax_ppo.py")],
     )
-    pairs: dict[int, list[Pair]] = {n_envs: [] for n_envs in args.envs}
-    for seed, (n_envs, _) in enumerate(itertools.product(args.envs, range(args.repeats))):
-        options = [f"--envs={n_envs}", f"--seconds={args.seconds}", f"--seed={seed}"]
+    works = [Work(n_envs) for n_envs in args.envs]
+    works += [Work(N_ENVS_OF_SEEDS, n_seeds) for n_seeds in args.seeds]
+    pairs: dict[Work, list[Pair]] = {work: [] for work in works}
+    for seed, (work, _) in enumerate(itertools.product(works, range(args.repeats))):
+        options = [f"--envs={work.n_envs}", f"--parallel-seeds={work.n_seeds}"]
+        options += [f"--seconds={args.seconds}", f"--seed={seed}"]
         pair = []
         for library, command in zip(LIBRARIES, commands, strict=True):
             result = run_worker([*command, *options], args.timeout)
             summary = result.get("failure") or f"{result['steps_per_second']:,.0f} steps/s"
-            print(f"{library}, {n_envs} environments, seed {seed}: {summary}", file=sys.stderr)
+            print(f"{library}, {work} environments, seed {seed}: {summary}", file=sys.stderr)
             pair.append(result)
-        pairs[n_envs].append((pair[0], pair[1]))
+        pairs[work].append((pair[0], pair[1]))
 
     page = report(pairs, args)
     print(page)
@@ -66,7 +86,8 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--envs", type=int, nargs="+", default=[4, 64, 1024], help="numbers of environments")
+    add("--envs", type=int, nargs="*", default=[4, 64, 1024], help="numbers of environments")
+    add("--seeds", type=int, nargs="*", default=[16], help="numbers of trainings at once")
     add("--repeats", type=int, default=3, help="processes for each library and number")
     add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
     add("--timeout", type=float, default=600.0, help="seconds after which a process is ended")
@@ -108,15 +129,15 @@ def run_worker(command: list[str], timeout: float) -> Result:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def report(pairs: dict[int, list[Pair]], args: argparse.Namespace) -> str:
-    """Writes the results, pairs of runs by number of environments, as a page of Markdown."""
+def report(pairs: dict[Work, list[Pair]], args: argparse.Namespace) -> str:
+    """Writes the results, pairs of runs by what was timed, as a page of Markdown."""
     columns = list(zip(*itertools.chain(*pairs.values()), strict=True))
     names = [label(library, column) for library, column in zip(LIBRARIES, columns, strict=True)]
     speed = []
-    for n_envs, group in pairs.items():
+    for work, group in pairs.items():
         for name, column in zip(names, zip(*group, strict=True), strict=True):
-            speed.append([n_envs, name, *(median(column, *q) for q in QUANTITIES.values())])
-        speed.append([n_envs, "ratio", *(ratio(group, key) for key, _ in QUANTITIES.values())])
+            speed.append([work, name, *(median(column, *q) for q in QUANTITIES.values())])
+        speed.append([work, "ratio", *(ratio(group, key) for key, _ in QUANTITIES.values())])
     learning = [
         [name, median(column, "learning_steps", ",.0f"), *returns(column)]
         for name, column in zip(names, columns, strict=True)

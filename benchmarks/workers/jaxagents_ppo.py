@@ -20,6 +20,7 @@ class Trainer:
         env, env_params = gymnax.make(measure.ENVIRONMENT)
         config = AgentConfig(
             batch_size=n_envs,
+            eval_frequency=10**9,
             rollout_length=measure.ROLLOUT_LENGTH,
             minibatch_size=n_envs // measure.N_MINIBATCHES,
             actor_epochs=measure.N_EPOCHS,
@@ -39,6 +40,12 @@ class Trainer:
         """Trains afresh."""
         runner = self.agent.start(jax.random.key(seed), self.hyperparams)
         return self.agent.advance(runner, np.int32(n_updates))
+
+    def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> Any:
+        """Trains by `sweep`."""
+        rngs = jax.random.split(jax.random.key(seed), n_seeds)
+        result = self.agent.sweep(rngs, self.hyperparams, n_steps=n_updates, progress=False)
+        return result.runners
 
     def greedy_returns(self, trained: Any, seed: int, n_episodes: int) -> Any:
         """Plays with the trained agent."""

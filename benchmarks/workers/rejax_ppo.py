@@ -27,16 +27,23 @@ class Trainer:
             skip_initial_evaluation=True,
         )
         self.algorithm = algorithm.replace(eval_callback=lambda *_: ())
-        self.compiled = functools.cache(self._compiled)
+        self.compiled = functools.cache(lambda n: jax.jit(self._training(n)))
+        self.compiled_for_seeds = functools.cache(lambda n: jax.jit(jax.vmap(self._training(n))))
 
-    def _compiled(self, n_updates: int) -> Any:
+    def _training(self, n_updates: int) -> Any:
         n_steps = n_updates * self.algorithm.num_envs * self.algorithm.num_steps
-        return jax.jit(self.algorithm.replace(total_timesteps=n_steps, eval_freq=n_steps).train)
+        return self.algorithm.replace(total_timesteps=n_steps, eval_freq=n_steps).train
 
     def train(self, seed: int, n_updates: int) -> Any:
         """Trains afresh."""
         state, _ = self.compiled(n_updates)(jax.random.key(seed))
         return state
+
+    def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> Any:
+        """Trains under `vmap`."""
+        rngs = jax.random.split(jax.random.key(seed), n_seeds)
+        states, _ = self.compiled_for_seeds(n_updates)(rngs)
+        return states
 
     def greedy_returns(self, trained: Any, seed: int, n_episodes: int) -> Any:
         """Plays with the trained actor; the library's own evaluation draws actions at random."""
