@@ -1,0 +1,6 @@
+"""Transitions on the host: datasets that are read, and replay buffers that are written."""
+
+from jaxagents.data.dataset import Dataset, Normalisation
+from jaxagents.data.replay_buffer import ReplayBuffer
+
+__all__ = ["Dataset", "Normalisation", "ReplayBuffer"]
