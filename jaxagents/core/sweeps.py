@@ -75,7 +75,7 @@ class MembersOnCores:
     """An agent's program for many members, which the cores of a CPU run side by side, one each.
 
     It runs the very programs of a single training. On a CPU that is faster than one wide program,
-    which leaves most of its work to one core, and which can freeze.
+    which leaves most of its work to one core.
     """
 
     def __init__(self, agent: Any, threads: ThreadPoolExecutor) -> None:

@@ -1,13 +1,17 @@
 """A network in training as one pytree."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Int
+
+nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
 
 class TrainState(struct.PyTreeNode):
@@ -33,8 +37,8 @@ class TrainState(struct.PyTreeNode):
     params: Any
     opt_state: Any
     extra_variables: dict[str, Any]
-    model_def: nn.Module = struct.field(pytree_node=False)
-    tx: Any = struct.field(pytree_node=False, default=None)
+    model_def: nn.Module = nonpytree_field()
+    tx: Any = nonpytree_field(default=None)
 
     @classmethod
     def create(
@@ -65,32 +69,36 @@ class TrainState(struct.PyTreeNode):
         )
 
     def __call__(
-        self, *args: Any, params: Any = None, method: str | Callable | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        params: Any = None,
+        extra_variables: dict[str, Any] | None = None,
+        method: str | Callable | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Applies the network.
 
         Args:
             *args: Arguments of the network.
             params: Parameters to use instead of the state's own.
+            extra_variables: Further collections of variables to use instead of the state's own.
             method: Method of the network to call, by name or as a function; `None` calls it.
-            **kwargs: Keyword arguments of the network.
+            **kwargs: Keyword arguments of the network, and of `flax.linen.Module.apply`: with
+                `mutable=["batch_stats"]` the output comes with the updated collections, which
+                `state.replace(extra_variables=...)` stores.
 
         Returns:
             The network's output.
         """
-        return self.apply_fn(
-            self.params if params is None else params, *args, method=method, **kwargs
-        )
+        params = self.params if params is None else params
+        extra_variables = self.extra_variables if extra_variables is None else extra_variables
+        variables = {"params": params, **extra_variables}
+        return self.model_def.apply(variables, *args, method=method, **kwargs)
 
     @property
     def apply_fn(self) -> Callable[..., Any]:
         """The network as a function of its parameters and inputs: `apply_fn(params, *inputs)`."""
-
-        def apply(params: Any, *args: Any, **kwargs: Any) -> Any:
-            variables = {"params": params, **self.extra_variables}
-            return self.model_def.apply(variables, *args, **kwargs)
-
-        return apply
+        return lambda params, *args, **kwargs: self(*args, params=params, **kwargs)
 
     def apply_gradients(self, *, grads: Any) -> "TrainState":
         """Takes one gradient step.
@@ -127,3 +135,21 @@ class TrainState(struct.PyTreeNode):
         if axis_name is not None:
             grads = jax.lax.pmean(grads, axis_name)
         return self.apply_gradients(grads=grads), output
+
+
+def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:
+    r"""Moves a target network towards a network in training.
+
+    $$\theta' \leftarrow \tau \theta + (1 - \tau) \theta'$$
+
+    Lillicrap et al., 2016, "Continuous control with deep reinforcement learning", algorithm 1.
+
+    Args:
+        state: The network in training, $\theta$.
+        target: Its target, $\theta'$.
+        tau: Step size $\tau$; 1 copies the parameters.
+
+    Returns:
+        The target with its new parameters.
+    """
+    return target.replace(params=optax.incremental_update(state.params, target.params, tau))

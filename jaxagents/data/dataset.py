@@ -196,7 +196,8 @@ class Dataset:
 
         The reward of row $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its successor, mask and
         end those of row $t + m - 1$, with $m = n$ or what is left of the episode or of the dataset. A
-        new key `discounts` holds $\gamma^m$, which weighs the value of the successor.
+        new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The rows must
+        follow each other in time: take it before `split`, not after.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 

@@ -91,32 +91,3 @@ def test_a_traced_learning_rate_stays_in_the_state():
     second = jax.tree.map(lambda x: x[1], states)
     moved = second.apply_gradients(grads=GRADS).params["w"]
     np.testing.assert_allclose(moved, PARAMS["w"] - 2 * GRADS["w"], rtol=1e-6)
-
-
-def test_without_an_optimizer_there_is_no_training():
-    state = TrainState.create(nn.Dense(1), PARAMS)
-    with pytest.raises(ValueError, match="no optimizer"):
-        state.apply_gradients(grads=GRADS)
-
-
-def test_a_state_is_callable():
-    class Network(nn.Module):
-        @nn.compact
-        def __call__(self, x):
-            return self.encode(x) + 1.0
-
-        def encode(self, x):
-            return 2.0 * x
-
-    state = TrainState.create(Network(), {})
-    assert state(3.0) == 7.0
-    assert state(3.0, method="encode") == 6.0
-    assert state(3.0, method=Network.encode) == 6.0
-    dense = TrainState.create(
-        nn.Dense(1), nn.Dense(1).init(jax.random.key(0), jnp.ones(2))["params"]
-    )
-    zeros = jax.tree.map(jnp.zeros_like, dense.params)
-    assert dense(jnp.ones(2), params=zeros) == 0.0
-    assert dense.apply_fn(zeros, jnp.ones(2)) == 0.0
-    with pytest.raises(AttributeError):
-        _ = dense.no_such_attribute
