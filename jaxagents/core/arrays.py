@@ -35,7 +35,7 @@ def stack(trees: Sequence[Any]) -> Any:
     def stacked(*leaves: Any) -> Any:
         if is_key(leaves[0]):
             data = np.stack([jax.random.key_data(leaf) for leaf in leaves])
-            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaves[0]))
+            return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(leaves[0]))
         return jnp.asarray(np.stack(leaves))
 
     return jax.tree.map(stacked, *trees)

@@ -120,7 +120,7 @@ class MembersOnCores:
 class MembersOnDevices:
     """An agent's program for many members, split over accelerators and vmapped on each."""
 
-    def __init__(self, agent: Any, devices: Sequence[jax.Device]) -> None:
+    def __init__(self, agent: Any, devices: Sequence[Any]) -> None:
         """Compiles nothing yet.
 
         Args:

@@ -107,7 +107,7 @@ class ReplayBuffer:
         """
         row = self._n_added % self._capacity
         for path, array in self._paths:
-            value = transition
+            value: Any = transition
             try:
                 for key in path:
                     value = value[key]
