@@ -246,10 +246,21 @@ def test_refusing_to_train_behind_a_whole_checkpoint_leaves_a_harmed_one_where_i
     gc.collect()
 
 
-def test_restores_hyperparameters_of_an_own_type(tmp_path):
-    class WithMomentum(OptimizerParams):
-        b1: float = 0.8
+class WithMomentum(OptimizerParams):
+    b1: float = 0.8
 
+
+def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
+    hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
+    agent = make(tmp_path)
+    agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    with pytest.raises(ValueError, match="does not fit this agent"):
+        agent.restore("last")
+    runner, _ = agent.restore("last", hyperparams=hyperparams)
+    assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
+
+
+def test_an_optimizer_may_need_parameters_of_an_own_type(tmp_path):
     def needs_b1(learning_rate, b1):
         return optax.adam(learning_rate, b1)
 
