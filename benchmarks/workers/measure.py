@@ -62,56 +62,56 @@ def main(library: str, make_trainer: Callable[[int], Trainer]) -> None:
     parser.add_argument("--parallel-seeds", type=int, default=1)
     args = parser.parse_args()
 
+    speed = _speed if args.parallel_seeds == 1 else _speed_of_seeds
     names = (library, "gymnax", "jax", "jaxlib", "flax", "optax")
     result = {
         "library": library,
         "versions": {name: version(name) for name in names} | {"backend": jax.default_backend()},
-        **(
-            _speed(make_trainer(args.envs), args.envs, args.seconds, args.seed)
-            if args.parallel_seeds == 1
-            else _speed_of_seeds(make_trainer(args.envs), args)
-        ),
+        **speed(make_trainer(args.envs), args),
         **_learning(make_trainer(N_LEARNING_ENVS), args.seed),
     }
     print(json.dumps(result))
 
 
-def _speed(trainer: Trainer, n_envs: int, seconds: float, seed: int) -> dict[str, float]:
+def _speed(trainer: Trainer, args: argparse.Namespace) -> dict[str, float]:
     def timed(n_updates: int) -> float:
-        began = time.perf_counter()
-        jax.block_until_ready(trainer.train(seed, n_updates))
-        return time.perf_counter() - began
+        return _seconds(trainer.train, args.seed, n_updates)
 
-    n_first = math.ceil(N_FIRST_STEPS / (n_envs * ROLLOUT_LENGTH))
+    steps_per_update = args.envs * ROLLOUT_LENGTH
+    n_first = math.ceil(N_FIRST_STEPS / steps_per_update)
     first = timed(n_first)
     steady = statistics.median(timed(n_first) for _ in range(3))
     memory = _peak_memory_mib()  # before anything that only the benchmark needs is compiled
-    n_updates = max(n_first, math.ceil(n_first * seconds / steady))
+    n_updates = max(n_first, math.ceil(n_first * args.seconds / steady))
     timed(n_updates)  # compiles again where the number of updates is compiled in
     elapsed = statistics.median(timed(n_updates) for _ in range(N_CALLS))
     return {
-        "steps_per_second": n_updates * n_envs * ROLLOUT_LENGTH / elapsed,
+        "steps_per_second": n_updates * steps_per_update / elapsed,
         "compile_seconds": first - steady,
         "memory_mib": memory,
     }
 
 
 def _speed_of_seeds(trainer: Trainer, args: argparse.Namespace) -> dict[str, float]:
-    n_updates = N_STEPS_PER_SEED // (args.envs * ROLLOUT_LENGTH)
-    n_seeds = args.parallel_seeds
+    steps_per_update = args.envs * ROLLOUT_LENGTH
+    n_updates = N_STEPS_PER_SEED // steps_per_update
 
     def timed() -> float:
-        began = time.perf_counter()
-        jax.block_until_ready(trainer.train_seeds(args.seed, n_seeds, n_updates))
-        return time.perf_counter() - began
+        return _seconds(trainer.train_seeds, args.seed, args.parallel_seeds, n_updates)
 
     first = timed()
     steady = statistics.median(timed() for _ in range(3))
     return {
-        "steps_per_second": n_seeds * n_updates * args.envs * ROLLOUT_LENGTH / steady,
+        "steps_per_second": args.parallel_seeds * n_updates * steps_per_update / steady,
         "compile_seconds": first - steady,
         "memory_mib": _peak_memory_mib(),
     }
+
+
+def _seconds(train: Callable[..., Any], *args: int) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(train(*args))
+    return time.perf_counter() - began
 
 
 def _learning(trainer: Trainer, seed: int) -> dict[str, float]:

@@ -9,9 +9,9 @@ import numpy as np
 Metrics = dict[str, Any]
 
 
-def stack_points(points: Sequence[Metrics]) -> Metrics:
-    """Stacks the metrics of evaluation points along a new first axis."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *points)
+def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
+    """Stacks the metrics of evaluation points, or of trainings, along a new first axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *metrics)
 
 
 def join(earlier: Metrics | None, later: Metrics) -> Metrics:

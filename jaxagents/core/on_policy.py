@@ -304,9 +304,7 @@ class OnPolicyBase(Agent):
 
     def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
-        training = TrainState.create(
-            network.model_def, network.params, optimizer, network.extra_variables
-        )
+        training = network.replace(tx=optimizer, opt_state=optimizer.init(network.params))
         return set_optimizer_params(training, optimizer_params)
 
     def _with_hyperparams(self, runner: Runner, hyperparams: Any) -> Runner:

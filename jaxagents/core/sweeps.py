@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxagents.core import training
 from jaxagents.core.arrays import stack
 from jaxagents.core.interruption import Interruption
-from jaxagents.core.metrics import Metrics
+from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.progress import SweepBar
 from jaxagents.core.types import SweepResult
 
@@ -100,7 +100,7 @@ class MembersOnCores:
 
     def evaluate(self, runners: list[Any]) -> Metrics:
         """The metrics of one evaluation point."""
-        return stack(self._map(self._agent.evaluate, runners))
+        return stack_metrics(self._map(self._agent.evaluate, runners))
 
     def gather(self, runners: list[Any]) -> Any:
         """The runners as one, with a leading axis of members."""

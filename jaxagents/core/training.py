@@ -14,7 +14,7 @@ from jax_tqdm.scan_pbar import scan_tqdm
 from jaxagents.core import checkpoint
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.interruption import Interruption
-from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_points
+from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_metrics
 from jaxagents.core.progress import ProgressBar
 from jaxagents.loggers import Logger
 
@@ -161,15 +161,15 @@ def drive(
             if interruption.requested:
                 break
         if interruption.requested and length > 0:
-            history = stack_points(points)
+            history = stack_metrics(points)
             for observer in observers:
                 observer.on_interruption(runner, history)
             break
         points.append(jax.tree.map(np.asarray, program.evaluate(runner)))
-        history = stack_points(points)
+        history = stack_metrics(points)
         for observer in observers:
             observer.on_point(runner, history)
-    return runner, stack_points(points)
+    return runner, stack_metrics(points)
 
 
 class ChunkSizes:

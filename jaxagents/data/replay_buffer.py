@@ -30,7 +30,7 @@ class ReplayBuffer:
         """
         self._flat = flat
         self._capacity = rows.common_length(flat)
-        self._paths = [(name.split("/"), array) for name, array in flat.items()]
+        self._paths = {name: name.split(rows.SEPARATOR) for name in flat}
         self._n_added = 0
         self._rng = np.random.default_rng(seed)
 
@@ -74,10 +74,9 @@ class ReplayBuffer:
             ValueError: The dataset is larger than `size`.
         """
         flat = rows.flatten(dataset)
-        if rows.common_length(flat) > size:
-            raise ValueError(
-                f"The dataset has {rows.common_length(flat)} rows, more than a size of {size}."
-            )
+        n_rows = rows.common_length(flat)
+        if n_rows > size:
+            raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
         buffer = cls.create(rows.unflatten({k: v[0] for k, v in flat.items()}), size, seed)
         buffer.add_transitions(dataset)
         return buffer
@@ -106,15 +105,15 @@ class ReplayBuffer:
             ValueError: A key is missing, or an array has another shape; the error names the key.
         """
         row = self._n_added % self._capacity
-        for path, array in self._paths:
+        for name, array in self._flat.items():
             value: Any = transition
             try:
-                for key in path:
+                for key in self._paths[name]:
                     value = value[key]
             except KeyError:
-                raise ValueError(f"The transition has no {'/'.join(path)!r}.") from None
+                raise ValueError(f"The transition has no {name!r}.") from None
             if np.shape(value) != array.shape[1:]:
-                raise _misshapen("/".join(path), np.shape(value), array.shape[1:])
+                raise _misshapen(name, np.shape(value), array.shape[1:])
             array[row] = value
         self._n_added += 1
 
@@ -158,8 +157,7 @@ class ReplayBuffer:
 
     def to_dataset(self) -> Dataset:
         """A copy of what the buffer holds, oldest first."""
-        oldest = self._n_added % self._capacity if self._n_added > self._capacity else 0
-        order = (oldest + np.arange(len(self))) % self._capacity
+        order = np.arange(self._n_added - len(self), self._n_added) % self._capacity
         return Dataset(rows.take(self._flat, order))
 
     def state_dict(self) -> dict[str, Any]:

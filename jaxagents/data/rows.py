@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, Any]
-_SEPARATOR = "/"
+SEPARATOR = "/"
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -27,11 +27,11 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray
     for key, value in nested.items():
         if not isinstance(key, str):
             raise TypeError(f"Keys must be strings, got {key!r}.")
-        if _SEPARATOR in key:
-            raise ValueError(f"Keys must not contain '{_SEPARATOR}', got {key!r}.")
+        if SEPARATOR in key:
+            raise ValueError(f"Keys must not contain '{SEPARATOR}', got {key!r}.")
         name = prefix + key
         if isinstance(value, Mapping):
-            flat |= flatten(value, name + _SEPARATOR)
+            flat |= flatten(value, name + SEPARATOR)
         else:
             flat[name] = np.asarray(value)
     return flat
@@ -48,7 +48,7 @@ def unflatten(flat: Mapping[str, Any]) -> Arrays:
     """
     nested: Arrays = {}
     for name, value in flat.items():
-        *parents, key = name.split(_SEPARATOR)
+        *parents, key = name.split(SEPARATOR)
         inner = nested
         for parent in parents:
             inner = inner.setdefault(parent, {})

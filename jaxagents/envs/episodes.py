@@ -106,8 +106,11 @@ class Episodes:
         Returns:
             The outcome.
         """
-        one = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, action))
-        return jax.tree.map(lambda x: x[0], self.step_all(jax.random.split(key)[None], *one))
+        step_key, reset_key = jax.random.split(key)
+        played = self.play(step_key, state, action)
+        over = played.terminated | played.truncated
+        obs, envstate = _select(over, self.reset(reset_key), (played.obs, played.envstate))
+        return played._replace(obs=obs, envstate=envstate)
 
     def step_all(
         self, keys: Key[Array, "environments 2"], states: EpisodeState, actions: Any
@@ -126,9 +129,7 @@ class Episodes:
         over = played.terminated | played.truncated
 
         def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
-            started = jax.vmap(self.reset)(keys[:, 1])
-            choose = jax.vmap(lambda over, new, old: jnp.where(over, new, old))
-            return jax.tree.map(lambda new, old: choose(over, new, old), started, played_on)
+            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys[:, 1]), played_on)
 
         obs, envstate = jax.lax.cond(
             over.any(), with_restarts, lambda played_on: played_on, (played.obs, played.envstate)
@@ -181,6 +182,10 @@ class Episodes:
         except (AttributeError, NotImplementedError):
             return False
         return True
+
+
+def _select(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)
 
 
 def _space(env: Any, name: str, env_params: Any) -> Any:

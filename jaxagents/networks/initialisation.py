@@ -27,9 +27,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], obs: Any) -> dict[str, A
     def init(rng: Key[Array, ""], obs: Any) -> dict[str, Any]:
         return dict(network.init(rng, obs))
 
-    @custom_vmap
-    def initialised(rng: Key[Array, ""], obs: Any) -> dict[str, Any]:
-        return init(rng, obs)
+    initialised = custom_vmap(init)
 
     @initialised.def_vmap
     def _(axis_size: int, in_batched: Any, rng: Any, obs: Any) -> tuple[Any, Any]:
