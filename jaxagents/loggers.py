@@ -1,30 +1,223 @@
 """Where the metrics of a training go."""
 
+import abc
+import contextlib
+import datetime
+import importlib
 import json
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TextIO
+
+import jax.numpy as jnp
+import numpy as np
+from tqdm.auto import tqdm
 
 from jaxagents.core.describe import to_json
 
 
 class Logger(Protocol):
-    """Anything that takes named numbers at a step."""
+    """Anything that takes named numbers at a step.
+
+    Trainings only call `log`; whoever makes a logger that has to be closed closes it.
+    """
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Records the metrics of an update step."""
+        """Records the metrics of a step."""
         ...
 
 
-class JSONLLogger:
-    """Appends one line of JSON for each step to a file."""
+class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):
+    """A logger with an end: use it in a `with` statement, or call `close`.
 
-    def __init__(self, path: str | os.PathLike) -> None:
-        """Takes the file's path; what it already holds is kept."""
-        self._path = Path(path)
+    ```python
+    with TensorBoardLogger("runs/1") as logger:
+        agent.train(rng, hyperparams, loggers=[logger])
+    ```
+    """
+
+    @abc.abstractmethod
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Records the metrics of a step.
+
+        Args:
+            step: Number of the step.
+            metrics: Numbers by name.
+
+        Raises:
+            TypeError: A metric is not a number.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Writes what is left; nothing can be logged afterwards."""
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class ConsoleLogger(ClosingLogger):
+    """Writes one aligned line for each step, above a progress bar if there is one."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Takes where to write.
+
+        Args:
+            stream: An open text stream; by default the standard output.
+        """
+        self._stream = stream
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Appends a line."""
-        line = json.dumps({"update_step": step, **to_json(metrics)})
+        """Writes a line."""
+        columns = [f"step {step:>11,}"]
+        for name, value in _numbers(metrics).items():
+            columns.append(f"{name} {value:>{'10.4g' if isinstance(value, float) else '10,d'}}")
+        tqdm.write("  ".join(columns), file=self._stream)
+
+    def close(self) -> None:
+        """Leaves the stream open, which is not its own."""
+
+
+class JSONLLogger(ClosingLogger):
+    """Appends a line of JSON for each step to a file, with NaN as `null` and infinity as `"inf"`."""
+
+    def __init__(self, path: str | os.PathLike, step_name: str = "update_step") -> None:
+        """Takes the file's path; what it already holds is kept.
+
+        Args:
+            path: The file, which need not exist, nor its folder.
+            step_name: Name of the step's number: agents count updates, loops on the host `"step"`.
+        """
+        self._path = Path(path).expanduser()
+        self._step_name = step_name
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Appends a line.
+
+        Args:
+            step: Number of the step.
+            metrics: Numbers by name.
+
+        Raises:
+            TypeError: A metric is not a number.
+            ValueError: A metric has the name of the step's number.
+        """
+        if self._step_name in metrics:
+            raise ValueError(
+                f"{self._step_name!r} names the step here: give that metric another name."
+            )
+        line = json.dumps(to_json({self._step_name: step, **_numbers(metrics)}))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
+
+    def close(self) -> None:
+        """Does nothing: every line is written at once."""
+
+
+class TensorBoardLogger(ClosingLogger):
+    """Writes a curve for each metric, for `tensorboard --logdir` (tensorboardX, extra `tensorboard`)."""
+
+    def __init__(self, directory: str | os.PathLike) -> None:
+        """Opens a new file of events.
+
+        Args:
+            directory: Folder of this run, which need not exist.
+
+        Raises:
+            ImportError: tensorboardX is not installed.
+        """
+        self._writer = _import("tensorboardX", "tensorboard").SummaryWriter(os.fspath(directory))
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Adds a point to each curve."""
+        for name, value in _numbers(metrics).items():
+            self._writer.add_scalar(name, float(value), step)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._writer.close()
+
+
+class WandbLogger(ClosingLogger):
+    """Logs to a run of its own on Weights & Biases (extra `wandb`).
+
+    Attributes:
+        run: The run, for whatever else is to be kept in it.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        name: str | None = None,
+        group: str | None = None,
+        config: Any = None,
+        mode: str | None = None,
+        directory: str | os.PathLike | None = None,
+        **settings: Any,
+    ) -> None:
+        """Starts a run.
+
+        Args:
+            project: The project.
+            name: What the run is called; the time is appended, so that runs of one name differ.
+            group: Runs that belong together, such as the seeds of an experiment.
+            config: What distinguishes the run: a dataclass, or a dict that may hold dataclasses
+                (such as an agent's configuration and its hyperparameters).
+            mode: `"online"`, `"offline"` or `"disabled"`; by default what the environment variable
+                `WANDB_MODE` says, or online.
+            directory: Folder for the run's files, which need not exist; by default the working one.
+            **settings: Further arguments of `wandb.init`, such as `entity`, `tags` and `settings`.
+
+        Raises:
+            ImportError: wandb is not installed.
+        """
+        wandb = _import("wandb", "wandb")
+        if directory is not None:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+        arguments = {
+            "project": project,
+            "name": f"{name}-{now}" if name else now,
+            "group": group,
+            "config": None if config is None else to_json(config),
+            "mode": mode,
+            "dir": directory,
+            "reinit": "create_new",  # else a second logger would write to the run of the first
+        }
+        self.run = wandb.init(**{**arguments, **settings})
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Logs to the run; steps must not decrease."""
+        self.run.log(_numbers(metrics), step=step)
+
+    def close(self) -> None:
+        """Finishes the run."""
+        self.run.finish()
+
+
+def _import(module: str, extra: str) -> Any:
+    """A module that an extra of this package installs."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'{module} is not installed: pip install "jaxagents[{extra}]" installs it.'
+        ) from error
+
+
+def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
+    """Metrics as numbers of Python, those of single precision with their own digits."""
+    return {name: _number(name, value) for name, value in metrics.items()}
+
+
+def _number(name: str, value: Any) -> float:
+    array = np.asarray(value)
+    if array.ndim == 0 and jnp.issubdtype(array.dtype, jnp.floating):
+        return float(str(array[()]))
+    if array.ndim == 0 and array.dtype.kind in "biu":
+        return array.item()
+    found = f"an array of shape {array.shape}" if array.ndim else repr(value)
+    raise TypeError(
+        f"Metric {name!r} must be a number, got {found}: log its mean, or leave it out."
+    )

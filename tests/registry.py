@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxagents import IPPO, PPO, REINFORCE, ippo, ppo, reinforce
-from jaxagents.networks import CategoricalActor, PerActor, ValueCritic
+from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
 
 class Case(NamedTuple):
@@ -59,8 +59,8 @@ def _actor() -> CategoricalActor:
     return CategoricalActor(2, features=(16,))
 
 
-def _critic() -> ValueCritic:
-    return ValueCritic(features=(16,))
+def _critic() -> StateCritic:
+    return StateCritic(features=(16,))
 
 
 _MINIBATCHES = {"minibatch_size": 4, "actor_epochs": 3, "critic_epochs": 2}

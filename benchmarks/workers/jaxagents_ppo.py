@@ -8,7 +8,7 @@ import measure
 import numpy as np
 
 from jaxagents import PPO
-from jaxagents.networks import CategoricalActor, ValueCritic
+from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
@@ -26,7 +26,7 @@ class Trainer:
             actor_epochs=measure.N_EPOCHS,
             critic_epochs=measure.N_EPOCHS,
             actor_network=CategoricalActor(env.num_actions, measure.HIDDEN_LAYERS, jax.nn.tanh),
-            critic_network=ValueCritic(measure.HIDDEN_LAYERS, jax.nn.tanh),
+            critic_network=StateCritic(measure.HIDDEN_LAYERS, jax.nn.tanh),
         )
         optimizer = OptimizerParams(learning_rate=measure.LEARNING_RATE)
         self.agent = PPO(env, env_params, config, eval_during_training=False)

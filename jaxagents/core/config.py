@@ -4,8 +4,8 @@ import dataclasses
 import difflib
 import functools
 import os
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Self
 
 import jax
 import optax
@@ -30,7 +30,36 @@ _OTHER_NAMES = {
     "discount": "gamma",
     "clip_range": "eps_clip",
     "target_kl": "kl_threshold",
+    "target_update_rate": "tau",
+    "hidden_dims": "features",
+    "num_qs": "n_critics",
 }
+
+
+def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuses misspelt names, naming the nearest field.
+
+    Args:
+        owner: The class whose fields they ought to be.
+        names: The names that were given.
+        known: The names of its fields.
+
+    Raises:
+        TypeError: A name is unknown.
+    """
+    for name in names:
+        if name not in known:
+            other_name = [_OTHER_NAMES[name]] if _OTHER_NAMES.get(name) in known else []
+            nearest = other_name or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+            raise TypeError(
+                f"{owner.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
+            )
+
+
+def field_names(dataclass: Any) -> list[str]:
+    """The names of the fields that a dataclass can be made with."""
+    return [field.name for field in dataclasses.fields(dataclass) if field.init]
 
 
 class KnownFields:
@@ -38,20 +67,59 @@ class KnownFields:
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """Checks the names of the keyword arguments."""
-        known = [field.name for field in dataclasses.fields(cls) if field.init]  # pyright: ignore[reportArgumentType]
-        for name in kwargs:
-            if name not in known:
-                other_name = [_OTHER_NAMES[name]] if _OTHER_NAMES.get(name) in known else []
-                nearest = other_name or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-                hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-                raise TypeError(
-                    f"{cls.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
-                )
+        check_known_fields(cls, kwargs, field_names(cls))
         return super().__new__(cls)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Config(KnownFields):
+class StaticConfig(KnownFields):
+    """What a compiled program depends on. Compares and hashes by value."""
+
+    def __post_init__(self) -> None:
+        """Validates the fields.
+
+        Raises:
+            TypeError: A field holds a traced value.
+        """
+        for field in dataclasses.fields(self):
+            if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
+                raise TypeError(
+                    f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
+                    "the configuration is static. Only hyperparameters may be traced or vmapped."
+                )
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            number = positive(f"{type(self).__name__}.{name}", value)
+            object.__setattr__(self, name, number)
+
+    def _check_optimizer(self, optimizer: Any) -> None:
+        if not callable(optimizer):
+            raise TypeError(
+                f"{type(self).__name__}.optimizer must be a function that makes an optax optimizer, "
+                f"such as optax.adam, got {optimizer!r}."
+            )
+
+    @functools.cached_property
+    def _fingerprint(self) -> Hashable:
+        return fingerprint(self)
+
+    def __hash__(self) -> int:
+        return hash(self._fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticConfig) and self._fingerprint == other._fingerprint
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Config(StaticConfig):
     """What every agent's configuration holds. Compares and hashes by value.
 
     Attributes:
@@ -86,12 +154,7 @@ class Config(KnownFields):
             TypeError: A field holds a traced value, or a number of the wrong type.
             ValueError: A number is out of range, or numbers do not fit together.
         """
-        for field in dataclasses.fields(self):
-            if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
-                raise TypeError(
-                    f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
-                    "the configuration is static. Only hyperparameters may be traced or vmapped."
-                )
+        super().__post_init__()
         self._check_positive(
             "n_steps",
             "batch_size",
@@ -110,18 +173,6 @@ class Config(KnownFields):
         names = [field.name for field in dataclasses.fields(self)]
         return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
 
-    def replace(self, **changes: Any) -> "Config":
-        """A copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    def _check_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            number = positive(f"{type(self).__name__}.{name}", value)
-            object.__setattr__(self, name, number)
-
     def _check_divides(self, divisor: str, dividend: str) -> None:
         small, large = getattr(self, divisor), getattr(self, dividend)
         if large % small:
@@ -130,16 +181,6 @@ class Config(KnownFields):
                 f"{type(self).__name__}.{divisor} must divide {dividend}: {large} is not a multiple "
                 f"of {small}. Values of {divisor} that would: {', '.join(map(str, fitting))}."
             )
-
-    @functools.cached_property
-    def _fingerprint(self) -> Hashable:
-        return fingerprint(self)
-
-    def __hash__(self) -> int:
-        return hash(self._fingerprint)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._fingerprint == other._fingerprint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,13 +209,9 @@ class OnPolicyConfig(Config):
         """Validates the fields."""
         super().__post_init__()
         self._check_positive("rollout_length")
-        if not callable(self.optimizer):
-            raise TypeError(
-                f"{type(self).__name__}.optimizer must be a function that makes an optax optimizer, "
-                f"such as optax.adam, got {self.optimizer!r}."
-            )
+        self._check_optimizer(self.optimizer)
 
 
-def _value(config: Config, field: dataclasses.Field) -> Any:
+def _value(config: StaticConfig, field: dataclasses.Field) -> Any:
     value = getattr(config, field.name)
     return value.keywords if hasattr(value, "keywords") else value

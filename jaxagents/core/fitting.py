@@ -60,9 +60,12 @@ def fit(
 
     def minibatch(training: TrainState, indices: Array) -> tuple[TrainState, tuple[Array, Array]]:
         samples = ops.take_minibatch(data, indices)
-        return training.apply_loss_fn(
-            loss_fn=lambda params: loss_fn(training.replace(params=params), *samples), has_aux=True
-        )
+
+        def loss_and_info(params: Any) -> tuple[Array, tuple[Array, Array]]:
+            loss, kl = loss_fn(training.replace(params=params), *samples)
+            return loss, (loss, kl)
+
+        return training.apply_loss_fn(loss_fn=loss_and_info, has_aux=True)
 
     def epoch(fitted: Fitted) -> Fitted:
         key = jax.random.fold_in(rng, fitted.n_epochs)

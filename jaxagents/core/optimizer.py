@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.train_state import TrainState
@@ -36,6 +37,33 @@ def make_optimizer(
         names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
         _made[key] = _inject(optimizer, accepted_names(optimizer, names))
     return _made[key]
+
+
+def optimized(
+    model_def: nn.Module,
+    params: Any,
+    optimizer: Callable[..., optax.GradientTransformation],
+    learning_rate: Any,
+) -> TrainState:
+    """The training of a network by an optimizer that keeps its learning rate as data.
+
+    Args:
+        model_def: The network.
+        params: Its parameters.
+        optimizer: Function that makes an optax optimizer of a learning rate.
+        learning_rate: The learning rate, which may be traced.
+
+    Returns:
+        The state before its first gradient step.
+    """
+    key = fingerprint((optimizer, "learning_rate"))
+    if key not in _made:
+        _made[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
+            learning_rate=0.0
+        )
+    state = TrainState.create(model_def, params, _made[key])
+    hyperparams = {"learning_rate": jnp.asarray(learning_rate, jnp.float32)}
+    return state.replace(opt_state=state.opt_state._replace(hyperparams=hyperparams))
 
 
 def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:

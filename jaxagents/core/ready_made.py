@@ -12,7 +12,7 @@ from jaxagents import ops
 from jaxagents.core.train_state import TrainState
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
-from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, ValueCritic
+from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, StateCritic
 
 
 class ReadyMadePolicy:
@@ -56,7 +56,7 @@ class ReadyMadePolicy:
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._lift(ValueCritic(n_categories=self._observed_categories()))
+        return self._lift(StateCritic(n_categories=self._observed_categories()))
 
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:

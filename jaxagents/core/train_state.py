@@ -11,10 +11,12 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Int
 
+from jaxagents.core.pickling import PicklableNode
+
 nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
 
-class TrainState(struct.PyTreeNode):
+class TrainState(PicklableNode):
     """A network's definition, parameters and optimizer in one callable pytree.
 
     ```python
@@ -23,6 +25,8 @@ class TrainState(struct.PyTreeNode):
     y = state(x, params=other_params)
     state = state.apply_gradients(grads=grads)
     ```
+
+    It can be pickled and copied, which keeps the network and the optimizer as they are.
 
     Attributes:
         step: Number of gradient steps taken.
@@ -50,6 +54,8 @@ class TrainState(struct.PyTreeNode):
     ) -> "TrainState":
         """A state before its first gradient step.
 
+        It copies the arrays, so that it can be donated without loss to others made of the same.
+
         Args:
             model_def: The network.
             params: Its parameters.
@@ -59,11 +65,15 @@ class TrainState(struct.PyTreeNode):
         Returns:
             The state.
         """
+        opt_state = None if tx is None else tx.init(params)
+        params, opt_state, extra_variables = jax.tree.map(
+            jnp.copy, (params, opt_state, extra_variables or {})
+        )
         return cls(
             step=jnp.zeros((), jnp.int32),
             params=params,
-            opt_state=None if tx is None else tx.init(params),
-            extra_variables=extra_variables or {},
+            opt_state=opt_state,
+            extra_variables=extra_variables,
             model_def=model_def,
             tx=tx,
         )
@@ -126,15 +136,28 @@ class TrainState(struct.PyTreeNode):
         Args:
             loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
             has_aux: Whether `loss_fn` returns auxiliary outputs.
-            axis_name: Mapped axis over which gradients are averaged.
+            axis_name: Axis of `jax.vmap` or `jax.shard_map` over which the gradients and the outputs are
+                averaged. The loss at each place is that of its own share of the data.
 
         Returns:
-            The state after the step, and the output of `loss_fn`.
+            The state after the step, and the auxiliary outputs; without them, the loss.
         """
-        output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(self.params)
+        params = self.params if axis_name is None else _separate(self.params, axis_name)
+        output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(params)
+        info = output[1] if has_aux else output
         if axis_name is not None:
-            grads = jax.lax.pmean(grads, axis_name)
-        return self.apply_gradients(grads=grads), output
+            grads, info = jax.lax.pmean((grads, info), axis_name)
+        return self.apply_gradients(grads=grads), info
+
+
+def _separate(tree: Any, axis_name: str) -> Any:
+    """The same values as ones of their own at each place of a mapped axis.
+
+    The gradient of values that all places share is the sum over the places (if `shard_map` checks
+    what varies), of which a mean would be too large by their number.
+    """
+    here = jax.lax.axis_index(axis_name) >= 0
+    return jax.tree.map(lambda x: jnp.where(here, x, x), tree)
 
 
 def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:

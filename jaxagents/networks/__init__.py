@@ -1,16 +1,32 @@
 """Networks for actors and critics (flax.linen)."""
 
 from jaxagents.networks.convolution import PatchConv
-from jaxagents.networks.heads import CategoricalActor, GaussianActor, ValueCritic
+from jaxagents.networks.critics import Critic, DiscreteCritic, MLPHead, ValueCritic
+from jaxagents.networks.encoding import DictEncoder, WithEncoder
+from jaxagents.networks.ensembles import Ensemble, ensemblize
+from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
+from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.per_actor import PerActor
+from jaxagents.networks.policies import CategoricalPolicy, Policy
 from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
     "MLP",
     "CategoricalActor",
+    "CategoricalPolicy",
+    "Critic",
+    "DictEncoder",
+    "DiscreteCritic",
+    "Ensemble",
     "GaussianActor",
+    "MLPHead",
     "PatchConv",
     "PerActor",
+    "Policy",
+    "StateCritic",
     "Torso",
     "ValueCritic",
+    "WithEncoder",
+    "default_init",
+    "ensemblize",
 ]

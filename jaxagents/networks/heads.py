@@ -64,7 +64,7 @@ class GaussianActor(nn.Module):
         return mean.reshape(self.action_shape), jnp.asarray(log_std)
 
 
-class ValueCritic(nn.Module):
+class StateCritic(nn.Module):
     """Value of an observation.
 
     Attributes:

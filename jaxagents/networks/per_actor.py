@@ -7,7 +7,7 @@ import jax
 from flax import linen as nn
 from jaxtyping import Array, Key
 
-from jaxagents.networks.initialisation import initialise
+from jaxagents.networks.initialisation import initialise_params
 
 
 class PerActor(nn.Module):
@@ -36,10 +36,10 @@ class PerActor(nn.Module):
         def init(rng: Key[Array, ""]) -> Any:
             if self.shared_params:
                 first = jax.tree.map(lambda x: x[0], obs) if self.own_observations else obs
-                return initialise(network, rng, first)["params"]
+                return initialise_params(network, rng, first)
             rngs = jax.random.split(rng, self.n_actors)
-            each = jax.vmap(functools.partial(initialise, network), (0, obs_axis))
-            return each(rngs, obs)["params"]
+            each = jax.vmap(functools.partial(initialise_params, network), (0, obs_axis))
+            return each(rngs, obs)
 
         params = self.param("actors", init)
         apply = jax.vmap(network.apply, (params_axis, obs_axis), axis_size=self.n_actors)

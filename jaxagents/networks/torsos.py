@@ -12,26 +12,43 @@ from jaxtyping import Array, Float
 from jaxagents.networks.convolution import PatchConv
 
 Activation = Callable[[Array], Array]
+Initialiser = Callable[..., Array]
 _IMAGE_NDIM = 3
+_ORTHOGONAL = nn.initializers.orthogonal(np.sqrt(2.0))
 
 
 class MLP(nn.Module):
-    r"""Fully connected layers, orthogonally initialised with gain $\sqrt 2$.
+    r"""Fully connected layers.
 
     Attributes:
         features: Widths of the layers.
         activation: Nonlinearity after every layer.
+        activate_final: Whether it also follows the last layer.
+        layer_norm: Whether layers are normalised (Ba et al., 2016) before the nonlinearity.
+        dropout_rate: Share of the outputs of every nonlinearity that is dropped while training.
+        kernel_init: Initialiser of the weights; the default is orthogonal with gain $\sqrt 2$.
     """
 
     features: Sequence[int] = (64, 64)
     activation: Activation = nn.tanh
+    activate_final: bool = True
+    layer_norm: bool = False
+    dropout_rate: float = 0.0
+    kernel_init: Initialiser = _ORTHOGONAL
 
     @nn.compact
-    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch features"]:
-        """Applies the layers."""
-        for width in self.features:
-            x = nn.Dense(width, kernel_init=nn.initializers.orthogonal(np.sqrt(2.0)))(x)
+    def __call__(
+        self, x: Float[Array, "*batch inputs"], train: bool = False
+    ) -> Float[Array, "*batch features"]:
+        """Applies the layers; with `train=True` dropout is active and needs an rng named `"dropout"`."""
+        for i, width in enumerate(self.features):
+            x = nn.Dense(width, kernel_init=self.kernel_init)(x)
+            if i == len(self.features) - 1 and not self.activate_final:
+                break
+            if self.layer_norm:
+                x = nn.LayerNorm()(x)
             x = self.activation(x)
+            x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
         return x
 
 

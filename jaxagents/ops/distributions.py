@@ -25,6 +25,11 @@ class Distribution(struct.PyTreeNode):
     def log_prob(self, action: Array) -> Float[Array, "*batch"]:
         """Log-probability (or log-density) of an action, in nats."""
 
+    def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[Array, Float[Array, "*batch"]]:
+        """Draws one action, and gives its log-probability (or log-density) in nats."""
+        action = self.sample(key)
+        return action, self.log_prob(action)
+
     @abstractmethod
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
@@ -64,6 +69,20 @@ class Categorical(Distribution):
     def mode(self) -> Int[Array, "*batch"]:
         """The most probable action."""
         return jnp.argmax(self.logits, axis=-1)
+
+    def tempered(self, temperature: Any) -> "Categorical":
+        """The distribution of $z / T$; at $T = 0$ only the most probable action is left.
+
+        Args:
+            temperature: $T$.
+
+        Returns:
+            The distribution.
+        """
+        greedy = jax.nn.one_hot(self.mode(), self.logits.shape[-1], dtype=bool)
+        positive = jnp.where(temperature > 0.0, temperature, 1.0)
+        cold = jnp.where(greedy, 0.0, -jnp.inf)
+        return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
 
 class Gaussian(Distribution):
@@ -126,7 +145,14 @@ class TanhGaussian(Distribution):
         """
         unit = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         u = jnp.arctanh(jnp.clip(unit, -_SQUASH_LIMIT, _SQUASH_LIMIT))
-        return self.base.log_prob(u) - _sum_trailing(self._log_slope(u), self.base.event_ndim)
+        return self._log_density(u)
+
+    def sample_and_log_prob(
+        self, key: Key[Array, ""]
+    ) -> tuple[Float[Array, "*action"], Float[Array, "*batch"]]:
+        """Draws one action, and gives its log-density in nats, exact at the bounds too."""
+        u = self.base.sample(key)
+        return self._squash(u), self._log_density(u)
 
     def entropy(self) -> Float[Array, "*batch"]:
         r"""Differential entropy, in nats: $H(u) + \mathbb{E}[\log |da / du|]$.
@@ -142,6 +168,9 @@ class TanhGaussian(Distribution):
     def mode(self) -> Float[Array, "*action"]:
         """The squashed mean of the base (the median of the action)."""
         return self._squash(self.base.mode())
+
+    def _log_density(self, u: Float[Array, "*action"]) -> Float[Array, "*batch"]:
+        return self.base.log_prob(u) - _sum_trailing(self._log_slope(u), self.base.event_ndim)
 
     def _squash(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
         action = self.low + 0.5 * (self.high - self.low) * (jnp.tanh(u) + 1.0)

@@ -19,7 +19,7 @@ from probes import BestAction, MatchSign
 from registry import AGENTS
 
 from jaxagents.core.checkpoint import CorruptCheckpointError, saved_steps
-from jaxagents.networks import CategoricalActor, ValueCritic
+from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
 CASE = AGENTS[0]
@@ -184,7 +184,7 @@ def test_refuses_another_network_naming_the_first_leaf(tmp_path):
     wide = make(tmp_path, True, actor_network=CategoricalActor(2, features=(32,)))
     with pytest.raises(ValueError, match=r"Dense_0/kernel with shape \(16, 2\).*\(32, 2\)"):
         wide.restore("last")
-    deep = make(tmp_path, True, critic_network=ValueCritic(features=(16, 16)))
+    deep = make(tmp_path, True, critic_network=StateCritic(features=(16, 16)))
     with pytest.raises(ValueError, match=r"does not fit this agent.*critic_training/"):
         deep.restore("last")
 

@@ -14,8 +14,8 @@ from jaxagents.networks import (
     GaussianActor,
     PatchConv,
     PerActor,
+    StateCritic,
     Torso,
-    ValueCritic,
 )
 
 KEY = jax.random.key(0)
@@ -39,7 +39,7 @@ OBSERVATIONS = {
     "tuple": (uniform(2), uniform(3)),
 }
 every_observation = pytest.mark.parametrize("obs", OBSERVATIONS.values(), ids=OBSERVATIONS.keys())
-NETWORKS = [CategoricalActor(4, (8,)), GaussianActor((2,), (8,)), ValueCritic((8,))]
+NETWORKS = [CategoricalActor(4, (8,)), GaussianActor((2,), (8,)), StateCritic((8,))]
 every_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n).__name__)
 
 
@@ -197,7 +197,7 @@ def test_log_std_does_not_depend_on_the_observation():
 
 
 def test_value_critic_gives_one_number():
-    value, params = jax.jit(ValueCritic((8,)).init_with_output)(KEY, uniform(5))
+    value, params = jax.jit(StateCritic((8,)).init_with_output)(KEY, uniform(5))
     assert value.shape == ()
     kernel = params["params"]["Dense_0"]["kernel"]
     np.testing.assert_allclose(jnp.linalg.norm(kernel), 1.0, rtol=1e-5)
@@ -262,7 +262,7 @@ def test_every_actor_runs_the_single_network(network, shared, own):
 
 @own_or_joint
 def test_own_parameters_start_out_different(own):
-    per_actor = PerActor(ValueCritic((8,)), N_ACTORS, own_observations=own)
+    per_actor = PerActor(StateCritic((8,)), N_ACTORS, own_observations=own)
     params = jax.jit(per_actor.init)(KEY, uniform(N_ACTORS, 5) if own else uniform(5))
     kernels = np.asarray(params["params"]["actors"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
     assert kernels.shape == (N_ACTORS, 5, 8)
@@ -310,14 +310,14 @@ def test_gradients_for_shared_parameters_add_up_over_actors():
 
 
 def test_own_observations_concern_their_actor_alone():
-    per_actor, params, obs = lifted(ValueCritic((8,)), False, True)
+    per_actor, params, obs = lifted(StateCritic((8,)), False, True)
     values = per_actor.apply(params, obs)
     changed = per_actor.apply(params, obs.at[1].add(1.0))
     np.testing.assert_array_equal(changed != values, [False, True, False])
 
 
 def test_joint_observations_concern_every_actor():
-    per_actor, params, obs = lifted(ValueCritic((8,)), False, False)
+    per_actor, params, obs = lifted(StateCritic((8,)), False, False)
     assert (per_actor.apply(params, obs) != per_actor.apply(params, obs + 1.0)).all()
 
 

@@ -1,0 +1,55 @@
+"""Pickling of pytrees whose static fields are closures, as optimizers and networks are."""
+
+import copy
+import dataclasses
+import itertools
+from typing import Any, Self
+
+import cloudpickle
+import jax
+from flax import struct
+
+_shared: dict[tuple[bytes, int], Any] = {}
+
+
+class PicklableNode(struct.PyTreeNode):
+    """A pytree node that can be pickled and copied, whatever its static fields hold.
+
+    Within a process, what is unpickled or copied has the very same static objects, so that it shares
+    compiled programs with the original. In another process, equal static objects become one.
+
+    As with every pickle, load only what you trust, and with the versions of Python and of the libraries
+    that wrote it. Checkpoints are for what has to last.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return state | {name: _packed(state[name]) for name in _static_fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = state | {name: _unpacked(state[name]) for name in _static_fields(self)}
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def __copy__(self) -> Self:
+        return self.replace()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return jax.tree.map(lambda leaf: copy.deepcopy(leaf, memo), self)
+
+
+def _static_fields(node: PicklableNode) -> list[str]:
+    return [f.name for f in dataclasses.fields(node) if not f.metadata.get("pytree_node", True)]
+
+
+def _packed(value: Any) -> tuple[bytes, int]:
+    """The pickled value, and its number among different objects that are pickled alike."""
+    content = cloudpickle.dumps(value)
+    number = next(n for n in itertools.count() if _shared.setdefault((content, n), value) is value)
+    return content, number
+
+
+def _unpacked(packed: tuple[bytes, int]) -> Any:
+    if packed not in _shared:
+        _shared[packed] = cloudpickle.loads(packed[0])
+    return _shared[packed]

@@ -1,0 +1,214 @@
+"""Playing whole episodes of a Gymnasium environment."""
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+
+from jaxagents.core import checks
+from jaxagents.core.keys import as_key
+from jaxagents.data import Dataset
+
+Policy = Callable[[Any], Any]
+"""Maps one observation to one action, such as a NumPy or JAX array."""
+
+
+class Step(NamedTuple):
+    """One step of an episode, or, stacked along a first axis, all of them."""
+
+    observation: Any
+    action: Any
+    reward: Any
+    next_observation: Any
+    terminated: Any
+    truncated: Any
+
+
+def evaluate(
+    policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Plays episodes one after another.
+
+    The environment starts episode `i` from a seed derived from `seed` and `i`, so that the same policy
+    meets the same episodes again. Observations are handed to the policy as they come, without a batch
+    axis; an episode lasts until the environment ends it (`gymnasium.wrappers.TimeLimit` adds a limit).
+
+    ```python
+    policy = functools.partial(learner.sample_actions, temperature=0.0)
+    metrics = evaluate(policy, gymnasium.make("Pendulum-v1"))
+    metrics["returns"].mean()
+    ```
+
+    Args:
+        policy: Maps one observation to one action.
+        env: A single environment.
+        n_episodes: Number of episodes.
+        seed: Seed of the episodes, not negative.
+
+    Returns:
+        Arrays shaped `(n_episodes,)`: `returns` (undiscounted), `lengths` (steps), `final_rewards`
+        (rewards of the last steps), `terminated` and `truncated`.
+
+    Raises:
+        TypeError: `env` is not a single Gymnasium environment.
+        ValueError: An action does not fit the environment's action space, or `n_episodes` is not
+            positive.
+    """
+    episodes = _episodes(policy, env, n_episodes, seed)
+    return _stacked([_outcome(episode) for episode in episodes])
+
+
+def evaluate_with_trajectories(
+    policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Plays episodes one after another, and keeps all that happened.
+
+    Args:
+        policy: Maps one observation to one action.
+        env: A single environment.
+        n_episodes: Number of episodes.
+        seed: Seed of the episodes, not negative.
+
+    Returns:
+        The metrics of [`evaluate`][jaxagents.host.evaluate], and for each episode a dict of arrays
+            with one row for each step, as [`Dataset`][jaxagents.data.Dataset] takes it:
+            `observations`, `actions`, `rewards`, `next_observations`, `masks` and `ends`.
+
+    Raises:
+        TypeError: `env` is not a single Gymnasium environment.
+        ValueError: An action does not fit the environment's action space, or `n_episodes` is not
+            positive.
+    """
+    outcomes, trajectories = [], []
+    for episode in _episodes(policy, env, n_episodes, seed):
+        steps = list(episode)
+        outcomes.append(_outcome(steps))
+        trajectories.append(_trajectory(_stacked(steps)))
+    return _stacked(outcomes), trajectories
+
+
+def concatenate_trajectories(trajectories: Sequence[Mapping[str, Any]], seed: int = 0) -> Dataset:
+    """All steps of episodes in one dataset.
+
+    Args:
+        trajectories: Dicts of arrays with a first axis of steps, all structured alike.
+        seed: Seed of the dataset's sampling.
+
+    Returns:
+        The dataset, whose rows are in the order of the episodes.
+
+    Raises:
+        ValueError: There are no trajectories.
+    """
+    if not trajectories:
+        raise ValueError("There are no trajectories.")
+    return Dataset(jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories), seed)
+
+
+def supply_rng(f: Callable[..., Any], rng: Any = None) -> Policy:
+    """Gives a function a fresh random key at each call.
+
+    ```python
+    metrics = evaluate(supply_rng(learner.sample_actions), env)
+    ```
+
+    Args:
+        f: Takes a random key as its keyword argument `seed`.
+        rng: Random key from which the fresh ones derive; by default `jax.random.key(0)`.
+
+    Returns:
+        The function without `seed`. It counts its calls: make a new one to get the same keys again.
+
+    Raises:
+        TypeError: `rng` is not a random key.
+    """
+    key = jax.random.key(0) if rng is None else as_key(rng)
+    calls = itertools.count()
+
+    def policy(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, seed=jax.random.fold_in(key, next(calls)), **kwargs)
+
+    return policy
+
+
+def check_single(env: Any) -> None:
+    """Raises unless this is a single Gymnasium environment.
+
+    Raises:
+        TypeError: It is a vector of environments, or none of Gymnasium's.
+    """
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            "env must be a single Gymnasium environment, as gymnasium.make gives it (and not "
+            f"gymnasium.make_vec), got {type(env).__name__}."
+        )
+
+
+def _episodes(
+    policy: Policy, env: gymnasium.Env, n_episodes: int, seed: int
+) -> Iterator[Iterator[Step]]:
+    """Plays one episode after another; each is played as its steps are drawn."""
+    check_single(env)
+    for number in range(checks.positive("n_episodes", n_episodes)):
+        (episode_seed,) = np.random.SeedSequence((seed, number)).generate_state(1)
+        yield _play(policy, env, int(episode_seed))
+
+
+def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
+    # The copies: an environment may write every observation into the same array.
+    observation = copy.deepcopy(env.reset(seed=seed)[0])
+    over = False
+    while not over:
+        action = _fitted(policy(observation), env.action_space)
+        successor, reward, terminated, truncated, _ = env.step(action)
+        successor = copy.deepcopy(successor)
+        yield Step(observation, action, float(reward), successor, bool(terminated), bool(truncated))
+        observation = successor
+        over = terminated or truncated
+
+
+def _fitted(action: Any, space: gymnasium.Space) -> Any:
+    """An action as the environment takes it, in the memory of the host."""
+    if space.shape is None or space.dtype is None:  # a dict or a tuple of spaces
+        return jax.device_get(action)
+    array = np.asarray(action)
+    if array.shape != space.shape or not np.can_cast(array.dtype, space.dtype, "same_kind"):
+        raise ValueError(
+            f"The policy must map one observation to one action of {space}, which has shape "
+            f"{space.shape} and dtype {space.dtype}; it gave shape {array.shape} and dtype "
+            f"{array.dtype}."
+        )
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(array)
+    return array.astype(space.dtype)
+
+
+def _outcome(episode: Iterable[Step]) -> dict[str, Any]:
+    ends = [(step.reward, step.terminated, step.truncated) for step in episode]
+    rewards, terminated, truncated = zip(*ends, strict=True)
+    return {
+        "returns": np.sum(rewards),
+        "lengths": len(rewards),
+        "final_rewards": rewards[-1],
+        "terminated": terminated[-1],
+        "truncated": truncated[-1],
+    }
+
+
+def _trajectory(steps: Step) -> dict[str, Any]:
+    return {
+        "observations": steps.observation,
+        "actions": steps.action,
+        "rewards": steps.reward.astype(np.float32),
+        "next_observations": steps.next_observation,
+        "masks": 1.0 - steps.terminated.astype(np.float32),
+        "ends": steps.terminated | steps.truncated,
+    }
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

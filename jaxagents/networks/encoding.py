@@ -1,0 +1,86 @@
+"""Networks whose observations are encoded first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax.core import FrozenDict
+from jaxtyping import Array, Float
+
+
+class WithEncoder(nn.Module):
+    """A network behind an encoder of its observations, such as one of images.
+
+    ```python
+    policy = WithEncoder(make_encoder("impala"), Policy(action_dim=2))
+    critic = WithEncoder(DictEncoder({"image": make_encoder("impala")}), ensemblize(Critic, 2)())
+    ```
+
+    Attributes:
+        encoder: Maps observations to vectors.
+        network: Takes these in the place of observations.
+        stop_gradient: Whether the encoder is kept from being trained through the network.
+    """
+
+    encoder: nn.Module
+    network: nn.Module
+    stop_gradient: bool = False
+
+    @nn.compact
+    def __call__(self, observations: Any, *args: Any, train: bool = False, **kwargs: Any) -> Any:
+        """Applies the network to encoded observations; further arguments are passed on to it.
+
+        Args:
+            observations: What the encoder takes.
+            *args: Further arguments of the network.
+            train: Passed on to both, if it is true.
+            **kwargs: Further keyword arguments of the network.
+
+        Returns:
+            The network's output.
+        """
+        training = {"train": True} if train else {}
+        encoded = self.encoder(observations, **training)
+        if self.stop_gradient:
+            encoded = jax.lax.stop_gradient(encoded)
+        return self.network(encoded, *args, **training, **kwargs)
+
+
+class DictEncoder(nn.Module):
+    """Encodes a dict of observations, such as images beside a state, as one vector.
+
+    Attributes:
+        encoders: An encoder for each key that needs one. What the other keys hold is taken as vectors.
+    """
+
+    encoders: Mapping[str, nn.Module]
+
+    def __post_init__(self) -> None:
+        """Makes the encoder hashable."""
+        self.encoders = FrozenDict(self.encoders)
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(
+        self, observations: Mapping[str, Any], train: bool = False
+    ) -> Float[Array, "*batch features"]:
+        """Concatenates the encoded and the plain observations, in the order of their keys.
+
+        Raises:
+            ValueError: There is no observation for an encoder.
+        """
+        missing = sorted(set(self.encoders) - set(observations))
+        if missing:
+            raise ValueError(
+                f"There is an encoder for {missing}, but the observations have {sorted(observations)}."
+            )
+        training = {"train": True} if train else {}
+        parts = [
+            self.encoders[key](x, **training)
+            if key in self.encoders
+            else jnp.asarray(x, jnp.float32)
+            for key, x in sorted(observations.items())
+        ]
+        return jnp.concatenate(parts, axis=-1)

@@ -1,0 +1,45 @@
+"""Targets of action values."""
+
+from jaxtyping import Array, Float
+
+Scalar = float | Float[Array, ""]
+
+
+def td_target(
+    reward: Float[Array, "*batch"],
+    discount: Scalar | Float[Array, "*batch"],
+    mask: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+) -> Float[Array, "*batch"]:
+    r"""The one-step target $y = r + \gamma \, m \, V(s')$.
+
+    Sutton, 1988, "Learning to predict by the methods of temporal differences".
+
+    Args:
+        reward: Reward $r$.
+        discount: Discount $\gamma$; after $n$ steps their product.
+        mask: 0 where the episode terminated, so that nothing follows, else 1.
+        next_value: Value $V(s')$ of the true successor.
+
+    Returns:
+        The target of each sample.
+    """
+    return reward + discount * mask * next_value
+
+
+def soft_value(
+    value: Float[Array, "*batch"], log_prob: Float[Array, "*batch"], temperature: Scalar
+) -> Float[Array, "*batch"]:
+    r"""A sample of the entropy-regularised value, $V(s) = Q(s, a) - \alpha \log \pi(a | s)$.
+
+    Haarnoja et al., 2018, "Soft actor-critic", equation 3.
+
+    Args:
+        value: Action value $Q(s, a)$ of an action drawn from the policy.
+        log_prob: Its log-probability.
+        temperature: Weight of the entropy, $\alpha$.
+
+    Returns:
+        The value of each sample.
+    """
+    return value - temperature * log_prob

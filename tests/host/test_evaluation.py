@@ -1,0 +1,230 @@
+"""Playing episodes on the host."""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from jaxagents.data import Dataset
+from jaxagents.host import (
+    concatenate_trajectories,
+    evaluate,
+    evaluate_with_trajectories,
+    supply_rng,
+)
+
+UNLIMITED = 1000
+
+
+class Countdown(gymnasium.Env):
+    """Counts down from 2, 3, 4 or 5 to its end; step `t` pays `t` times the sum of the action.
+
+    It writes every observation into the same array.
+    """
+
+    def __init__(self, action_space, limit=UNLIMITED):
+        self.action_space = action_space
+        self.observation_space = spaces.Dict(
+            {"left": spaces.Box(0, 5, (1,), np.float32), "time": spaces.Discrete(10)}
+        )
+        self.limit = limit
+        self.actions = []
+        self.starts = []
+        self.left = np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        self.left[:] = self.np_random.integers(2, 6)
+        self.starts.append(int(self.left[0]))
+        return {"left": self.left, "time": self.time}, {}
+
+    def step(self, action):
+        self.actions.append(action)
+        self.time += 1
+        self.left -= 1
+        reward = np.float64(self.time * np.sum(action))
+        observation = {"left": self.left, "time": self.time}
+        return observation, reward, bool(self.left[0] == 0), self.time == self.limit, {}
+
+
+BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def half(observation):
+    return np.full(2, 0.5)
+
+
+def test_metrics_of_whole_episodes():
+    env = Countdown(BOX)
+    metrics = evaluate(half, env, 20)
+    lengths = np.array(env.starts)
+    assert set(metrics) == {"returns", "lengths", "final_rewards", "terminated", "truncated"}
+    assert all(values.shape == (20,) for values in metrics.values())
+    np.testing.assert_array_equal(metrics["lengths"], lengths)
+    np.testing.assert_allclose(metrics["returns"], lengths * (lengths + 1) / 2)
+    np.testing.assert_allclose(metrics["final_rewards"], lengths)
+    assert metrics["terminated"].dtype == metrics["truncated"].dtype == bool
+    assert metrics["terminated"].all()
+    assert not metrics["truncated"].any()
+    assert len(set(env.starts)) == 4
+
+
+def test_tells_truncated_from_terminated():
+    env = Countdown(BOX, limit=3)
+    metrics = evaluate(half, env, 20)
+    starts = np.array(env.starts)
+    np.testing.assert_array_equal(metrics["lengths"], np.minimum(starts, 3))
+    np.testing.assert_array_equal(metrics["truncated"], starts >= 3)
+    np.testing.assert_array_equal(metrics["terminated"], starts <= 3)
+
+
+def test_the_seed_decides_the_episodes():
+    def starts(n_episodes, seed):
+        env = Countdown(BOX)
+        evaluate(half, env, n_episodes, seed=seed)
+        return env.starts
+
+    assert starts(12, seed=1) == starts(12, seed=1)
+    assert starts(5, seed=1) == starts(12, seed=1)[:5]
+    assert starts(12, seed=1) != starts(12, seed=2)
+    assert starts(12, seed=0)[1:] != starts(12, seed=1)[:-1]
+    with pytest.raises(ValueError, match="non-negative"):
+        starts(1, seed=-1)
+
+
+def test_plays_environments_of_gymnasium():
+    env = gymnasium.make("Pendulum-v1", max_episode_steps=20)
+    env = gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+    policy = jax.jit(lambda observation: jnp.tanh(observation[:1]))
+    metrics = evaluate(policy, env, 3)
+    np.testing.assert_array_equal(metrics["lengths"], 20)
+    assert metrics["truncated"].all()
+    assert (metrics["returns"] < 0).all()
+    np.testing.assert_array_equal(metrics["returns"], evaluate(policy, env, 3)["returns"])
+
+
+@pytest.mark.parametrize(
+    ("space", "output", "kind", "value"),
+    [
+        (BOX, jnp.array([0.25, 1.0]), np.float32, [0.25, 1.0]),
+        (BOX, [1, -1], np.float32, [1.0, -1.0]),
+        (BOX, jnp.zeros(2, jnp.bfloat16), np.float32, [0.0, 0.0]),
+        (BOX, np.array([9.0, 9.0]), np.float32, [9.0, 9.0]),
+        (spaces.Discrete(4), jnp.int32(3), int, 3),
+        (spaces.Discrete(4), 3, int, 3),
+        (spaces.MultiDiscrete([3, 4]), jnp.array([2, 3]), np.int64, [2, 3]),
+    ],
+)
+def test_actions_are_as_the_environment_takes_them(space, output, kind, value):
+    env = Countdown(space)
+    evaluate(lambda observation: output, env, 1)
+    action = env.actions[0]
+    assert type(action) is int if kind is int else action.dtype == kind
+    np.testing.assert_array_equal(action, value)
+
+
+def test_actions_of_composite_spaces_pass_through():
+    env = Countdown(spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]))
+    evaluate(lambda observation: (jnp.int32(1), 0), env, 1)
+    assert env.actions[0] == (1, 0)
+    assert isinstance(env.actions[0][0], np.ndarray | np.generic)
+
+
+@pytest.mark.parametrize(
+    ("space", "output", "found"),
+    [
+        (BOX, np.zeros((1, 2)), r"shape \(1, 2\) and dtype float64"),
+        (BOX, 0.0, r"shape \(\) and dtype float64"),
+        (BOX, np.zeros(2, complex), r"shape \(2,\) and dtype complex128"),
+        (spaces.Discrete(4), np.float32(1.0), r"shape \(\) and dtype float32"),
+        (spaces.Discrete(4), jnp.array([1]), r"shape \(1,\) and dtype int32"),
+    ],
+)
+def test_refuses_actions_that_do_not_fit(space, output, found):
+    with pytest.raises(ValueError, match=rf"one action of {space.__class__.__name__}.*{found}"):
+        evaluate(lambda observation: output, Countdown(space), 1)
+
+
+def test_refuses_what_is_no_single_environment():
+    vector = gymnasium.make_vec("CartPole-v1", num_envs=2)
+    for env, name in ((vector, "CartPoleVectorEnv"), ("CartPole-v1", "str")):
+        with pytest.raises(TypeError, match=f"env must be a single Gymnasium .*got {name}"):
+            evaluate(half, env)
+    vector.close()
+    with pytest.raises(ValueError, match="n_episodes must be a positive integer, got 0"):
+        evaluate(half, Countdown(BOX), 0)
+
+
+def test_trajectories_hold_every_step():
+    env = Countdown(BOX, limit=4)
+    metrics, trajectories = evaluate_with_trajectories(half, env, 10)
+    again = evaluate(half, Countdown(BOX, limit=4), 10)
+    assert set(metrics) == set(again)
+    for name in again:
+        np.testing.assert_array_equal(metrics[name], again[name])
+    assert {True, False} == set(metrics["terminated"].tolist())
+    for i, (trajectory, start) in enumerate(zip(trajectories, env.starts, strict=True)):
+        length = min(start, 4)
+        time = np.arange(length)
+        observations, successors = trajectory["observations"], trajectory["next_observations"]
+        np.testing.assert_array_equal(observations["left"][:, 0], start - time)
+        np.testing.assert_array_equal(observations["time"], time)
+        np.testing.assert_array_equal(successors["left"][:, 0], start - time - 1)
+        np.testing.assert_array_equal(successors["time"], time + 1)
+        np.testing.assert_array_equal(trajectory["actions"], np.full((length, 2), 0.5))
+        np.testing.assert_array_equal(trajectory["rewards"], time + 1)
+        np.testing.assert_array_equal(trajectory["masks"][:-1], 1.0)
+        assert trajectory["masks"][-1] == 1.0 - metrics["terminated"][i]
+        np.testing.assert_array_equal(trajectory["ends"], time == length - 1)
+        assert trajectory["rewards"].dtype == trajectory["masks"].dtype == np.float32
+        assert trajectory["actions"].dtype == np.float32
+        assert trajectory["ends"].dtype == bool
+
+
+def test_trajectories_make_a_dataset():
+    metrics, trajectories = evaluate_with_trajectories(half, Countdown(BOX), 6)
+    dataset = concatenate_trajectories(trajectories, seed=3)
+    assert isinstance(dataset, Dataset)
+    assert len(dataset) == metrics["lengths"].sum()
+    np.testing.assert_array_equal(np.flatnonzero(dataset["ends"]) + 1, metrics["lengths"].cumsum())
+    np.testing.assert_array_equal(
+        dataset["observations"]["left"],
+        np.concatenate([trajectory["observations"]["left"] for trajectory in trajectories]),
+    )
+    np.testing.assert_array_equal(
+        dataset.sample(5)["rewards"], Dataset({**dataset}, seed=3).sample(5)["rewards"]
+    )
+    whole_episodes = dataset.n_step(UNLIMITED, 1.0)
+    firsts = np.r_[0, metrics["lengths"].cumsum()[:-1]]
+    np.testing.assert_allclose(whole_episodes["rewards"][firsts], metrics["returns"])
+    with pytest.raises(ValueError, match="There are no trajectories"):
+        concatenate_trajectories([])
+
+
+def sample(observation, *, seed, scale=1.0):
+    return scale * jax.random.uniform(seed, (2,))
+
+
+def test_a_fresh_key_at_each_call():
+    policy = supply_rng(sample)
+    first, second = policy(None), policy(None)
+    assert (first != second).all()
+    again = supply_rng(sample, jax.random.key(0))
+    np.testing.assert_array_equal(again(None), first)
+    np.testing.assert_array_equal(again(None, scale=2.0), 2.0 * second)
+    other = supply_rng(sample, jax.random.PRNGKey(1))(None)
+    assert (other != first).all()
+    with pytest.raises(TypeError, match="Expected a random key"):
+        supply_rng(sample, 0)
+
+
+def test_evaluates_a_policy_that_draws():
+    policy = functools.partial(sample, scale=0.5)
+    runs = [evaluate(supply_rng(policy), Countdown(BOX), 5)["returns"] for _ in range(2)]
+    np.testing.assert_array_equal(*runs)
+    assert (runs[0] != evaluate(half, Countdown(BOX), 5)["returns"]).all()

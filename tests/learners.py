@@ -1,0 +1,53 @@
+"""Learners by name, small ones, with batches for them; those listed here are under the shared suite."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxagents.core.learner import Learner
+from jaxagents.sac import SACLearner
+
+OBS_DIM, ACTION_DIM, N_ACTIONS = 5, 2, 3
+
+
+class Row(NamedTuple):
+    """A learner under test.
+
+    Attributes:
+        learner: Its class.
+        kwargs: Further keywords of `create`.
+        traced: A hyperparameter that changes its updates.
+        acting: Its network that acts.
+    """
+
+    learner: type[Learner]
+    kwargs: dict = {}  # noqa: RUF012
+    traced: str = "gamma"
+    acting: str = "actor"
+
+    def create(self, seed=0, observations=None, **kwargs):
+        batch = self.batch()
+        observations = batch["observations"] if observations is None else observations
+        fields = {"features": (8, 8), **self.kwargs, **kwargs}
+        return self.learner.create(seed, observations, batch["actions"], **fields)
+
+    def batch(self, *lead, seed=0):
+        return transitions(self.learner.discrete_actions, lead or (16,), seed)
+
+
+def transitions(discrete_actions, lead, seed=0):
+    rng = np.random.default_rng(seed)
+    normal = lambda *shape: rng.normal(size=(*lead, *shape)).astype(np.float32)  # noqa: E731
+    box = np.tanh(normal(ACTION_DIM))
+    return {
+        "observations": normal(OBS_DIM),
+        "actions": rng.integers(N_ACTIONS, size=lead) if discrete_actions else box,
+        "rewards": normal(),
+        "next_observations": normal(OBS_DIM),
+        "masks": (rng.uniform(size=lead) > 0.3).astype(np.float32),
+    }
+
+
+LEARNERS = {
+    "SAC": Row(SACLearner),
+}

@@ -1,0 +1,201 @@
+"""What all learners have in common."""
+
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from learners import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
+from trees import assert_close, assert_equal, equal
+
+from jaxagents.networks import DictEncoder
+
+KEY = jax.random.key(0)
+every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
+
+
+@every_learner
+def test_an_update_moves_the_parameters_and_describes_itself(row):
+    learner = row.create()
+    moved, info = learner.update(row.batch())
+    assert info
+    assert all(value.shape == () and jnp.isfinite(value) for value in info.values())
+    assert jax.tree.structure(moved) == jax.tree.structure(learner)
+    acting, acting_now = (jax.tree.leaves(getattr(x, row.acting).params) for x in (learner, moved))
+    assert all((old != new).any() for old, new in zip(acting, acting_now, strict=True))
+
+
+@every_learner
+def test_many_updates_are_single_ones_in_order(row):
+    batches = row.batch(3, 16)
+    many, infos = row.create().update_many(batches)
+    learner = row.create()
+    for i in range(3):
+        learner, info = learner.update({key: values[i] for key, values in batches.items()})
+        assert_close(info, {key: values[i] for key, values in infos.items()})
+    assert_close(learner, many)
+
+
+@every_learner
+def test_equal_learners_share_one_program(row):
+    row.create(seed=0).update(row.batch())
+    n_programs = row.learner.update._cache_size()
+    learner = row.create(seed=1)
+    for seed in range(3):
+        batch = row.batch(seed=seed)
+        learner, _ = learner.update(
+            {key: np.asarray(x, np.float64) if key == "rewards" else x for key, x in batch.items()}
+        )
+    assert row.learner.update._cache_size() == n_programs
+
+
+@every_learner
+def test_seeds_are_integers_or_keys(row):
+    assert_equal(row.create(seed=3), row.create(seed=jax.random.key(3)))
+    assert_equal(row.create(seed=3), row.create(seed=np.int64(3)))
+    assert_equal(row.create(seed=3), row.create(seed=jax.random.PRNGKey(3)))
+
+
+@every_learner
+def test_one_observation_is_as_good_an_example_as_a_batch(row):
+    batch = row.batch()
+    obs, action = np.float64(batch["observations"][0]), batch["actions"][0]
+    assert_close(row.create(), row.learner.create(0, obs, action, features=(8, 8), **row.kwargs))
+
+
+@every_learner
+def test_hyperparameters_and_seeds_can_be_vmapped(row):
+    seeds, values = jnp.arange(2), jnp.array([0.5, 0.9])
+    batch = row.batch()
+
+    def updated(seed, value):
+        return row.create(seed, **{row.traced: value}).update(batch)
+
+    _, infos = jax.vmap(updated)(seeds, values)
+    for i in range(2):
+        _, info = updated(int(seeds[i]), values[i])
+        assert_close(info, {name: x[i] for name, x in infos.items()})
+
+
+@every_learner
+def test_hyperparameters_matter(row):
+    learners = [row.create(**{row.traced: value}).update(row.batch())[0] for value in (0.5, 0.9)]
+    assert not equal(*(learner.replace(hyperparams=None) for learner in learners))
+
+
+@every_learner
+def test_actions(row):
+    learner, batch = row.create(), row.batch()
+    obs = batch["observations"]
+    shape = () if row.learner.discrete_actions else (ACTION_DIM,)
+    for lead, o in {(): obs[0], (16,): obs, (4, 4): obs.reshape(4, 4, -1)}.items():
+        actions = learner.sample_actions(o, seed=KEY)
+        assert actions.shape == (*lead, *shape)
+        if row.learner.discrete_actions:
+            assert jnp.issubdtype(actions.dtype, jnp.integer)
+            assert ((actions >= 0) & (actions < N_ACTIONS)).all()
+        else:
+            assert (jnp.abs(actions) <= 1.0).all()
+    mode = learner.sample_actions(obs)
+    np.testing.assert_allclose(
+        learner.sample_actions(obs, seed=KEY, temperature=0.0), mode, rtol=1e-6
+    )
+    drawn = [learner.sample_actions(obs, seed=jax.random.key(i)) for i in range(2)]
+    assert (drawn[0] != drawn[1]).any()
+    np.testing.assert_array_equal(drawn[0], learner.sample_actions(obs, seed=jax.random.PRNGKey(0)))
+
+
+@every_learner
+def test_unknown_keywords_are_refused(row):
+    with pytest.raises(TypeError, match=r"no field 'featurs'\. Did you mean 'features'\?"):
+        row.create(featurs=(8,))
+    with pytest.raises(TypeError, match=r"no field 'hidden_dims'\. Did you mean 'features'\?"):
+        row.create(hidden_dims=(8,))
+
+
+@every_learner
+def test_numbers_out_of_range_are_refused(row):
+    with pytest.raises(ValueError, match="must lie in"):
+        row.create(**{row.traced: -1.0})
+    with pytest.raises(ValueError, match="features must be a positive integer"):
+        row.create(features=(8, 0))
+    with pytest.raises(TypeError, match="optimizer must be a function"):
+        row.create(optimizer=1e-3)
+
+
+@every_learner
+def test_actions_of_the_wrong_kind_are_refused(row):
+    discrete = row.learner.discrete_actions
+    wrong = np.zeros(ACTION_DIM, np.float32) if discrete else np.zeros((), np.int32)
+    with pytest.raises(TypeError, match="floating" if not discrete else "integer"):
+        row.learner.create(0, np.zeros(OBS_DIM), wrong, **row.kwargs)
+
+
+@every_learner
+def test_an_incomplete_batch_is_refused(row):
+    batch = row.batch()
+    missing = row.learner.batch_keys[-1]
+    del batch[missing]
+    with pytest.raises(KeyError, match=f"lacks \\['{missing}'\\]"):
+        row.create().update(batch)
+    with pytest.raises(KeyError, match=f"lacks \\['{missing}'\\]"):
+        row.create().update_many(batch)
+
+
+@every_learner
+def test_learners_can_be_pickled_and_copied(row):
+    learner, _ = row.create().update(row.batch())
+    expected, _ = learner.update(row.batch(seed=1))
+    for twin in (pickle.loads(pickle.dumps(learner)), copy.deepcopy(learner), copy.copy(learner)):
+        assert_equal(twin.update(row.batch(seed=1))[0], expected)
+
+
+@every_learner
+def test_learners_can_be_donated(row):
+    step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
+    learner, batch = row.create(), row.batch()
+    expected, _ = row.create().update(batch)
+    moved, _ = step(learner, batch)
+    assert_close(moved, expected)
+    step(moved, batch)
+
+
+class Flat(nn.Module):
+    """The smallest encoder of images."""
+
+    @nn.compact
+    def __call__(self, images):
+        return nn.Dense(4)(images.astype(jnp.float32).reshape(*images.shape[:-3], -1) / 255.0)
+
+
+@every_learner
+def test_learns_from_images_beside_states(row):
+    batch = row.batch()
+    images = np.random.default_rng(0).integers(256, size=(16, 4, 4, 3)).astype(np.uint8)
+    for key in ("observations", "next_observations"):
+        batch[key] = {"image": images, "state": batch[key]}
+    encoder = DictEncoder({"image": Flat()})
+    learner = row.create(observations=batch["observations"], encoder=encoder)
+    moved, info = learner.update(batch)
+    assert all(jnp.isfinite(value) for value in info.values())
+    one = jax.tree.map(lambda x: x[0], batch["observations"])
+    np.testing.assert_allclose(
+        moved.sample_actions(one),
+        moved.sample_actions(batch["observations"])[0],
+        rtol=1e-4,
+        atol=1e-6,
+    )
+
+
+@every_learner
+def test_networks_whose_statistics_nothing_updates_are_refused(row):
+    class Normalised(nn.Module):
+        @nn.compact
+        def __call__(self, observations):
+            return nn.BatchNorm(use_running_average=True)(observations)
+
+    with pytest.raises(ValueError, match="batch_stats"):
+        row.create(encoder=Normalised())

@@ -1,0 +1,220 @@
+"""Loggers: what they write, and what they refuse."""
+
+import dataclasses
+import io
+import json
+import math
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tqdm.auto import tqdm
+
+from jaxagents.loggers import (
+    ClosingLogger,
+    ConsoleLogger,
+    JSONLLogger,
+    TensorBoardLogger,
+    WandbLogger,
+)
+
+NUMBERS = {
+    "python": 0.1,
+    "single": np.float32(0.1),
+    "jax": jnp.float32(0.1),
+    "half": jnp.bfloat16(0.5),
+    "int": jnp.int32(3),
+    "bool": np.True_,
+}
+
+
+class Memory(ClosingLogger):
+    closed = False
+
+    def log(self, step, metrics):
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_leaving_the_context_closes_even_after_an_error():
+    with Memory() as logger:
+        assert not logger.closed
+    assert logger.closed
+    with pytest.raises(ValueError, match="inside"), Memory() as logger:
+        raise ValueError("inside")
+    assert logger.closed
+
+
+def test_a_closing_logger_needs_both_methods():
+    class Incomplete(ClosingLogger):
+        def log(self, step, metrics):
+            pass
+
+    with pytest.raises(TypeError, match="close"):
+        Incomplete()
+
+
+def test_console_lines_are_aligned(capsys):
+    with ConsoleLogger() as logger:
+        logger.log(5, {"returns": -3.25, "n": 7})
+        logger.log(1_000_000, {"returns": 123456.0, "n": np.int64(12_345_678)})
+        logger.log(2_000_000, {"returns": float("nan"), "n": 0})
+    written = capsys.readouterr()
+    assert written.err == ""
+    lines = written.out.splitlines()
+    assert lines[0] == "step           5  returns      -3.25  n          7"
+    assert lines[1] == "step   1,000,000  returns  1.235e+05  n 12,345,678"
+    assert lines[2] == "step   2,000,000  returns        nan  n          0"
+
+
+def test_console_lines_stand_above_a_progress_bar():
+    stream = io.StringIO()
+    with tqdm(total=10, file=stream) as bar:
+        bar.update(3)
+        ConsoleLogger(stream).log(3, {"returns": 1.0})
+    assert not stream.closed
+    line = "step           3  returns          1\n"
+    before, after = stream.getvalue().split(line)
+    assert before.endswith("\r")  # the bar was cleared
+    assert "0/10" in before
+    assert "3/10" in after
+
+
+def test_json_lines_keep_the_digits_and_the_order(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update_step": 0}\n')
+    with JSONLLogger(path) as logger:
+        logger.log(1, NUMBERS)
+    assert path.read_text() == (
+        '{"update_step": 0}\n'
+        '{"update_step": 1, "python": 0.1, "single": 0.1, "jax": 0.1, "half": 0.5, "int": 3, '
+        '"bool": true}\n'
+    )
+
+
+def test_json_lines_can_count_steps_by_another_name(tmp_path):
+    path = tmp_path / "new" / "metrics.jsonl"
+    logger = JSONLLogger(path, step_name="step")
+    logger.log(np.int64(7), {"x": np.float32("nan"), "y": -jnp.inf})
+    assert read_lines(path) == [{"step": 7, "x": None, "y": "-inf"}]
+    with pytest.raises(ValueError, match="'step' names the step here"):
+        logger.log(8, {"step": 1.0})
+    assert len(read_lines(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros(3), r"an array of shape \(3,\)"),
+        (jnp.zeros((1,)), r"an array of shape \(1,\)"),
+        ([1.0, 2.0], r"an array of shape \(2,\)"),
+        ("high", "'high'"),
+        (None, "None"),
+        (1j, "1j"),
+        ({"a": 1.0}, "{'a': 1.0}"),
+    ],
+)
+def test_refuses_what_is_no_number(tmp_path, value, message):
+    for logger in (ConsoleLogger(), JSONLLogger(tmp_path / "metrics.jsonl")):
+        with pytest.raises(TypeError, match=f"Metric 'loss' must be a number, got {message}"):
+            logger.log(1, {"returns": 1.0, "loss": value})
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def read_events(directory):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def test_tensorboard_curves(tmp_path):
+    directory = tmp_path / "new" / "run"
+    with TensorBoardLogger(directory) as logger:
+        logger.log(10, {"evaluation/returns": np.float32(1.5), "n": 2})
+        logger.log(20, {"evaluation/returns": math.inf, "n": jnp.int32(3)})
+        with pytest.raises(TypeError, match="Metric 'loss' must be a number"):
+            logger.log(30, {"loss": np.zeros(2)})
+    assert read_events(directory) == {
+        "evaluation/returns": [(10, 1.5), (20, math.inf)],
+        "n": [(10, 2.0), (20, 3.0)],
+    }
+
+
+def test_tensorboard_writes_nan(tmp_path):
+    with TensorBoardLogger(tmp_path) as logger:
+        logger.log(1, {"loss": float("nan")})
+    ((step, value),) = read_events(tmp_path)["loss"]
+    assert step == 1
+    assert math.isnan(value)
+
+
+@dataclasses.dataclass
+class Config:
+    learning_rate: float = 1e-3
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb = pytest.importorskip("wandb")
+    yield wandb
+    wandb.teardown()  # ends its service, a process of its own
+
+
+def test_wandb_runs_offline(tmp_path, wandb):
+    directory = tmp_path / "new"
+    arguments = {"mode": "offline", "directory": directory, "group": "seeds"}
+    config = {"agent": Config(), "seed": 3}
+    with (
+        WandbLogger("project", "sac", config=config, tags=["quick"], **arguments) as logger,
+        WandbLogger("project", "sac", **arguments) as other,
+        WandbLogger("project", **arguments) as nameless,
+    ):
+        logger.log(1, {"returns": 12.5, "loss": np.float32(0.1)})
+        logger.log(3, {"returns": jnp.float32(13.25), "loss": float("nan")})
+        logger.log(4, {"last": 7.625})
+        other.log(1, {"returns": 99.75})
+        summary = dict(logger.run.summary)
+        with pytest.raises(TypeError, match="Metric 'loss' must be a number"):
+            logger.log(4, {"loss": np.zeros(2)})
+
+    assert summary["returns"] == 13.25
+    assert np.isnan(float(summary["loss"]))
+    assert summary["_step"] == 3
+    assert dict(logger.run.config) == {"agent": {"learning_rate": 1e-3}, "seed": 3}
+    assert logger.run.group == other.run.group == "seeds"
+    assert logger.run.tags == ("quick",)
+    assert logger.run.project == "project"
+    names = {run.name for run in (logger.run, other.run, nameless.run)}
+    assert len(names) == 3
+    assert sum(name.startswith("sac-2") for name in names) == 2
+    for run, logged in ((logger.run, [b"12.5", b"0.1", b"7.625"]), (other.run, [b"99.75"])):
+        (file,) = directory.glob(f"wandb/offline-run-*-{run.id}/run-{run.id}.wandb")
+        assert all(value in file.read_bytes() for value in logged)
+
+
+@pytest.mark.parametrize(
+    ("make", "module", "extra"),
+    [
+        (lambda path: TensorBoardLogger(path / "run"), "tensorboardX", "tensorboard"),
+        (lambda path: WandbLogger("project", directory=path / "run"), "wandb", "wandb"),
+    ],
+)
+def test_names_the_extra_that_is_missing(tmp_path, monkeypatch, make, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'{module} is not.*pip install "jaxagents\[{extra}\]"'):
+        make(tmp_path)
+    assert list(tmp_path.iterdir()) == []

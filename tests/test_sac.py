@@ -1,0 +1,157 @@
+"""Soft actor-critic against its formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from learners import LEARNERS
+from trees import assert_close, equal
+
+from jaxagents.sac import SACLearner
+
+ROW = LEARNERS["SAC"]
+BATCH = ROW.batch()
+OBS, ACTIONS = (jnp.asarray(BATCH[key]) for key in ("observations", "actions"))
+RATES = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.2, "temperature_learning_rate": 0.3}
+
+
+def create(**kwargs):
+    return ROW.create(optimizer=optax.sgd, initial_temperature=0.5, tau=0.1, **RATES, **kwargs)
+
+
+def policy_sample(params, obs, noise):
+    """An action, and its log-density by the change of variables."""
+    hidden = mlp(params["MLP_0"], obs)
+    mean, log_std = jnp.split(affine(params["Dense_0"], hidden), 2, axis=-1)
+    u = mean + jnp.exp(log_std) * noise
+    log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
+    return jnp.tanh(u), (log_normal - jnp.log(1.0 - jnp.square(jnp.tanh(u)))).sum(axis=-1)
+
+
+def values(params, obs, actions):
+    """Both critics, one after the other."""
+    members = [jax.tree.map(lambda x, i=i: x[i], params["members"]) for i in range(2)]
+    x = jnp.concatenate([obs, actions], axis=-1)
+    return [affine(m["Dense_0"], mlp(m["MLP_0"], x))[:, 0] for m in members]
+
+
+def mlp(params, x):
+    return jax.nn.relu(affine(params["Dense_1"], jax.nn.relu(affine(params["Dense_0"], x))))
+
+
+def affine(params, x):
+    return x @ params["kernel"] + params["bias"]
+
+
+def noises(learner):
+    _, critic_key, actor_key = jax.random.split(learner.rng, 3)
+    return (jax.random.normal(key, BATCH["actions"].shape) for key in (critic_key, actor_key))
+
+
+def descended(params, grads, rate):
+    return jax.tree.map(lambda p, g: p - rate * g, params, grads)
+
+
+@pytest.mark.parametrize("backup_entropy", [True, False])
+@pytest.mark.parametrize(
+    "discounts", [None, np.float32(0.9) ** np.arange(16)], ids=["1-step", "n-step"]
+)
+def test_an_update_follows_the_paper(backup_entropy, discounts):
+    learner = create(backup_entropy=backup_entropy, gamma=0.95)
+    batch = BATCH if discounts is None else {**BATCH, "discounts": discounts}
+    critic_noise, actor_noise = noises(learner)
+    moved, info = learner.update(batch)
+
+    next_obs = batch["next_observations"]
+    next_actions, log_prob = policy_sample(learner.actor.params, next_obs, critic_noise)
+    next_value = jnp.minimum(*values(learner.target_critic.params, next_obs, next_actions))
+    if backup_entropy:
+        next_value -= 0.5 * log_prob
+    discount = 0.95 if discounts is None else discounts
+    target = batch["rewards"] + discount * batch["masks"] * next_value
+
+    def critic_loss(params):
+        errors = [q - target for q in values(params, batch["observations"], batch["actions"])]
+        return sum(0.5 * jnp.mean(e**2) for e in errors)
+
+    loss, grads = jax.value_and_grad(critic_loss)(learner.critic.params)
+    critic_params = descended(learner.critic.params, grads, 0.2)
+    np.testing.assert_allclose(info["critic_loss"], loss, rtol=1e-4)
+    assert_close(moved.critic.params, critic_params)
+
+    def actor_loss(params):
+        actions, log_prob = policy_sample(params, batch["observations"], actor_noise)
+        value = jnp.minimum(*values(critic_params, batch["observations"], actions))
+        return jnp.mean(0.5 * log_prob - value), -jnp.mean(log_prob)
+
+    (loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(learner.actor.params)
+    np.testing.assert_allclose(info["actor_loss"], loss, rtol=1e-4)
+    np.testing.assert_allclose(info["entropy"], entropy, rtol=1e-4)
+    assert_close(moved.actor.params, descended(learner.actor.params, grads, 0.1))
+
+    log_temperature = np.log(0.5) - 0.3 * 0.5 * (entropy - -2.0)
+    np.testing.assert_allclose(moved.temperature(), np.exp(log_temperature), rtol=1e-5)
+    expected = jax.tree.map(
+        lambda new, old: 0.1 * new + 0.9 * old, critic_params, learner.target_critic.params
+    )
+    assert_close(moved.target_critic.params, expected)
+
+
+def test_the_temperature_rises_where_the_policy_is_too_sure():
+    for target_entropy, rises in [(10.0, True), (-10.0, False)]:
+        learner, info = create(target_entropy=target_entropy).update(BATCH)
+        assert (learner.temperature() > info["temperature"]) == rises
+
+
+def test_the_temperature_can_be_fixed():
+    learner = ROW.create(initial_temperature=0.2, temperature_learning_rate=0.0)
+    for _ in range(3):
+        learner, _ = learner.update(BATCH)
+    np.testing.assert_allclose(learner.temperature(), 0.2, rtol=1e-6)
+
+
+def test_the_target_entropy_is_minus_the_size_of_an_action():
+    assert ROW.create().hyperparams.target_entropy == -2.0
+    assert ROW.create(target_entropy=-7.0).hyperparams.target_entropy == -7.0
+
+
+def test_the_targets_start_as_the_critics_and_own_their_memory():
+    learner = ROW.create()
+    assert equal(learner.critic.params, learner.target_critic.params)
+    donated = jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x), donate_argnums=0)
+    donated(learner.critic.params)
+    jax.block_until_ready(learner.target_critic(OBS, ACTIONS))
+
+
+@pytest.mark.parametrize("n_critics", [1, 3])
+def test_any_number_of_critics(n_critics):
+    learner, _ = ROW.create(n_critics=n_critics).update(BATCH)
+    assert learner.critic(OBS, ACTIONS).shape == (n_critics, 16)
+
+
+def test_a_one_armed_bandit_is_solved():
+    """The reward is -4 (a - 0.5)^2, so that the best action is 0.5."""
+    rng = np.random.default_rng(0)
+    obs = np.ones((600, 64, 1), np.float32)
+    actions = rng.uniform(-1.0, 1.0, size=(600, 64, 1)).astype(np.float32)
+    batches = {
+        "observations": obs,
+        "actions": actions,
+        "rewards": -4.0 * np.square(actions[..., 0] - 0.5),
+        "next_observations": obs,
+        "masks": np.zeros((600, 64), np.float32),
+    }
+    learner = SACLearner.create(
+        0,
+        obs[0],
+        actions[0],
+        features=(32, 32),
+        actor_learning_rate=3e-3,
+        critic_learning_rate=3e-3,
+        temperature_learning_rate=0.0,
+        initial_temperature=0.01,
+    )
+    learner, info = learner.update_many(batches)
+    np.testing.assert_allclose(learner.sample_actions(obs[0, 0]), 0.5, atol=0.1)
+    assert info["critic_loss"][-10:].mean() < 0.02
