@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key
 
@@ -35,11 +36,14 @@ class Ensemble(nn.Module):
         params = self.param("members", init)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
 
-        def apply(params: Any, member: Array) -> Any:
+        def apply(params: Any, member: Array, *args: Any) -> Any:
             own = {name: jax.random.fold_in(rng, member) for name, rng in rngs.items()}
             return network.apply({"params": params}, *args, rngs=own, **kwargs)
 
-        return jax.vmap(apply)(params, jax.numpy.arange(self.n_members))
+        # Inputs that have the axis of members too leave every product a batch of plain ones. Otherwise
+        # XLA makes a single product of all first layers, whose outputs it has to transpose.
+        own_args = jax.tree.map(lambda x: jnp.broadcast_to(x, (self.n_members, *x.shape)), args)
+        return jax.vmap(apply)(params, jnp.arange(self.n_members), *own_args)
 
 
 def ensemblize(network: Callable[..., nn.Module], n_members: int) -> Callable[..., Ensemble]:

@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
+from jaxagents.core.optimizer import make_optimizer, optimized, set_optimizer_params
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import OptimizerParams, hyperparameter
 
@@ -91,3 +91,32 @@ def test_a_traced_learning_rate_stays_in_the_state():
     second = jax.tree.map(lambda x: x[1], states)
     moved = second.apply_gradients(grads=GRADS).params["w"]
     np.testing.assert_allclose(moved, PARAMS["w"] - 2 * GRADS["w"], rtol=1e-6)
+
+
+def decaying(learning_rate):
+    return optax.sgd(optax.linear_schedule(learning_rate, 0.0, 2))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "same"),
+    [
+        (optax.adam, optax.adam(0.1)),
+        (functools.partial(optax.adamw, weight_decay=0.5), optax.adamw(0.1, weight_decay=0.5)),
+        (decaying, optax.sgd(optax.linear_schedule(0.1, 0.0, 2))),
+    ],
+)
+def test_optimizers_of_a_traced_learning_rate(optimizer, same):
+    def trained(learning_rate):
+        state = optimized(nn.Dense(1), PARAMS, optimizer, learning_rate)
+        for _ in range(2):
+            state = state.apply_gradients(grads=GRADS)
+        return state
+
+    expected, opt_state = PARAMS, same.init(PARAMS)
+    for _ in range(2):
+        updates, opt_state = same.update(GRADS, opt_state, expected)
+        expected = optax.apply_updates(expected, updates)
+    by_rate = jax.jit(jax.vmap(trained))(jnp.array([0.0, 0.1]))
+    np.testing.assert_allclose(by_rate.params["w"][0], PARAMS["w"])
+    np.testing.assert_allclose(by_rate.params["w"][1], expected["w"], rtol=1e-5)
+    assert trained(0.1).tx is trained(0.2).tx

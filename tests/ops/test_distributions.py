@@ -351,3 +351,50 @@ def test_each_key_draws_its_own_action(make):
     first, again, other = (sample(distribution, jax.random.key(seed)) for seed in (0, 0, 4))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        ops.Categorical(jnp.array([0.5, -1.0, 2.0])),
+        gaussian([0.5, -1.0], [0.3, 2.0]),
+        squashed([0.5, -1.0], [0.3, 0.5]),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_sampled_with_its_log_prob(distribution):
+    action, log_density = distribution.sample_and_log_prob(jax.random.key(1))
+    np.testing.assert_array_equal(action, distribution.sample(jax.random.key(1)))
+    np.testing.assert_allclose(log_density, distribution.log_prob(action), rtol=1e-3, atol=1e-4)
+
+
+def test_a_squashed_sample_at_the_bound_has_its_true_log_prob():
+    distribution = squashed([30.0, -30.0], [0.1, 0.1], -1.0, 1.0)
+    action, log_density = distribution.sample_and_log_prob(jax.random.key(0))
+    np.testing.assert_allclose(action, [1.0, -1.0])
+    u = np.float64(distribution.base.sample(jax.random.key(0)))
+    slope = 2.0 * (np.log(2.0) - np.abs(u))  # of tanh, where exp(-2 |u|) vanishes beside 1
+    expected = (normal_log_density(u, np.array([30.0, -30.0]), 0.1) - slope).sum()
+    np.testing.assert_allclose(log_density, expected, rtol=1e-4)
+    assert jnp.isfinite(distribution.log_prob(action))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_tempered_categorical(temperature):
+    logits = jnp.array([[0.5, -1.0, 2.0], [0.0, 1.0, 0.5]])
+    tempered = ops.Categorical(logits).tempered(temperature)
+    expected = np.exp(np.asarray(logits) / temperature)
+    expected /= expected.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(log_probs_of_all_actions(tempered)), expected, rtol=1e-5)
+
+
+def test_at_temperature_zero_only_the_mode_is_left():
+    cold = jax.jit(ops.Categorical.tempered)(MASKED, 0.0)
+    assert (draw(cold, 100) == 3).all()
+    assert cold.entropy() == 0.0
+
+
+def log_probs_of_all_actions(categorical):
+    actions = range(categorical.logits.shape[-1])
+    lead = categorical.logits.shape[:-1]
+    return np.stack([categorical.log_prob(jnp.full(lead, a)) for a in actions], axis=-1)
