@@ -1,7 +1,7 @@
 """Soft actor-critic (Haarnoja et al., 2018, "Soft actor-critic algorithms and applications")."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -85,8 +85,8 @@ class SACLearner(Learner):
     target_critic: TrainState
     temperature: TrainState
 
-    config_class = SACConfig
-    hyperparams_class = SACHyperparameters
+    _config_type = SACConfig
+    _hyperparams_type = SACHyperparameters
     batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
 
     @classmethod
@@ -97,7 +97,7 @@ class SACLearner(Learner):
         rng: Key[Array, ""],
         observations: Any,
         actions: Any,
-    ) -> "SACLearner":
+    ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
         action_dim = actions.shape[-1]
         if hyperparams.target_entropy is None:
@@ -131,7 +131,7 @@ class SACLearner(Learner):
             ),
         )
 
-    def _update(self, batch: Batch) -> tuple["SACLearner", Info]:
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, critic_key, actor_key = jax.random.split(self.rng, 3)
         critic, critic_info = self._update_critic(critic_key, batch)
         actor, actor_info = self._update_actor(actor_key, critic, batch)
@@ -189,10 +189,21 @@ class SACLearner(Learner):
 
     def _update_temperature(self, entropy: Float[Array, ""]) -> tuple[TrainState, Info]:
         r"""Equation 18: $J(\alpha) = \alpha \, (H(\pi) - \bar H)$."""
+        slack = entropy - self.hyperparams.target_entropy
+        temperature, loss = dual_step(self.temperature, slack)
+        return temperature, {"temperature_loss": loss, "temperature": self.temperature()}
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
-            temperature = self.temperature(params=params)
-            loss = temperature * (entropy - self.hyperparams.target_entropy)
-            return loss, {"temperature_loss": loss, "temperature": temperature}
 
-        return self.temperature.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+def dual_step(
+    multiplier: TrainState, slack: Float[Array, ""]
+) -> tuple[TrainState, Float[Array, ""]]:
+    """A step down the product of a multiplier and the slack of its constraint.
+
+    Args:
+        multiplier: The multiplier, which falls while there is slack.
+        slack: By how much the constraint is more than satisfied; negative where it is violated.
+
+    Returns:
+        The multiplier after the step, and the product before it.
+    """
+    return multiplier.apply_loss_fn(loss_fn=lambda params: multiplier(params=params) * slack)

@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.core.learner import Learner
+from jaxagents.cql import CQLLearner, DiscreteCQLLearner
+from jaxagents.iql import IQLLearner
 from jaxagents.sac import SACLearner
 
 OBS_DIM, ACTION_DIM, N_ACTIONS = 5, 2, 3
@@ -50,4 +53,10 @@ def transitions(discrete_actions, lead, seed=0):
 
 LEARNERS = {
     "SAC": Row(SACLearner),
+    "IQL": Row(IQLLearner),
+    "CQL": Row(CQLLearner, {"n_action_samples": 3}),
+    "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),
+    "DiscreteCQL": Row(DiscreteCQLLearner, {"n_actions": N_ACTIONS}, acting="critic"),
+    "BC": Row(BCLearner, traced="actor_learning_rate"),
+    "DiscreteBC": Row(DiscreteBCLearner, {"n_actions": N_ACTIONS}, traced="actor_learning_rate"),
 }

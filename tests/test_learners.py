@@ -14,6 +14,17 @@ from trees import assert_close, assert_equal, equal
 from jaxagents.networks import DictEncoder
 
 KEY = jax.random.key(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Compiles with few optimisations: nothing here runs long."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 
 
@@ -143,6 +154,19 @@ def test_an_incomplete_batch_is_refused(row):
         row.create().update(batch)
     with pytest.raises(KeyError, match=f"lacks \\['{missing}'\\]"):
         row.create().update_many(batch)
+
+
+@every_learner
+def test_numbers_with_a_further_axis_are_refused(row):
+    key = "actions" if row.learner.discrete_actions else "rewards"
+    learner, batch = row.create(), row.batch()
+    batch[key] = batch[key][:, None] if batch[key].ndim == 1 else batch[key]
+    with pytest.raises(
+        ValueError, match=rf"'{key}' must have .* shape \(batch\), got shape \(16, 1\)"
+    ):
+        learner.update(batch)
+    with pytest.raises(ValueError, match=r"must have .* shape \(n, batch\)"):
+        learner.update_many(row.batch())
 
 
 @every_learner

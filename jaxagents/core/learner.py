@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
+from flax import struct
 from jaxtyping import Array, Key
 
 from jaxagents import ops
@@ -18,7 +19,6 @@ from jaxagents.core.checks import positive
 from jaxagents.core.config import StaticConfig, check_known_fields, field_names
 from jaxagents.core.keys import as_key
 from jaxagents.core.pickling import PicklableNode
-from jaxagents.core.train_state import nonpytree_field
 from jaxagents.core.types import Hyperparameters
 from jaxagents.networks import WithEncoder
 
@@ -36,7 +36,8 @@ class LearnerConfig(StaticConfig):
             already. Every network gets an encoder of its own.
         actor_network: Module that maps observations and a temperature to a distribution of actions.
             `None` takes the default network.
-        critic_network: Module in the place of the default critic.
+        critic_network: Module in the place of the default critic. Where there are several critics, it
+            gives the values of each along a first axis, as an ensemble does.
         optimizer: Any function that makes an optax optimizer of a learning rate.
     """
 
@@ -76,12 +77,12 @@ class Learner(PicklableNode):
         rng: Random key of the updates to come.
     """
 
-    config: Any = nonpytree_field()
+    config: Any = struct.field(pytree_node=False)
     hyperparams: Any
     rng: Any
 
-    config_class: ClassVar[type[LearnerConfig]]
-    hyperparams_class: ClassVar[type[Hyperparameters]]
+    _config_type: ClassVar[type[LearnerConfig]]
+    _hyperparams_type: ClassVar[type[Hyperparameters]]
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
 
@@ -102,10 +103,10 @@ class Learner(PicklableNode):
             TypeError: A keyword is no field, or the actions are of the wrong kind.
             ValueError: A number is out of range.
         """
-        static, traced = field_names(cls.config_class), field_names(cls.hyperparams_class)
+        static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
         check_known_fields(cls, kwargs, [*static, *traced])
-        config = cls.config_class(**{k: v for k, v in kwargs.items() if k in static})
-        hyperparams = cls.hyperparams_class(**{k: v for k, v in kwargs.items() if k in traced})
+        config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
+        hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges()
         cls._check_actions(actions)
         return _created(cls, config, hyperparams, _as_seed(seed), observations, actions)
@@ -122,8 +123,9 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batch lacks a key.
+            ValueError: There is not one reward, mask or discrete action for each sample.
         """
-        self._check_batch(batch)
+        self._check_batch(batch, ["batch"])
         return self._update(batch)
 
     @jax.jit
@@ -138,8 +140,9 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batches lack a key.
+            ValueError: There is not one reward, mask or discrete action for each sample.
         """
-        self._check_batch(batches)
+        self._check_batch(batches, ["n", "batch"])
         return jax.lax.scan(lambda learner, batch: learner._update(batch), self, dict(batches))
 
     @jax.jit
@@ -180,13 +183,21 @@ class Learner(PicklableNode):
         return batch.get("discounts", self.hyperparams.gamma)
 
     @classmethod
-    def _check_batch(cls, batch: Batch) -> None:
+    def _check_batch(cls, batch: Batch, axes: list[str]) -> None:
         missing = [key for key in cls.batch_keys if key not in batch]
         if missing:
             raise KeyError(
                 f"{cls.__name__} learns from {list(cls.batch_keys)}, but the batch lacks {missing}; "
                 f"it has {sorted(batch)}."
             )
+        numbers = ["rewards", "masks", "discounts", *(["actions"] if cls.discrete_actions else [])]
+        for key in set(numbers) & set(batch):
+            shape = jnp.shape(batch[key])
+            if len(shape) != len(axes):
+                raise ValueError(
+                    f"{key!r} must have one number for each sample, shape ({', '.join(axes)}), got "
+                    f"shape {shape}."
+                )
 
     @classmethod
     def _check_actions(cls, actions: Any) -> None:

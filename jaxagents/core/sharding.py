@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = "data") -> Any:
     """Splits the samples of a batch over devices.
 
-    A compiled function of what it returns does its part on each device, without a change to the function:
+    A compiled function of what it returns runs on all of them, without a change to it:
 
     ```python
     learner = replicate(learner)

@@ -66,14 +66,13 @@ class TrainState(PicklableNode):
             The state.
         """
         opt_state = None if tx is None else tx.init(params)
-        params, opt_state, extra_variables = jax.tree.map(
-            jnp.copy, (params, opt_state, extra_variables or {})
-        )
+        copies = jax.tree.map(jnp.copy, (params, opt_state, extra_variables))
+        params, opt_state, extra_variables = copies
         return cls(
             step=jnp.zeros((), jnp.int32),
             params=params,
             opt_state=opt_state,
-            extra_variables=extra_variables,
+            extra_variables=extra_variables or {},
             model_def=model_def,
             tx=tx,
         )

@@ -3,13 +3,13 @@
 import functools
 import os
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxagents.data import rows
+from jaxagents.data import files, rows
+from jaxagents.data.sampling import Sampled
 
 _SMALLEST_STD = 1e-6
 
@@ -50,7 +50,7 @@ class Normalisation(NamedTuple):
 
 
 @jax.tree_util.register_pytree_node_class
-class Dataset:
+class Dataset(Sampled):
     """Arrays with a common first axis, in a dict that may be nested.
 
     ```python
@@ -138,23 +138,7 @@ class Dataset:
         """Number of rows."""
         return self._size
 
-    # Reading.
-
-    def sample(self, batch_size: int, indx: Any = None) -> rows.Arrays:
-        """Copies rows drawn uniformly, with replacement.
-
-        Args:
-            batch_size: Number of rows.
-            indx: Numbers of the rows to take instead.
-
-        Returns:
-            A dict like the dataset, whose arrays have `batch_size` rows.
-
-        Raises:
-            ValueError: `batch_size` is not positive.
-            IndexError: An index is out of range.
-        """
-        return rows.take(self._flat, rows.drawn_indices(self._rng, self._size, batch_size, indx))
+    # Choosing rows.
 
     def get_subset(self, indx: Any) -> "Dataset":
         """The dataset of some rows.
@@ -258,16 +242,19 @@ class Dataset:
     # On disk.
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the arrays to a compressed `.npz` file.
+        """Writes the arrays, compressed, to a new file.
 
         Args:
-            path: The file, which must not exist.
+            path: The file, which must not exist. Its ending decides the format: `.npz` of NumPy, or
+                HDF5 (`.h5` or `.hdf5`), whose groups nest as the dicts do.
 
         Raises:
-            FileExistsError: It does.
+            ValueError: The ending is another.
+            FileExistsError: The file exists.
+            TypeError: The format cannot keep the type of an array.
+            ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        with Path(path).expanduser().open("xb") as file:
-            np.savez_compressed(file, **self._flat)  # pyright: ignore[reportArgumentType]
+        files.write(path, self._flat)
 
     @classmethod
     def load(cls, path: str | os.PathLike, seed: int = 0) -> "Dataset":
@@ -279,6 +266,9 @@ class Dataset:
 
         Returns:
             The dataset.
+
+        Raises:
+            ValueError: The file's ending is of another format, or its arrays do not fit together.
+            ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        with np.load(Path(path).expanduser(), allow_pickle=False) as file:
-            return cls(rows.unflatten(dict(file)), seed)
+        return cls(rows.unflatten(files.read(path)), seed)

@@ -1,15 +1,17 @@
 """A replay buffer on the host."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from jaxagents.data import rows
+from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
+from jaxagents.data.sampling import Sampled
 
 
-class ReplayBuffer:
+class ReplayBuffer(Sampled):
     """The most recent transitions, in memory that is taken once.
 
     ```python
@@ -30,7 +32,10 @@ class ReplayBuffer:
         """
         self._flat = flat
         self._capacity = rows.common_length(flat)
-        self._paths = {name: name.split(rows.SEPARATOR) for name in flat}
+        self._columns = [
+            (name, name.split(rows.SEPARATOR), array.shape[1:], array.dtype)
+            for name, array in flat.items()
+        ]
         self._n_added = 0
         self._rng = np.random.default_rng(seed)
 
@@ -103,17 +108,25 @@ class ReplayBuffer:
 
         Raises:
             ValueError: A key is missing, or an array has another shape; the error names the key.
+            TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
-        row = self._n_added % self._capacity
-        for name, array in self._flat.items():
+        values = []
+        for name, path, shape, dtype in self._columns:
             value: Any = transition
             try:
-                for key in self._paths[name]:
+                for key in path:
                     value = value[key]
             except KeyError:
                 raise ValueError(f"The transition has no {name!r}.") from None
-            if np.shape(value) != array.shape[1:]:
-                raise _misshapen(name, np.shape(value), array.shape[1:])
+            if not hasattr(value, "dtype"):
+                value = np.asarray(value)
+            if value.shape != shape:
+                raise _misshapen(name, value.shape, shape)
+            if value.dtype is not dtype:  # mostly it is, and time is spent here
+                _check_kind(name, value.dtype, dtype)
+            values.append(value)
+        row = self._n_added % self._capacity
+        for array, value in zip(self._flat.values(), values, strict=True):
             array[row] = value
         self._n_added += 1
 
@@ -125,6 +138,7 @@ class ReplayBuffer:
 
         Raises:
             ValueError: A key is missing, or an array has another shape; the error names the key.
+            TypeError: An array is of another kind.
         """
         flat = rows.flatten(transitions)
         for name, array in self._flat.items():
@@ -132,6 +146,7 @@ class ReplayBuffer:
                 raise ValueError(f"The transitions have no {name!r}.")
             if flat[name].shape[1:] != array.shape[1:]:
                 raise _misshapen(name, flat[name].shape[1:], array.shape[1:])
+            _check_kind(name, flat[name].dtype, array.dtype)
         n_new = rows.common_length({name: flat[name] for name in self._flat})
         kept = np.arange(max(0, n_new - self._capacity), n_new)
         places = (self._n_added + kept) % self._capacity
@@ -139,37 +154,40 @@ class ReplayBuffer:
             array[places] = flat[name][kept]
         self._n_added += n_new
 
-    def sample(self, batch_size: int, indx: Any = None) -> rows.Arrays:
-        """Copies transitions drawn uniformly, with replacement.
+    def last(self, n: int) -> rows.Arrays:
+        """Copies the newest transitions.
 
         Args:
-            batch_size: Number of transitions.
-            indx: Numbers of the rows to take instead, in the order of the memory.
+            n: Number of transitions.
 
         Returns:
-            A dict structured as the example, whose arrays have `batch_size` rows.
+            A dict structured as the example, whose arrays have `n` rows, oldest first.
 
         Raises:
-            ValueError: The buffer is empty, or `batch_size` is not positive.
-            IndexError: An index is out of range.
+            ValueError: The buffer does not hold as many.
         """
-        return rows.take(self._flat, rows.drawn_indices(self._rng, len(self), batch_size, indx))
+        if not 0 <= n <= len(self):
+            raise ValueError(f"n must lie in [0, {len(self)}], the transitions held, got {n}.")
+        return rows.take(self._flat, np.arange(self._n_added - n, self._n_added) % self._capacity)
 
     def to_dataset(self) -> Dataset:
         """A copy of what the buffer holds, oldest first."""
-        order = np.arange(self._n_added - len(self), self._n_added) % self._capacity
-        return Dataset(rows.take(self._flat, order))
+        return Dataset(self.last(len(self)))
+
+    # Going on later.
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be saved to go on as if the buffer had never been away.
+        """All that it takes to go on as if the buffer had never been away.
 
         Returns:
-            The transitions held (views of the memory), the count and the state of the sampling.
+            The transitions held (views of the memory, in its order, by name), the number ever added,
+            the capacity, and the state of the sampling.
         """
         return {
             "transitions": {name: array[: len(self)] for name, array in self._flat.items()},
             "n_added": self._n_added,
-            "rng": self._rng.bit_generator.state,
+            "capacity": self._capacity,
+            "rng": self.rng_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -182,17 +200,62 @@ class ReplayBuffer:
         Raises:
             ValueError: The state is of another structure or capacity.
         """
-        saved, held = state["transitions"], min(state["n_added"], self._capacity)
+        n_added, capacity = int(state["n_added"]), int(state["capacity"])
+        if capacity != self._capacity:
+            raise ValueError(
+                f"The state is of a buffer of capacity {capacity}; this one has {self._capacity}."
+            )
+        saved, n_held = state["transitions"], min(n_added, capacity)
+        if sorted(saved) != sorted(self._flat):
+            raise ValueError(f"The state holds {sorted(saved)}; the buffer {sorted(self._flat)}.")
         for name, array in self._flat.items():
-            expected = (held, *array.shape[1:])
-            if name not in saved or saved[name].shape != expected:
-                found = saved[name].shape if name in saved else "nothing"
-                raise ValueError(f"The state has {found} for {name!r}, where {expected} would fit.")
+            found, expected = saved[name], array[:n_held]
+            if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+                raise ValueError(
+                    f"The state has {found.dtype}{list(found.shape)} for {name!r}, where "
+                    f"{expected.dtype}{list(expected.shape)} would fit."
+                )
         for name, array in self._flat.items():
-            array[:held] = saved[name]
-        self._n_added = int(state["n_added"])
-        self._rng.bit_generator.state = state["rng"]
+            array[:n_held] = saved[name]
+        self._n_added = n_added
+        self.set_rng_state(state["rng"])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the transitions held, and the state of the sampling, to a new file.
+
+        Args:
+            path: The file, which must not exist, as for [`Dataset.save`][jaxagents.data.Dataset.save].
+        """
+        state = self.state_dict()
+        held = {f"transitions/{name}": array for name, array in state.pop("transitions").items()}
+        files.write(path, held | rows.flatten(state))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "ReplayBuffer":
+        """Reads what [`save`][jaxagents.data.ReplayBuffer.save] wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            A buffer that goes on as the saved one.
+
+        Raises:
+            ValueError: The file is of something else.
+        """
+        state = rows.unflatten(files.read(path))
+        if not {"transitions", "n_added", "capacity", "rng"} <= state.keys():
+            raise ValueError(f"{path} is no file of a replay buffer; it holds {sorted(state)}.")
+        held, capacity = rows.flatten(state["transitions"]), int(state["capacity"])
+        buffer = cls({k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in held.items()})
+        buffer.load_state_dict({**state, "transitions": held})
+        return buffer
 
 
 def _misshapen(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> ValueError:
     return ValueError(f"{name!r} has shape {shape}, but the buffer holds {expected}.")
+
+
+def _check_kind(name: str, dtype: np.dtype, expected: np.dtype) -> None:
+    if not np.can_cast(dtype, expected, "same_kind"):
+        raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {expected}.")

@@ -91,35 +91,3 @@ def take(flat: Mapping[str, np.ndarray], indices: Any) -> Arrays:
         The rows as a nested dict.
     """
     return unflatten({name: array.take(indices, axis=0) for name, array in flat.items()})
-
-
-def drawn_indices(
-    rng: np.random.Generator, n_rows: int, batch_size: int, indices: Any
-) -> np.ndarray:
-    """Numbers of rows for a batch.
-
-    Args:
-        rng: Generator.
-        n_rows: Number of rows to choose from.
-        batch_size: Number of rows to draw, uniformly and with replacement.
-        indices: Rows to use instead.
-
-    Returns:
-        The numbers, shaped `(batch_size,)`.
-
-    Raises:
-        ValueError: There are no rows, or `batch_size` is not positive.
-        IndexError: An index is out of range.
-    """
-    if indices is None:
-        if n_rows == 0:
-            raise ValueError("There is nothing to sample from yet.")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}.")
-        return rng.integers(n_rows, size=batch_size)
-    indices = np.asarray(indices)
-    if indices.size and not (indices.min() >= 0 and indices.max() < n_rows):
-        raise IndexError(
-            f"Indices must lie in [0, {n_rows}), got {indices.min()} to {indices.max()}."
-        )
-    return indices

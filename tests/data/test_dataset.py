@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import trees
 
 from jaxagents.data import Dataset, Normalisation
 
@@ -96,6 +97,30 @@ def test_the_seed_decides_the_samples():
     assert (first != other.sample(8)["actions"]).any()
 
 
+def test_several_batches_are_those_of_as_many_samples():
+    one, many = Dataset(arrays(), seed=1), Dataset(arrays(), seed=1)
+    one.sample(3)
+    many.sample(3)
+    batches = many.sample_many(4, 5)
+    assert batches["observations"]["image"].shape == (4, 5, 4, 4, 3)
+    for i in range(4):
+        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], batches), one.sample(5))
+    np.testing.assert_array_equal(one.sample(2)["actions"], many.sample(2)["actions"])
+    for sizes, name in (((0, 5), "n_batches"), ((4, -1), "batch_size")):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
+            many.sample_many(*sizes)
+
+
+def test_draws_the_same_from_a_saved_state_on():
+    dataset, other = Dataset(arrays(), seed=1), Dataset(arrays(), seed=2)
+    dataset.sample(3)
+    state = dataset.rng_state()
+    assert state.dtype == np.uint8
+    drawn = dataset.sample(50)
+    other.set_rng_state(jax.numpy.asarray(state))
+    trees.assert_equal(other.sample(50), drawn)
+
+
 def test_samples_given_rows():
     np.testing.assert_array_equal(Dataset(arrays()).sample(3, indx=[4, 4, 1])["actions"], [4, 4, 1])
     with pytest.raises(IndexError, match=r"must lie in \[0, 20\), got -1 to 3"):
@@ -177,13 +202,3 @@ def test_is_a_pytree():
     assert doubled.sample(5)["observations"]["image"].shape == (5, 4, 4, 3)
     total = jax.jit(lambda dataset: dataset["observations"]["state"].sum())(Dataset(arrays()))
     assert total == np.arange(3 * N).sum()
-
-
-def test_saves_and_loads(tmp_path):
-    path = tmp_path / "data.npz"
-    Dataset(arrays()).save(path)
-    loaded = Dataset.load(path)
-    jax.tree.map(np.testing.assert_array_equal, {**loaded}, arrays())
-    assert loaded["observations"]["image"].dtype == np.uint8
-    with pytest.raises(FileExistsError):
-        Dataset(arrays()).save(path)

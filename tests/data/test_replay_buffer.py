@@ -5,6 +5,7 @@ import collections
 import jax
 import numpy as np
 import pytest
+import trees
 
 from jaxagents.data import Dataset, ReplayBuffer
 
@@ -70,6 +71,34 @@ def test_samples_all_that_it_holds_and_nothing_else(n):
     assert batch["observations"]["image"].shape == (2000, 2, 2)
 
 
+@pytest.mark.parametrize("n", [3, 12])
+def test_several_batches_are_those_of_as_many_samples(n):
+    one, many = filled(n, seed=1), filled(n, seed=1)
+    batches = many.sample_many(3, 4)
+    assert batches["observations"]["image"].shape == (3, 4, 2, 2)
+    for i in range(3):
+        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], batches), one.sample(4))
+
+
+@pytest.mark.parametrize("n_held", [0, 4, CAPACITY, 3 * CAPACITY + 2])
+def test_gives_the_newest_oldest_first(n_held):
+    buffer = filled(n_held)
+    for n in range(min(n_held, CAPACITY) + 1):
+        newest = buffer.last(n)
+        np.testing.assert_array_equal(newest["actions"], range(n_held - n, n_held))
+        np.testing.assert_array_equal(newest["observations"]["x"], range(n_held - n, n_held))
+    for n in (-1, len(buffer) + 1):
+        with pytest.raises(ValueError, match=rf"n must lie in \[0, {len(buffer)}\], .* got {n}"):
+            buffer.last(n)
+
+
+def test_what_it_gives_are_copies():
+    buffer = filled(CAPACITY)
+    for batch in (buffer.sample(5), buffer.sample_many(2, 5), buffer.last(5), buffer.to_dataset()):
+        batch["actions"][:] = -1
+    assert_holds(buffer, range(CAPACITY))
+
+
 def test_the_seed_decides_the_samples():
     first = filled(5, seed=1).sample(20)["actions"]
     np.testing.assert_array_equal(first, filled(5, seed=1).sample(20)["actions"])
@@ -83,8 +112,9 @@ def test_samples_given_rows():
 
 
 def test_refuses_to_sample_when_empty():
-    with pytest.raises(ValueError, match="nothing to sample"):
-        empty().sample(1)
+    for draw in (lambda: empty().sample(1), lambda: empty().sample_many(1, 1)):
+        with pytest.raises(ValueError, match="nothing to sample"):
+            draw()
 
 
 def test_starts_from_a_dataset():
@@ -102,7 +132,9 @@ def test_names_what_does_not_fit():
     with pytest.raises(ValueError, match=r"'actions' has shape \(3,\), but the buffer holds \(\)"):
         buffer.add_transition(misshapen)
     with pytest.raises(ValueError, match="no 'observations/x'"):
-        buffer.add_transition(transition(0) | {"observations": {"image": np.zeros((2, 2))}})
+        buffer.add_transition(
+            transition(0) | {"observations": {"image": np.zeros((2, 2), np.uint8)}}
+        )
     with pytest.raises(ValueError, match=r"no 'actions'"):
         buffer.add_transitions({"observations": transitions(range(2))["observations"]})
     many = transitions(range(3)) | {"actions": np.zeros((3, 1), np.int32)}
@@ -120,23 +152,92 @@ def test_holds_no_more_memory_than_its_data():
     assert held == 3 * per_transition
 
 
-@pytest.mark.parametrize("n", [4, 20])
-def test_goes_on_from_a_saved_state(n):
+@pytest.mark.parametrize("n", [CAPACITY - 1, 2 * CAPACITY + 3])
+def test_what_does_not_fit_leaves_no_trace(n):
     buffer = filled(n)
-    buffer.sample(3)
-    state = jax.tree.map(np.copy, buffer.state_dict()["transitions"])
-    state = buffer.state_dict() | {"transitions": state}
+    for wrong in ({"actions": np.zeros(3, np.int32)}, {"actions": 1.5}):
+        with pytest.raises((ValueError, TypeError), match="'actions'"):
+            buffer.add_transition(transition(99) | wrong)
+        with pytest.raises((ValueError, TypeError), match="'actions'"):
+            buffer.add_transitions(
+                transitions(range(99, 101)) | {"actions": np.stack([wrong["actions"]] * 2)}
+            )
+    assert_holds(buffer, range(max(0, n - CAPACITY), n))
+
+
+def test_refuses_numbers_that_it_would_have_to_round():
+    example = {"whole": np.int64(0), "real": np.float32(0.0), "flag": False}
+    fine = {"whole": 3, "real": 0.5, "flag": np.True_}
+    buffer = ReplayBuffer.create(example, 3)
+    buffer.add_transition(fine)
+    buffer.add_transition({"whole": np.uint8(4), "real": np.float64(1.5), "flag": True})
+    buffer.add_transition({"whole": True, "real": 2, "flag": False})
+    held = buffer.to_dataset()
+    np.testing.assert_array_equal(held["whole"], [3, 4, 1])
+    np.testing.assert_array_equal(held["real"], [0.5, 1.5, 2.0])
+    np.testing.assert_array_equal(held["flag"], [True, True, False])
+    for wrong, message in (
+        ({"whole": 1.5}, "'whole' has type float64, but the buffer holds int64"),
+        ({"real": 1j}, "'real' has type complex128, but the buffer holds float32"),
+        ({"flag": 1}, "'flag' has type int64, but the buffer holds bool"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            buffer.add_transition(fine | wrong)
+
+
+def by_state(buffer, path):
+    state = buffer.state_dict()
     other = empty(seed=9)
-    other.load_state_dict(state)
-    for both in (buffer, other):
-        both.add_transition(transition(n))
-    assert_holds(other, range(max(0, n + 1 - CAPACITY), n + 1))
-    np.testing.assert_array_equal(buffer.sample(9)["actions"], other.sample(9)["actions"])
+    transitions = jax.tree.map(np.copy, state["transitions"])
+    other.load_state_dict({**state, "transitions": transitions})
+    return other
+
+
+def by_file(buffer, path):
+    buffer.save(path)
+    return ReplayBuffer.load(path)
+
+
+@pytest.mark.parametrize("n", [0, 4, CAPACITY, 20])
+@pytest.mark.parametrize(
+    ("restored", "name"), [(by_state, ""), (by_file, "buffer.npz"), (by_file, "buffer.h5")]
+)
+def test_goes_on_from_a_saved_state(n, restored, name, tmp_path):
+    buffer = filled(n, seed=3)
+    if n:
+        buffer.sample(3)
+    other = restored(buffer, tmp_path / name)
+    assert other.capacity == CAPACITY
+    for i in range(n, n + CAPACITY + 2):
+        for each in (buffer, other):
+            each.add_transition(transition(i))
+        assert_holds(other, range(max(0, i + 1 - CAPACITY), i + 1))
+        trees.assert_equal(buffer.sample(9), other.sample(9))
+
+
+def test_a_file_holds_what_was_added_only(tmp_path):
+    path = tmp_path / "buffer.npz"
+    filled(2, size=10**6).save(path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(FileExistsError):
+        filled(2).save(path)
+    other = tmp_path / "data.npz"
+    filled(2).to_dataset().save(other)
+    with pytest.raises(ValueError, match=r"no file of a replay buffer; it holds \['actions'"):
+        ReplayBuffer.load(other)
 
 
 def test_refuses_a_state_of_another_capacity_or_structure():
-    with pytest.raises(ValueError, match=r"where \(5, 2, 2\) would fit"):
+    with pytest.raises(ValueError, match="of capacity 7; this one has 5"):
         empty(size=5).load_state_dict(filled(7).state_dict())
     lone = ReplayBuffer.create({"rewards": np.float32(0.0)}, CAPACITY)
-    with pytest.raises(ValueError, match="nothing for 'rewards'"):
+    with pytest.raises(ValueError, match=r"holds \['actions', .*; the buffer \['rewards'\]"):
         lone.load_state_dict(filled(2).state_dict())
+    for example, message in (
+        (transition(0) | {"actions": np.int64(0)}, r"int32\[2\] for 'actions', where int64\[2\]"),
+        (transition(0) | {"actions": np.zeros(3, np.int32)}, r"int32\[2\] for .* int32\[2, 3\]"),
+    ):
+        other = ReplayBuffer.create(example, CAPACITY)
+        with pytest.raises(ValueError, match=message):
+            other.load_state_dict(filled(2).state_dict())
+        assert len(other) == 0

@@ -1,0 +1,189 @@
+"""Behavioural cloning (Pomerleau, 1989, "ALVINN: an autonomous land vehicle in a neural network")."""
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Key
+
+from jaxagents import ops
+from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.core.optimizer import optimized
+from jaxagents.core.train_state import TrainState
+from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.networks import CategoricalPolicy, Policy
+from jaxagents.networks.initialisation import initialise_params
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ImitationConfig(LearnerConfig):
+    """What the configurations of learners share that fit a policy to the actions of the data.
+
+    Attributes:
+        dropout_rate: Share of the hidden outputs of the default policy that is dropped while it is
+            trained. If it is positive, encoders and policies of one's own are called with `train=True`
+            then.
+    """
+
+    dropout_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        if not 0.0 <= self.dropout_rate < 1.0:
+            raise ValueError(
+                f"{type(self).__name__}.dropout_rate must lie in [0, 1), got {self.dropout_rate}."
+            )
+
+    def training(self, key: Key[Array, ""]) -> dict[str, Any]:
+        """Keyword arguments of a policy while it is trained."""
+        return {"train": True, "rngs": {"dropout": key}} if self.dropout_rate else {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class BCConfig(ImitationConfig):
+    """What the compiled program of continuous behavioural cloning depends on.
+
+    Attributes:
+        fixed_std: Standard deviation of each component of the action, if it is not learned: the loss is
+            then the squared error, scaled and shifted.
+    """
+
+    critic_network: ClassVar[None] = None
+    fixed_std: float | tuple[float, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DiscreteBCConfig(ImitationConfig):
+    """What the compiled program of discrete behavioural cloning depends on.
+
+    Attributes:
+        n_actions: Number of actions.
+    """
+
+    critic_network: ClassVar[None] = None
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_actions")
+
+
+class BCHyperparameters(Hyperparameters):
+    """Traced hyperparameters of behavioural cloning.
+
+    Attributes:
+        actor_learning_rate: Step size of the policy.
+    """
+
+    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+def gaussian_policy(
+    config: ImitationConfig, action_dim: int, fixed_std: float | tuple[float, ...] | None = None
+) -> Policy:
+    """The default policy of continuous learners that fit one to the actions of the data.
+
+    Args:
+        config: Configuration of the learner.
+        action_dim: Number of components of an action.
+        fixed_std: Standard deviation of each component, if it is not learned.
+
+    Returns:
+        A Gaussian policy whose mean is squashed by tanh, with one standard deviation in all
+        observations.
+    """
+    return Policy(
+        features=config.features,
+        dropout_rate=config.dropout_rate,
+        action_dim=action_dim,
+        squash="mean",
+        state_dependent_std=False,
+        fixed_std=fixed_std,
+        log_std_min=-5.0,
+    )
+
+
+class BCLearner(Learner):
+    """Behavioural cloning of continuous actions by maximum likelihood.
+
+    The policy is a Gaussian whose mean is squashed by tanh. Its standard deviation is the same in all
+    observations, and learned unless `fixed_std` sets it.
+
+    Attributes:
+        actor: The policy.
+    """
+
+    actor: TrainState
+
+    _config_type = BCConfig
+    _hyperparams_type = BCHyperparameters
+    batch_keys = ("observations", "actions")
+
+    @classmethod
+    def _initial(
+        cls,
+        config: ImitationConfig,
+        hyperparams: BCHyperparameters,
+        rng: Key[Array, ""],
+        observations: Any,
+        actions: Any,
+    ) -> Self:
+        rng, key = jax.random.split(rng)
+        actor = config.encoded(config.actor_network or cls._default_network(config, actions))
+        params = initialise_params(actor, key, observations)
+        return cls(
+            config=config,
+            hyperparams=hyperparams,
+            rng=rng,
+            actor=optimized(actor, params, config.optimizer, hyperparams.actor_learning_rate),
+        )
+
+    @staticmethod
+    def _default_network(config: Any, actions: Any) -> nn.Module:
+        return gaussian_policy(config, actions.shape[-1], config.fixed_std)
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        rng, key = jax.random.split(self.rng)
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            policy = self.actor(batch["observations"], params=params, **self.config.training(key))
+            log_likelihood = policy.log_prob(batch["actions"]).mean()
+            info = {"actor_loss": -log_likelihood, "log_likelihood": log_likelihood}
+            return -log_likelihood, {**info, **self._agreement(policy.mode(), batch["actions"])}
+
+        actor, info = self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        return self.replace(rng=rng, actor=actor), info
+
+    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+        return self.actor(observations, temperature=temperature)
+
+    @staticmethod
+    def _agreement(modes: Array, actions: Array) -> Info:
+        return {"mse": jnp.square(modes - actions).mean()}
+
+
+class DiscreteBCLearner(BCLearner):
+    """Behavioural cloning of discrete actions, by the cross-entropy of a categorical policy.
+
+    Attributes:
+        actor: The policy.
+    """
+
+    _config_type = DiscreteBCConfig
+    discrete_actions = True
+
+    @staticmethod
+    def _default_network(config: Any, actions: Any) -> nn.Module:
+        return CategoricalPolicy(
+            features=config.features,
+            dropout_rate=config.dropout_rate,
+            n_actions=config.n_actions,
+        )
+
+    @staticmethod
+    def _agreement(modes: Array, actions: Array) -> Info:
+        return {"accuracy": (modes == actions).mean()}

@@ -1,0 +1,109 @@
+"""Files of named arrays: `.npz` of NumPy and HDF5."""
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays, compressed, to a new file.
+
+    Args:
+        path: The file, which must not exist. Its ending decides the format: `.npz`, or `.h5` or `.hdf5`.
+        flat: Arrays by name. A slash in a name separates the groups of HDF5.
+
+    Raises:
+        ValueError: The ending is another.
+        FileExistsError: The file exists.
+        TypeError: The format cannot keep the type of an array; the error names the array.
+    """
+    path = Path(path).expanduser()
+    file_format = _format_of(path)
+    for name, array in flat.items():
+        if array.dtype.kind not in file_format.kinds:
+            raise TypeError(f"A {path.suffix} file cannot keep {name!r}, of type {array.dtype}.")
+    path.touch(exist_ok=False)
+    try:
+        file_format.write(path, flat)
+    except BaseException:
+        path.unlink()  # what is left of this very call
+        raise
+
+
+def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Reads what [`write`][jaxagents.data.files.write] wrote, or another file of these formats.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        ValueError: The ending is of another format.
+    """
+    path = Path(path).expanduser()
+    return _format_of(path).read(path)
+
+
+class _Format(NamedTuple):
+    write: Callable[[Path, Mapping[str, np.ndarray]], None]
+    read: Callable[[Path], dict[str, np.ndarray]]
+    kinds: str
+    """Kinds of `numpy.dtype` that come back as they were."""
+
+
+def _format_of(path: Path) -> _Format:
+    if path.suffix not in _FORMATS:
+        raise ValueError(
+            f"{path.name!r} has none of the endings that are known: {', '.join(_FORMATS)}."
+        )
+    return _FORMATS[path.suffix]
+
+
+def _write_npz(path: Path, flat: Mapping[str, np.ndarray]) -> None:
+    """What `np.savez_compressed` writes, which cannot take arrays named `file` or `allow_pickle`."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in flat.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _write_hdf5(path: Path, flat: Mapping[str, np.ndarray]) -> None:
+    with _h5py().File(path, "w") as file:
+        for name, array in flat.items():
+            file.create_dataset(name, data=array, compression="gzip" if array.size > 1 else None)
+
+
+def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
+    h5py = _h5py()
+    flat = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            flat[name] = np.asarray(item[()])
+
+    with h5py.File(path, "r") as file:
+        file.visititems(visit)
+    return flat
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError('HDF5 files need h5py: pip install "jaxagents[hdf5]".') from error
+    return h5py
+
+
+_HDF5 = _Format(_write_hdf5, _read_hdf5, "biufcS")
+_FORMATS = {".npz": _Format(_write_npz, _read_npz, "biufcSUmM"), ".h5": _HDF5, ".hdf5": _HDF5}

@@ -1,0 +1,149 @@
+"""Writing datasets of [Minari](https://minari.farama.org)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxagents.data import rows
+from jaxagents.data.dataset import Dataset
+from jaxagents.data.minari_reading import minari_module
+
+_KEYS = ("observations", "actions", "rewards", "next_observations", "masks", "ends")
+
+
+def to_minari(
+    dataset: Dataset,
+    dataset_id: str,
+    *,
+    env: Any = None,
+    observation_space: Any = None,
+    action_space: Any = None,
+    **metadata: Any,
+) -> Any:
+    """Writes a dataset to Minari's folder on this machine, cut into episodes.
+
+    Its rows must be in the order of time. If the last row is no end, its episode counts as truncated.
+    [`from_minari`][jaxagents.data.from_minari] gives the same arrays back. Only the keys that it gives
+    are written; images are not compressed with loss unless `jpeg_encoding=True`.
+
+    Args:
+        dataset: Transitions with the keys that `from_minari` gives.
+        dataset_id: Name that is not taken yet, such as `"pendulum/expert-v0"`.
+        env: The environment that the transitions are of, its identifier or its specification.
+        observation_space: Space of the observations, if not that of `env`.
+        action_space: Space of the actions, if not that of `env`.
+        **metadata: What else `minari.create_dataset_from_buffers` takes: `author`, `author_email`,
+            `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
+
+    Returns:
+        The `minari.MinariDataset`.
+
+    Raises:
+        KeyError: A key is missing.
+        ValueError: The name is taken or malformed, a space is missing or does not fit, or the rows are
+            not whole episodes in the order of time.
+        ImportError: Minari is not installed.
+    """
+    minari = minari_module()
+    if not re.fullmatch(r".+-v\d+", dataset_id):
+        raise ValueError(f"dataset_id must end in a version such as '-v0', got {dataset_id!r}.")
+    missing = [key for key in _KEYS if key not in dataset]
+    if missing:
+        raise KeyError(f"Minari needs {list(_KEYS)}; the dataset lacks {missing}.")
+    spaces = _spaces(env, observation_space, action_space)
+    first_row = dataset.get_subset(slice(0, 1))
+    for key, space in spaces.items():
+        _in_space(space, key, first_row[key])
+    slices = _episodes(dataset)
+    buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)
+    written = minari.create_dataset_from_buffers(
+        dataset_id,
+        [next(buffers)],
+        env=env,
+        observation_space=spaces["observations"],
+        action_space=spaces["actions"],
+        **{"jpeg_encoding": False, **metadata},
+    )
+    written.storage.update_episodes(buffers)  # one by one, not all in memory
+    return minari.load_dataset(dataset_id)
+
+
+def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, Any]:
+    if observation_space is None or action_space is None:
+        if env is None:
+            raise ValueError("Without env, both observation_space and action_space must be given.")
+        import gymnasium
+
+        made = env if isinstance(env, gymnasium.Env) else gymnasium.make(env)
+        observation_space = observation_space or made.observation_space
+        action_space = action_space or made.action_space
+    return {"observations": observation_space, "actions": action_space}
+
+
+def _in_space(space: Any, name: str, values: Any) -> Any:
+    """Nested dicts of arrays with the dicts and tuples of a space."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        is_dict = isinstance(space, spaces.Dict)
+        parts = space.spaces if is_dict else {str(i): part for i, part in enumerate(space.spaces)}
+        if not isinstance(values, Mapping) or values.keys() != parts.keys():
+            found = sorted(values) if isinstance(values, Mapping) else "an array"
+            raise ValueError(f"{name!r} is {found}, but its space has {sorted(parts)}.")
+        inside = {key: _in_space(parts[key], f"{name}/{key}", values[key]) for key in parts}
+        return inside if is_dict else tuple(inside.values())
+    if isinstance(values, Mapping):
+        raise ValueError(f"{name!r} is a dict of {sorted(values)}, but its space is {space}.")
+    if space.shape is not None and values.shape[1:] != space.shape:
+        raise ValueError(f"{name!r} has shape {values.shape[1:]}, but its space is {space}.")
+    return values.tolist() if isinstance(space, spaces.Text) else values
+
+
+def _episodes(dataset: Dataset) -> list[slice]:
+    """The rows of each episode, after a check that they are whole and in order."""
+    if len(dataset) == 0:
+        raise ValueError("The dataset has no rows to write.")
+    ends, terminated = np.asarray(dataset["ends"], bool), np.asarray(dataset["masks"]) == 0
+    if (terminated & ~ends).any():
+        row = int(np.argmax(terminated & ~ends))
+        raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
+    stops = [*(np.flatnonzero(ends[:-1]) + 1), len(dataset)]
+    episodes = [slice(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    observed = rows.flatten({"observations": dataset["observations"]})
+    successors = rows.flatten({"observations": dataset["next_observations"]})
+    for episode in episodes:
+        for name, array in observed.items():
+            followed = array[episode][1:]
+            if not _same(successors[name][episode][:-1], followed):
+                raise ValueError(
+                    f"Rows {episode.start} to {episode.stop - 1} are one episode by their 'ends', but "
+                    f"'next_{name}' are not the {name!r} of the next rows: rows must be in the order of "
+                    "time."
+                )
+    return episodes
+
+
+def _same(x: np.ndarray, y: np.ndarray) -> bool:
+    return np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")
+
+
+def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:
+    """An episode as Minari takes it."""
+    from minari.data_collector import EpisodeBuffer
+
+    observed = rows.flatten({"observations": episode["observations"]})
+    successors = rows.flatten({"observations": episode["next_observations"]})
+    whole = {name: np.concatenate([x, successors[name][-1:]]) for name, x in observed.items()}
+    observations = rows.unflatten(whole)["observations"]
+    terminations = np.asarray(episode["masks"]) == 0
+    truncations = np.zeros(len(episode), bool)
+    truncations[-1] = not terminations[-1]
+    return EpisodeBuffer(
+        observations=_in_space(spaces["observations"], "observations", observations),
+        actions=_in_space(spaces["actions"], "actions", episode["actions"]),
+        rewards=episode["rewards"],
+        terminations=terminations,  # pyright: ignore[reportArgumentType]
+        truncations=truncations,  # pyright: ignore[reportArgumentType]
+    )

@@ -1,0 +1,86 @@
+"""Drawing rows at random."""
+
+import json
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from jaxagents.data import rows
+
+
+class Sampled:
+    """Rows of named arrays that are drawn uniformly, with replacement."""
+
+    _flat: dict[str, np.ndarray]
+    _rng: np.random.Generator
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    def sample(self, batch_size: int, indx: Any = None) -> rows.Arrays:
+        """Copies rows drawn uniformly, with replacement.
+
+        Args:
+            batch_size: Number of rows.
+            indx: Numbers of the rows to take instead.
+
+        Returns:
+            A nested dict of arrays with `batch_size` rows.
+
+        Raises:
+            ValueError: There are no rows yet, or `batch_size` is not positive.
+            IndexError: An index is out of range.
+        """
+        if indx is None:
+            return rows.take(self._flat, self._draw(batch_size=batch_size))
+        return rows.take(self._flat, _checked(indx, len(self)))
+
+    def sample_many(self, n_batches: int, batch_size: int) -> rows.Arrays:
+        """Copies the rows of several batches, those that as many calls of `sample` would give.
+
+        Args:
+            n_batches: Number of batches.
+            batch_size: Number of rows of each.
+
+        Returns:
+            A nested dict of arrays shaped `(n_batches, batch_size, ...)`.
+
+        Raises:
+            ValueError: There are no rows yet, or a number is not positive.
+        """
+        return rows.take(self._flat, self._draw(n_batches=n_batches, batch_size=batch_size))
+
+    def rng_state(self) -> np.ndarray:
+        """The state of the sampling, with which the same rows are drawn again.
+
+        Returns:
+            Bytes, for [`set_rng_state`][jaxagents.data.ReplayBuffer.set_rng_state].
+        """
+        return np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
+
+    def set_rng_state(self, state: Any) -> None:
+        """Samples as from the moment of a saved state on.
+
+        Args:
+            state: What [`rng_state`][jaxagents.data.ReplayBuffer.rng_state] gave.
+        """
+        self._rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
+
+    def _draw(self, **sizes: int) -> np.ndarray:
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} must be positive, got {size}.")
+        if len(self) == 0:
+            raise ValueError("There is nothing to sample from yet.")
+        return self._rng.integers(len(self), size=tuple(sizes.values()))
+
+
+def _checked(indices: Any, n_rows: int) -> np.ndarray:
+    indices = np.asarray(indices)
+    if indices.size and not (indices.min() >= 0 and indices.max() < n_rows):
+        raise IndexError(
+            f"Indices must lie in [0, {n_rows}), got {indices.min()} to {indices.max()}."
+        )
+    return indices

@@ -1,0 +1,187 @@
+"""Implicit Q-learning (Kostrikov et al., 2021)."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from jaxtyping import Array, Float, Key
+
+from jaxagents import ops
+from jaxagents.bc import ImitationConfig, gaussian_policy
+from jaxagents.core.learner import Batch, Info, Learner
+from jaxagents.core.optimizer import optimized
+from jaxagents.core.train_state import TrainState, target_update
+from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.networks import Critic, ValueCritic, ensemblize
+from jaxagents.networks.initialisation import initialise_params
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class IQLConfig(ImitationConfig):
+    """What the compiled program of IQL depends on.
+
+    Attributes:
+        n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
+        value_network: Module in the place of the default value function of observations.
+        actor_optimizer: As `optimizer`, for the policy alone; the paper's has a cosine schedule.
+    """
+
+    n_critics: int = 2
+    value_network: nn.Module | None = None
+    actor_optimizer: Callable[..., optax.GradientTransformation] | None = None
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_critics")
+        self._check_optimizer(self.actor_optimizer or self.optimizer)
+
+
+class IQLHyperparameters(Hyperparameters):
+    """Traced hyperparameters of IQL. The defaults are those of the paper on the MuJoCo tasks.
+
+    Attributes:
+        gamma: Discount.
+        tau: Step size of the target critics.
+        expectile: Expectile of the actions' values that the value function estimates.
+        beta: Inverse temperature of the weights of the actions; 0 clones them all alike.
+        max_weight: Largest such weight.
+        actor_learning_rate: Step size of the policy.
+        critic_learning_rate: Step size of the critics.
+        value_learning_rate: Step size of the value function.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
+    expectile: Traced = hyperparameter(0.7, 0.0, 1.0)
+    beta: Traced = hyperparameter(3.0, 0.0)
+    max_weight: Traced = hyperparameter(100.0, 0.0)
+    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+    value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+class IQLLearner(Learner):
+    """Implicit Q-learning for continuous actions, which asks for the value of no action beyond the data.
+
+    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. An
+    update moves, as the authors' code does, the value function by the target critics, then the policy
+    by the target critics and the new value function, then the critics by the new value function, then
+    the targets.
+
+    Attributes:
+        actor: The policy.
+        critic: The critics.
+        target_critic: Their slowly moving copies.
+        value: The value function of observations.
+    """
+
+    actor: TrainState
+    critic: TrainState
+    target_critic: TrainState
+    value: TrainState
+
+    _config_type = IQLConfig
+    _hyperparams_type = IQLHyperparameters
+    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
+
+    @classmethod
+    def _initial(
+        cls,
+        config: IQLConfig,
+        hyperparams: IQLHyperparameters,
+        rng: Key[Array, ""],
+        observations: Any,
+        actions: Any,
+    ) -> Self:
+        rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
+        actor = config.encoded(config.actor_network or gaussian_policy(config, actions.shape[-1]))
+        critic = config.encoded(
+            config.critic_network or ensemblize(Critic, config.n_critics)(config.features)
+        )
+        value = config.encoded(config.value_network or ValueCritic(config.features))
+        critic_params = initialise_params(critic, critic_key, observations, actions)
+        return cls(
+            config=config,
+            hyperparams=hyperparams,
+            rng=rng,
+            actor=optimized(
+                actor,
+                initialise_params(actor, actor_key, observations),
+                config.actor_optimizer or config.optimizer,
+                hyperparams.actor_learning_rate,
+            ),
+            critic=optimized(
+                critic, critic_params, config.optimizer, hyperparams.critic_learning_rate
+            ),
+            target_critic=TrainState.create(critic, critic_params),
+            value=optimized(
+                value,
+                initialise_params(value, value_key, observations),
+                config.optimizer,
+                hyperparams.value_learning_rate,
+            ),
+        )
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        rng, key = jax.random.split(self.rng)
+        q = self.target_critic(batch["observations"], batch["actions"]).min(axis=0)
+        value, value_info = self._update_value(q, batch)
+        advantage = q - value(batch["observations"])
+        actor, actor_info = self._update_actor(key, advantage, batch)
+        critic, critic_info = self._update_critic(value, batch)
+        learner = self.replace(
+            rng=rng,
+            actor=actor,
+            critic=critic,
+            target_critic=target_update(critic, self.target_critic, self.hyperparams.tau),
+            value=value,
+        )
+        return learner, {**value_info, **actor_info, **critic_info}
+
+    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+        return self.actor(observations, temperature=temperature)
+
+    def _update_value(self, q: Float[Array, "batch"], batch: Batch) -> tuple[TrainState, Info]:
+        """Equation 5."""
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            values = self.value(batch["observations"], params=params)
+            loss = ops.expectile_loss(values, q, self.hyperparams.expectile).mean()
+            return loss, {"value_loss": loss, "v": values.mean()}
+
+        return self.value.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+    def _update_actor(
+        self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
+    ) -> tuple[TrainState, Info]:
+        """Equation 7."""
+        hp = self.hyperparams
+        weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            policy = self.actor(batch["observations"], params=params, **self.config.training(key))
+            loss = -(weights * policy.log_prob(batch["actions"])).mean()
+            return loss, {"actor_loss": loss, "advantage": advantage.mean()}
+
+        return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+    def _update_critic(self, value: TrainState, batch: Batch) -> tuple[TrainState, Info]:
+        """Equation 6, for each critic."""
+        targets = ops.td_target(
+            batch["rewards"],
+            self._discounts(batch),
+            batch["masks"],
+            value(batch["next_observations"]),
+        )
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            values = self.critic(batch["observations"], batch["actions"], params=params)
+            loss = jnp.square(values - targets).mean(axis=-1).sum()
+            return loss, {"critic_loss": loss, "q": values.mean()}
+
+        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)

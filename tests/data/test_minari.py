@@ -1,0 +1,415 @@
+"""Datasets of Minari, written to a folder of the test's own."""
+
+import sys
+import tracemalloc
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+import trees
+from gymnasium import spaces
+
+from jaxagents.data import Dataset, ReplayBuffer, from_minari, to_minari
+
+minari = pytest.importorskip("minari")
+
+LENGTHS = (4, 1, 3)
+TERMINATED = (True, True, False)
+N = sum(LENGTHS)
+ENDS = np.isin(np.arange(N), np.cumsum(LENGTHS) - 1)
+ABOUT = {
+    "author": "A. Author",
+    "author_email": "author@example.org",
+    "algorithm_name": "random",
+    "code_permalink": "https://example.org/code",
+    "description": "For tests.",
+    "eval_env": "CartPole-v1",
+}
+BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
+SPACES = {
+    "vector": (BOX, BOX),
+    "discrete": (spaces.Discrete(5), spaces.Discrete(3)),
+    "image": (spaces.Box(0, 255, (32, 32, 3), np.uint8), BOX),
+    "dict": (
+        spaces.Dict({"robot": spaces.Dict({"joints": BOX, "on": spaces.MultiBinary(3)}), "x": BOX}),
+        spaces.MultiDiscrete([2, 3]),
+    ),
+    "tuple": (
+        spaces.Tuple([BOX, spaces.Dict({"a": spaces.Tuple([BOX, spaces.Discrete(2)])})]),
+        spaces.Tuple([BOX, spaces.Discrete(2)]),
+    ),
+    "text": (spaces.Dict({"x": BOX, "mission": spaces.Text(12)}), BOX),
+}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:env_spec is None:UserWarning"  # spaces instead of an environment are meant
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    return tmp_path
+
+
+def drawn(space, n, rng):
+    """Values in a space as `from_minari` gives them."""
+    if isinstance(space, spaces.Dict):
+        return {key: drawn(part, n, rng) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return {str(i): drawn(part, n, rng) for i, part in enumerate(space.spaces)}
+    space.seed(int(rng.integers(1000)))
+    return np.stack([space.sample() for _ in range(n)])
+
+
+def transitions(kind, last_is_end=True):
+    """Episodes of the lengths above, of which the last is truncated."""
+    observation_space, action_space = SPACES[kind]
+    rng = np.random.default_rng(0)
+    observed = [drawn(observation_space, n + 1, rng) for n in LENGTHS]
+    ends = ENDS.copy()
+    ends[-1] = last_is_end
+    return Dataset(
+        {
+            "observations": jax.tree.map(lambda *x: np.concatenate([e[:-1] for e in x]), *observed),
+            "actions": drawn(action_space, N, rng),
+            "rewards": rng.normal(size=N).astype(np.float32),
+            "next_observations": jax.tree.map(
+                lambda *x: np.concatenate([e[1:] for e in x]), *observed
+            ),
+            "masks": 1.0 - (np.repeat(TERMINATED, LENGTHS) & ENDS).astype(np.float32),
+            "ends": ends,
+        }
+    )
+
+
+def written(kind, dataset_id="test/data-v0", dataset=None, **options):
+    observation_space, action_space = SPACES[kind]
+    given = {"observation_space": observation_space, "action_space": action_space}
+    dataset = transitions(kind) if dataset is None else dataset
+    return to_minari(dataset, dataset_id, **{**given, **ABOUT, **options})
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_what_is_written_is_read(kind):
+    dataset = transitions(kind)
+    returned = written(kind, dataset=dataset)
+    assert (returned.id, returned.total_episodes, returned.total_steps) == ("test/data-v0", 3, N)
+    for source in ("test/data-v0", returned):
+        loaded = from_minari(source)
+        trees.assert_equal(dict(loaded), dict(dataset))
+        assert repr(loaded) == repr(dataset)
+
+
+def test_episodes_are_what_minari_expects():
+    dataset = transitions("vector")
+    episodes = list(written("vector", dataset=dataset))
+    assert [len(episode) for episode in episodes] == list(LENGTHS)
+    assert [bool(e.terminations[-1]) for e in episodes] == list(TERMINATED)
+    assert [bool(e.truncations[-1]) for e in episodes] == [not t for t in TERMINATED]
+    assert not any(e.terminations[:-1].any() or e.truncations[:-1].any() for e in episodes)
+    start = 0
+    for episode in episodes:
+        stop = start + len(episode)
+        expected = [*dataset["observations"][start:stop], dataset["next_observations"][stop - 1]]
+        np.testing.assert_array_equal(episode.observations, expected)
+        np.testing.assert_array_equal(episode.actions, dataset["actions"][start:stop])
+        np.testing.assert_array_equal(episode.rewards, dataset["rewards"][start:stop])
+        start = stop
+
+
+def test_a_last_row_that_is_no_end_is_truncated():
+    loaded = from_minari(written("vector", dataset=transitions("vector", last_is_end=False)))
+    trees.assert_equal(dict(loaded), dict(transitions("vector")))
+
+
+@pytest.mark.parametrize("n", [5, 40])
+def test_the_transitions_of_a_replay_buffer_can_be_written(n):
+    """A run of the environment, of which the buffer holds the newest steps."""
+    env = gymnasium.make("CartPole-v1", max_episode_steps=9)
+    env.action_space.seed(0)
+    space = env.observation_space
+    assert space.shape is not None
+    zeros = np.zeros(space.shape, np.float32)
+    example = {
+        "observations": zeros,
+        "actions": np.int64(0),
+        "rewards": np.float32(0),
+        "next_observations": zeros,
+        "masks": np.float32(0),
+        "ends": False,
+    }
+    buffer = ReplayBuffer.create(example, 25)
+    observation, _ = env.reset(seed=0)
+    for _ in range(n):
+        action = env.action_space.sample()
+        successor, reward, terminated, truncated, _ = env.step(action)
+        buffer.add_transition(
+            {
+                "observations": observation,
+                "actions": action,
+                "rewards": reward,
+                "next_observations": successor,
+                "masks": 1.0 - terminated,
+                "ends": terminated or truncated,
+            }
+        )
+        observation = env.reset()[0] if terminated or truncated else successor
+    expected = dict(buffer.to_dataset())
+    minari_dataset = to_minari(buffer.to_dataset(), "cartpole/random-v3", env=env, **ABOUT)
+    loaded = dict(from_minari(minari_dataset))
+    expected["ends"][-1] = True
+    trees.assert_equal(loaded, expected)
+    assert minari_dataset.env_spec.id == "CartPole-v1"
+    assert minari_dataset.storage.metadata["author"] == {"A. Author"}
+    assert minari_dataset.storage.metadata["description"] == "For tests."
+    env.close()
+
+
+def test_an_environment_can_be_named():
+    rng = np.random.default_rng(0)
+    observed = rng.normal(size=(N + 1, 4)).astype(np.float32)
+    dataset = Dataset(
+        {
+            "observations": observed[:-1],
+            "actions": np.arange(N) % 2,
+            "rewards": np.ones(N, np.float32),
+            "next_observations": observed[1:],
+            "masks": np.ones(N, np.float32),
+            "ends": np.arange(N) == N - 1,
+        }
+    )
+    for i, env in enumerate(("CartPole-v1", gymnasium.spec("CartPole-v1"))):
+        loaded = from_minari(to_minari(dataset, f"named-v{i}", env=env, **ABOUT))
+        trees.assert_equal(dict(loaded), dict(dataset))
+
+
+def recorded(n_episodes=3, dtype=np.float64, **changes):
+    """A dataset as others may have made it: 64-bit numbers, whole rewards, and lists."""
+    rng = np.random.default_rng(1)
+    buffers = [
+        minari.data_collector.EpisodeBuffer(
+            **{
+                "observations": rng.normal(size=(n + 2, 2)).astype(dtype),
+                "actions": list(rng.integers(3, size=n + 1)),
+                "rewards": [1] * (n + 1) if n == 0 else [0.5] * (n + 1),
+                "terminations": [False] * (n + 1),
+                "truncations": [False] * n + [n > 1],
+                **changes,
+            }
+        )
+        for n in range(n_episodes)
+    ]
+    return buffers, minari.create_dataset_from_buffers(
+        "others/recorded-v0",
+        buffers,
+        observation_space=spaces.Box(-9.0, 9.0, (2,), np.float64),
+        action_space=spaces.Discrete(3),
+        **ABOUT,
+    )
+
+
+def test_real_numbers_are_narrowed_unless_told_otherwise():
+    buffers, source = recorded()
+    narrow, wide = from_minari(source), from_minari(source, single_precision=False)
+    for loaded, dtype in ((narrow, np.float32), (wide, np.float64)):
+        for key in ("observations", "next_observations", "rewards"):
+            assert loaded[key].dtype == dtype
+        assert loaded["actions"].dtype == np.int64
+        assert loaded["masks"].dtype == np.float32
+        assert loaded["ends"].dtype == bool
+        np.testing.assert_array_equal(loaded["rewards"], [1.0] + [0.5] * 5)
+        np.testing.assert_array_equal(loaded["ends"], [1, 0, 1, 0, 0, 1])
+        np.testing.assert_array_equal(loaded["masks"], np.ones(6))
+    expected = np.concatenate([buffer.observations[:-1] for buffer in buffers])
+    np.testing.assert_array_equal(wide["observations"], expected)
+    expected = np.concatenate([buffer.observations[1:] for buffer in buffers])
+    np.testing.assert_array_equal(wide["next_observations"], expected)
+    np.testing.assert_array_equal(narrow["next_observations"], expected.astype(np.float32))
+
+
+def test_actions_are_rescaled_from_the_bounds_of_their_space():
+    dataset = Dataset({**transitions("vector"), "actions": np.linspace(-2, 6, 16).reshape(8, 2)})
+    space = spaces.Box(np.float32([-2.0, -4.0]), np.float32([6.0, 8.0]))
+    source = written("vector", dataset=dataset, action_space=space)
+    rescaled = from_minari(source, rescale_actions=True)["actions"]
+    assert rescaled.dtype == np.float32
+    np.testing.assert_allclose(rescaled[:, 0], (dataset["actions"][:, 0] - 2.0) / 4.0, atol=1e-6)
+    np.testing.assert_allclose(rescaled[:, 1], (dataset["actions"][:, 1] - 2.0) / 6.0, atol=1e-6)
+    assert rescaled[0, 0] == -1.0
+    unbounded = spaces.Box(np.float32([-2.0, -np.inf]), np.float32([6.0, 8.0]))
+    written("vector", "unbounded-v0", dataset=dataset, action_space=unbounded)
+    written("discrete", "discrete-v0")
+    for name in ("unbounded-v0", "discrete-v0"):
+        with pytest.raises(ValueError, match="Only actions of a bounded box can be rescaled"):
+            from_minari(name, rescale_actions=True)
+
+
+def test_chosen_episodes_are_read():
+    _, source = recorded()
+    chosen = source.filter_episodes(lambda episode: len(episode) != 2)
+    loaded = from_minari(chosen)
+    everything = from_minari(source)
+    trees.assert_equal(dict(loaded), dict(everything.get_subset([0, 3, 4, 5])))
+
+
+def test_types_that_differ_between_episodes_are_widened():
+    _, source = recorded(2)
+    rng = np.random.default_rng(0)
+    images = rng.integers(9, size=(2, 2), dtype=np.uint8)
+    for observations in (images, rng.normal(size=(2, 2))):
+        source.update_dataset_from_buffer(
+            [
+                minari.data_collector.EpisodeBuffer(
+                    observations=observations,
+                    actions=[0],
+                    rewards=[1],
+                    terminations=[True],
+                    truncations=[False],
+                )
+            ]
+        )
+    chosen = source.filter_episodes(lambda episode: episode.id >= 2)
+    loaded = from_minari(chosen)
+    assert loaded["observations"].dtype == np.float32
+    np.testing.assert_array_equal(loaded["observations"][0], images[0])
+    np.testing.assert_array_equal(loaded["masks"], [0.0, 0.0])
+
+
+def test_no_more_memory_is_taken_than_the_data_need():
+    rng = np.random.default_rng(0)
+    observed = rng.normal(size=(2001, 256)).astype(np.float32)
+    dataset = Dataset(
+        {
+            "observations": observed[:-1],
+            "actions": np.zeros(2000, int),
+            "rewards": np.zeros(2000),
+            "next_observations": observed[1:],
+            "masks": np.ones(2000),
+            "ends": np.arange(2000) % 50 == 49,
+        }
+    )
+    space = spaces.Box(-9.0, 9.0, (256,), np.float32)
+    source = written("discrete", dataset=dataset, observation_space=space)
+    tracemalloc.start()
+    loaded = from_minari(source)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * sum(array.nbytes for array in jax.tree.leaves(loaded))
+
+
+def test_episodes_that_do_not_fit_are_refused():
+    _, source = recorded(2)
+    source.update_dataset_from_buffer(
+        [
+            minari.data_collector.EpisodeBuffer(
+                observations=np.ones((2, 3)),
+                actions=[0],
+                rewards=[1.0],
+                terminations=[True],
+                truncations=[False],
+            )
+        ]
+    )
+    with pytest.raises(ValueError, match=r"'observations' has shape \(3,\) in one .* \(2,\) in"):
+        from_minari(source)
+
+
+def test_episodes_without_their_last_observation_are_refused():
+    _, source = recorded(1, observations=np.ones((1, 2)))
+    with pytest.raises(
+        ValueError, match="has 1 of 'observations', where its 1 steps need one more"
+    ):
+        from_minari(source)
+
+
+class Source(list):
+    """Episodes that claim to have a number of steps."""
+
+    id = "fake-v0"
+
+    def __init__(self, total_steps, observations):
+        flags = {"terminations": np.array([False]), "truncations": np.array([False])}
+        parts = {"actions": np.zeros(1), "rewards": np.zeros(1), "infos": {}, **flags}
+        super().__init__([minari.EpisodeData(id=0, observations=observations, **parts)])
+        self.total_steps = total_steps
+
+
+def test_what_is_damaged_or_no_array_is_refused():
+    assert len(from_minari(Source(1, np.zeros(2)))) == 1
+    with pytest.raises(ValueError, match="it says 2, and has 1"):
+        from_minari(Source(2, np.zeros(2)))
+    with pytest.raises(TypeError, match="'observations' is not made of arrays"):
+        from_minari(Source(1, [{}, {}]))
+
+
+def test_a_dataset_without_steps_is_refused():
+    _, source = recorded(2)
+    with pytest.raises(ValueError, match=r"'others/recorded-v0' must have steps.* 0, and has 0"):
+        from_minari(source.filter_episodes(lambda episode: False))
+
+
+def test_an_absent_dataset_is_refused_with_what_there_is():
+    with pytest.raises(FileNotFoundError, match=r"'some-v0' on this machine; there are: none\."):
+        from_minari("some-v0")
+    written("vector")
+    written("discrete", "other-v1")
+    with pytest.raises(
+        FileNotFoundError, match=r"there are: other-v1, test/data-v0\. `minari down"
+    ):
+        from_minari("some-v0")
+
+
+def test_a_name_that_is_taken_is_refused():
+    before = dict(from_minari(written("vector")))
+    with pytest.raises(ValueError, match="already exists"):
+        written("vector", dataset=transitions("vector").get_subset(slice(4, None)))
+    trees.assert_equal(dict(from_minari("test/data-v0")), before)
+
+
+def changed(**arrays):
+    return Dataset({**transitions("vector"), **arrays})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (transitions("vector").get_subset([1, 0, *range(2, N)]), "Rows 0 to 3 are one episode"),
+        (changed(ends=np.zeros(N, bool), masks=np.ones(N)), "Rows 0 to 7 are one episode"),
+        (changed(masks=np.arange(N) != 1), "Row 1 has a mask of 0"),
+        (transitions("vector").n_step(2, 0.9), "Rows 0 to 2 are one episode"),
+        (transitions("vector").get_subset(slice(0, 0)), "no rows"),
+        (
+            transitions("dict"),
+            r"'observations' is a dict of \['robot', 'x'\], but its space is Box",
+        ),
+        (changed(actions=np.zeros((N, 3))), r"'actions' has shape \(3,\), but its space is Box"),
+    ],
+)
+def test_rows_that_are_not_episodes_of_the_spaces_are_refused(dataset, message, folder):
+    with pytest.raises(ValueError, match=message):
+        written("vector", dataset=dataset)
+    assert not list(folder.iterdir())
+
+
+def test_missing_parts_and_spaces_are_named(folder):
+    few = Dataset({"observations": np.ones(2), "ends": np.ones(2, bool)})
+    with pytest.raises(KeyError, match=r"lacks \['actions', 'rewards', 'next_obs.*', 'masks'\]"):
+        written("vector", dataset=few)
+    with pytest.raises(
+        ValueError, match=r"'observations' is an array, but its space has \['robot'"
+    ):
+        written("dict", dataset=transitions("vector"))
+    with pytest.raises(ValueError, match="both observation_space and action_space must be given"):
+        written("vector", action_space=None)
+    with pytest.raises(ValueError, match="must end in a version such as '-v0', got 'data'"):
+        written("vector", "data")
+    assert not list(folder.iterdir())
+
+
+def test_a_missing_minari_names_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minari", None)
+    for use in (lambda: from_minari("some-v0"), lambda: written("vector")):
+        with pytest.raises(ImportError, match=r"jaxagents\[minari\]"):
+            use()
