@@ -8,18 +8,27 @@ from tqdm.auto import tqdm
 
 
 class ProgressBar:
-    """Shows the updates made and the last mean return."""
+    """Shows the updates (or other steps) made and the last mean return."""
 
-    def __init__(self, title: Any, first: int, n_steps: int, disable: bool = False) -> None:
+    def __init__(
+        self,
+        title: Any,
+        first: int,
+        n_steps: int,
+        disable: bool = False,
+        unit: str = "update",
+    ) -> None:
         """Makes a bar.
 
         Args:
-            title: What is trained; its `repr` without brackets is shown.
+            title: What is trained: a text, or an object whose `repr` without brackets is shown.
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             disable: Whether to show nothing.
+            unit: What is counted instead of updates.
         """
-        self._title = repr(title).strip("<>")
+        self._title = title if isinstance(title, str) else repr(title).strip("<>")
+        self._unit = unit
         self._first = self._done = first
         self._n_steps = n_steps
         self._disable = disable
@@ -30,7 +39,7 @@ class ProgressBar:
             total=self._first + self._n_steps,
             initial=self._first,
             desc=self._title,
-            unit="update",
+            unit=self._unit,
             dynamic_ncols=True,
             disable=self._disable,
         )
@@ -48,7 +57,11 @@ class ProgressBar:
     def on_point(self, runner: Any, history: dict[str, Any]) -> None:
         """Shows the returns of the newest point."""
         if "returns" in history:
-            self._bar.set_postfix_str(self._summary(history["returns"][-1]), refresh=False)
+            self.show(self._summary(history["returns"][-1]))
+
+    def show(self, text: str) -> None:
+        """Shows a text behind the bar."""
+        self._bar.set_postfix_str(text, refresh=False)
 
     def _summary(self, returns: np.ndarray) -> str:
         by_actor = np.atleast_1d(np.mean(returns, axis=0))
@@ -57,7 +70,7 @@ class ProgressBar:
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""
         self._bar.write(
-            f"Interrupted after {self._done} of {self._bar.total} updates; nothing is lost.",
+            f"Interrupted after {self._done} of {self._bar.total} {self._unit}s; nothing is lost.",
             file=sys.stderr,
         )
 

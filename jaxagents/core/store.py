@@ -1,0 +1,225 @@
+"""A folder of checkpoints: which there are, and how they are read and verified."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+
+from jaxagents.core.leaves import check_leaves, leaves_of, signature, with_leaves
+from jaxagents.core.metrics import Metrics
+
+Read = TypeVar("Read")
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint could not be read back as it was written."""
+
+
+class Restored(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+        tree: The pytree.
+        history: Metrics of the points up to the checkpoint.
+        notes: What else was noted with it, as JSON.
+    """
+
+    tree: Any
+    history: Metrics
+    notes: dict[str, Any]
+
+
+class Store:
+    """The checkpoints of a training, in a folder of its own.
+
+    A checkpoint holds a pytree with a digest of every leaf, the history of metrics up to it, and
+    whose it is. A subclass says of what kind the training is.
+    """
+
+    item: ClassVar[str]
+    """Name of the pytree."""
+    owner: ClassVar[str]
+    """Whose pytree it is, in messages."""
+    unit: ClassVar[str]
+    """What a step is, in messages."""
+    step_name: ClassVar[str]
+    """Name of the steps in the history."""
+    if_filled: ClassVar[str]
+    """What to do where the folder already holds checkpoints."""
+    if_behind: ClassVar[str]
+    """What to do where it holds later ones."""
+
+    def __init__(self, directory: str | os.PathLike) -> None:
+        """Takes the folder, which need not exist."""
+        self.directory = Path(directory).expanduser().resolve()
+        self.checkpoints = self.directory / "checkpoints"
+
+    def steps(self) -> list[int]:
+        """Steps of the finished checkpoints, in order."""
+        if not self.checkpoints.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.checkpoints.iterdir() if path.name.isdigit())
+
+    def check(self, may_be_filled: bool) -> None:
+        """Raises if the folder cannot take checkpoints.
+
+        Args:
+            may_be_filled: Whether it may hold checkpoints already.
+
+        Raises:
+            NotADirectoryError: It is a file.
+            FileExistsError: It holds checkpoints and may not.
+        """
+        if self.directory.exists() and not self.directory.is_dir():
+            raise NotADirectoryError(f"checkpoint_dir {self.directory} is a file, not a folder.")
+        steps = self.steps()
+        if steps and not may_be_filled:
+            raise FileExistsError(
+                f"{self.directory} already holds checkpoints, up to {self.unit} {steps[-1]}. "
+                f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
+            )
+
+    def place(self, step: int) -> str:
+        """A checkpoint in words."""
+        return f"The checkpoint of {self.unit} {step} in {self.directory}"
+
+    def first_readable(
+        self,
+        mode: str | int,
+        best_fn: Callable[[Metrics], Any] | None,
+        read: Callable[[int], Read],
+    ) -> Read:
+        """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
+
+        Args:
+            mode: `"best"`, `"last"`, or the number of a step, in whose place no other is read.
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best.
+            read: Reads the checkpoint of a step.
+
+        Returns:
+            What was read.
+
+        Raises:
+            FileNotFoundError: There is no such checkpoint.
+            CorruptCheckpointError: None could be read.
+        """
+        steps = self.steps()
+        if not steps:
+            raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
+        for step in self._candidates(steps, mode, best_fn):
+            try:
+                return read(step)
+            except CorruptCheckpointError as error:
+                if not isinstance(mode, str):
+                    raise
+                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def read(self, step: int, identity: Mapping[str, Any], template: Any) -> Restored:
+        """Reads a checkpoint.
+
+        Args:
+            step: Its step.
+            identity: What it has to be of, by kind.
+            template: A pytree structured as the one that was saved; shapes are enough.
+
+        Returns:
+            What it holds.
+
+        Raises:
+            ValueError: It is of something else; the first leaf that differs is named.
+            CorruptCheckpointError: It is damaged.
+        """
+        items = self._verified_items(step)
+        notes = items["meta"]
+        for what, own in identity.items():
+            if notes.get(what) != own:
+                raise ValueError(
+                    f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
+                )
+        check_leaves(notes["leaves"], leaves_of(template), self.place(step), self.owner)
+        return Restored(with_leaves(template, items[self.item]), items["history"], notes)
+
+    def verify(self, step: int) -> None:
+        """Raises if a checkpoint cannot be read back as it was written.
+
+        Raises:
+            CorruptCheckpointError: It cannot.
+        """
+        self._verified_items(step)
+
+    def notes(self, step: int) -> dict[str, Any]:
+        """What was noted with a checkpoint.
+
+        Raises:
+            CorruptCheckpointError: It cannot be read.
+        """
+        return self._restore_items(step, ["meta"])["meta"]
+
+    def _candidates(
+        self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
+    ) -> Iterable[int]:
+        newest_first = steps[::-1]
+        if mode == "last":
+            return newest_first
+        if mode == "best":
+            return self._best_first(self._kept_history(newest_first), best_fn)
+        if mode in steps:
+            return [int(mode)]
+        raise FileNotFoundError(
+            f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the "
+            f"{self.step_name.replace('_', ' ')}s {steps}."
+        )
+
+    def _kept_history(self, newest_first: list[int]) -> Metrics:
+        """The metrics of the points whose checkpoints are still there."""
+        for step in newest_first:
+            with contextlib.suppress(CorruptCheckpointError):
+                history = self._restore_items(step, ["history"])["history"]
+                kept = np.isin(history[self.step_name], newest_first)
+                return {name: values[kept] for name, values in history.items()}
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def _best_first(self, history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> list[int]:
+        steps = history[self.step_name]
+        if best_fn is not None:
+            index = int(best_fn(history))
+            if not -len(steps) <= index < len(steps):
+                raise ValueError(
+                    f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints."
+                )
+            return [int(steps[index])]
+        if "returns" not in history:
+            raise ValueError(
+                "Without evaluation during training no checkpoint is known to be the best: restore "
+                "'last', or give best_fn."
+            )
+        means = history["returns"].reshape(len(steps), -1).mean(axis=1)
+        return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
+
+    def _verified_items(self, step: int) -> dict[str, Any]:
+        """Everything that a checkpoint holds, read back as it was written."""
+        items = self._restore_items(step, ["meta", self.item, "history"])
+        for saved in items["meta"]["leaves"]:
+            path = saved["path"]
+            if signature(path, items[self.item][path]) != saved:
+                raise CorruptCheckpointError(f"{self.place(step)} is damaged at {path}.")
+        return items
+
+    def _restore_items(self, step: int, names: list[str]) -> dict[str, Any]:
+        from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
+
+        restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}
+        composite = args.Composite(**{name: restored_as[name]() for name in names})
+        try:
+            with Checkpointer(CompositeCheckpointHandler()) as checkpointer:
+                items = checkpointer.restore(self.checkpoints / str(step), args=composite)
+            return {name: items[name] for name in names}
+        except Exception as error:
+            raise CorruptCheckpointError(
+                f"{self.place(step)} cannot be read ({type(error).__name__}: {error})."
+            ) from error

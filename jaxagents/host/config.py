@@ -1,0 +1,112 @@
+"""Configurations of the trainings on the host."""
+
+import dataclasses
+import operator
+import os
+from typing import Any
+
+from jaxagents.core.config import StaticConfig
+
+_FILE_FIELDS = ("checkpoint_dir", "keep_checkpoints")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class HostConfig(StaticConfig):
+    """What trainings on the host share.
+
+    Attributes:
+        batch_size: Number of transitions in a batch.
+        updates_per_call: Number of updates, each from a batch of its own, in one compiled call.
+        seed: Seed of everything that is random in the training, but for the learner's own key. Not
+            negative.
+        eval_frequency: Number of steps between points, at which the learner is evaluated and a
+            checkpoint is written. A step is one of the environment (`train_online`) or an update
+            (`train_offline`).
+        n_evals: Number of episodes of an evaluation.
+        log_frequency: Number of steps between the logs of what training itself reports.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
+        keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+    """
+
+    batch_size: int = 256
+    updates_per_call: int = 1
+    seed: int = 0
+    eval_frequency: int = 10_000
+    n_evals: int = 10
+    log_frequency: int = 1_000
+    checkpoint_dir: str | os.PathLike | None = None
+    keep_checkpoints: int | None = 3
+
+    def __post_init__(self) -> None:
+        """Validates the fields.
+
+        Raises:
+            TypeError: A number is no integer.
+            ValueError: A number is out of range.
+        """
+        super().__post_init__()
+        self._check_positive(
+            "batch_size",
+            "updates_per_call",
+            "eval_frequency",
+            "n_evals",
+            "log_frequency",
+            "keep_checkpoints",
+        )
+        self._check_not_negative("seed")
+
+    def computation(self) -> dict[str, Any]:
+        """The fields that concern the computation, by name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
+
+    def _check_not_negative(self, name: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{type(self).__name__}.{name} must be an integer, got {value!r}.")
+        if operator.index(value) < 0:
+            raise ValueError(f"{type(self).__name__}.{name} must not be negative, got {value!r}.")
+        object.__setattr__(self, name, operator.index(value))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OnlineConfig(HostConfig):
+    """Configuration of [`train_online`][jaxagents.host.train_online].
+
+    The defaults are those of soft actor-critic on MuJoCo. `updates_per_call / update_frequency` is the
+    number of updates to each step of the environment.
+
+    Attributes:
+        n_steps: Number of steps of the environment.
+        buffer_size: Number of most recent transitions to learn from, unless a buffer is given.
+        start_steps: Number of steps at the beginning with uniformly random actions and no updates.
+        update_frequency: Number of steps between calls of the learner's update.
+    """
+
+    n_steps: int = 1_000_000
+    buffer_size: int = 1_000_000
+    start_steps: int = 5_000
+    update_frequency: int = 1
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_steps", "buffer_size", "update_frequency")
+        self._check_not_negative("start_steps")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OfflineConfig(HostConfig):
+    """Configuration of [`train_offline`][jaxagents.host.train_offline].
+
+    Attributes:
+        n_updates: Number of updates.
+    """
+
+    n_updates: int = 1_000_000
+    updates_per_call: int = 20
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_updates")

@@ -1,0 +1,194 @@
+"""The episodes that a training plays in a Gymnasium environment."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from jaxagents.host.evaluation import check_single
+from jaxagents.host.randomness import Stream, seed_of
+
+
+def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
+    """An environment whose box actions lie in [-1, 1], as learners give them.
+
+    Args:
+        env: A single environment with box or discrete actions.
+
+    Returns:
+        The environment itself, where nothing is to be done, else in a
+            `gymnasium.wrappers.RescaleAction`.
+
+    Raises:
+        TypeError: It is not a single environment.
+        ValueError: Its actions are neither numbers within finite bounds nor 0, 1, 2, ...
+    """
+    check_single(env)
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        if space.start != 0:
+            raise ValueError(
+                f"Discrete actions must start at 0, got {space}: shift them with "
+                "gymnasium.wrappers.TransformAction."
+            )
+        return env
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
+    if not space.is_bounded():
+        raise ValueError(
+            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose bounds "
+            "with gymnasium.wrappers.ClipAction and TransformAction."
+        )
+    if np.all(space.low == -1) and np.all(space.high == 1):
+        return env
+    one = space.dtype.type(1)
+    return gymnasium.wrappers.RescaleAction(env, -one, one)
+
+
+def as_observation(observation: Any) -> Any:
+    """A copy of an observation, of single precision unless it consists of bytes."""
+    if isinstance(observation, Mapping):
+        return {name: as_observation(part) for name, part in observation.items()}
+    is_bytes = getattr(observation, "dtype", None) == np.uint8
+    return np.array(observation, np.uint8 if is_bytes else np.float32)
+
+
+def example_transition(env: gymnasium.Env) -> dict[str, Any]:
+    """Shapes and types of a transition.
+
+    Args:
+        env: The environment.
+
+    Returns:
+        The transition, of zeros.
+
+    Raises:
+        ValueError: An observation is neither an array nor a dict of them.
+    """
+    observation = _example(env.observation_space)
+    return {
+        "observations": observation,
+        "actions": _action_array(env.action_space, np.zeros(env.action_space.shape or ())),
+        "rewards": np.float32(0),
+        "next_observations": observation,
+        "masks": np.float32(0),
+        "ends": np.False_,
+    }
+
+
+def random_action(space: spaces.Space, rng: np.random.Generator) -> np.ndarray:
+    """A uniformly random action, in [-1, 1] if it is continuous."""
+    if isinstance(space, spaces.Discrete):
+        return _action_array(space, rng.integers(space.n))
+    return _action_array(space, rng.uniform(-1.0, 1.0, space.shape))
+
+
+class Episodes:
+    """Plays one episode after another, each from a seed of its own.
+
+    Attributes:
+        number: Number of the current episode.
+        observation: The current observation.
+        actions: The actions taken in the current episode.
+        episode_return: The sum of its rewards.
+    """
+
+    def __init__(self, env: gymnasium.Env, seed: int) -> None:
+        """Begins the first episode.
+
+        Args:
+            env: The environment, with actions as [`rescale_actions`][jaxagents.host.rescale_actions]
+                gives them.
+            seed: Seed of the training.
+        """
+        self._env = env
+        self._seed = seed
+        self._begin(0)
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float | None]:
+        """Takes an action, and begins the next episode if that ends the current one.
+
+        Args:
+            action: The action.
+
+        Returns:
+            The transition, and the return of the episode that it ended, if it did.
+        """
+        observation, action = self.observation, _action_array(self._env.action_space, action)
+        outcome = self._take(action)
+        transition = {
+            "observations": observation,
+            "actions": action,
+            "rewards": np.float32(outcome.reward),
+            "next_observations": self.observation,
+            "masks": np.float32(not outcome.terminated),
+            "ends": np.bool_(outcome.ended),
+        }
+        if not outcome.ended:
+            return transition, None
+        episode_return = self.episode_return
+        self._begin(self.number + 1)
+        return transition, episode_return
+
+    def go_to(self, number: int, actions: np.ndarray, observation: Any) -> bool:
+        """Plays an episode again up to where it was, or begins the next if it takes another course.
+
+        Args:
+            number: Number of the episode.
+            actions: The actions taken in it.
+            observation: The observation that followed.
+
+        Returns:
+            Whether the episode led to the same observation again.
+        """
+        self._begin(number)
+        ended = any(self._take(np.asarray(action)).ended for action in actions)
+        if not ended and _equal(self.observation, observation):
+            return True
+        self._begin(number + 1)
+        return False
+
+    def _begin(self, number: int) -> None:
+        observation, _ = self._env.reset(seed=seed_of(self._seed, Stream.EPISODES, number))
+        self.number = number
+        self.observation = as_observation(observation)
+        self.actions: list[np.ndarray] = []
+        self.episode_return = 0.0
+
+    def _take(self, action: np.ndarray) -> "_Outcome":
+        space = self._env.action_space
+        fitting = int(action) if isinstance(space, spaces.Discrete) else action.astype(space.dtype)
+        observation, reward, terminated, truncated, _ = self._env.step(fitting)
+        self.observation = as_observation(observation)
+        self.actions.append(action)
+        self.episode_return += float(reward)
+        return _Outcome(float(reward), bool(terminated), bool(terminated or truncated))
+
+
+class _Outcome(NamedTuple):
+    reward: float
+    terminated: bool
+    ended: bool
+
+
+def _action_array(space: spaces.Space, action: Any) -> np.ndarray:
+    return np.asarray(action, np.int32 if isinstance(space, spaces.Discrete) else np.float32)
+
+
+def _example(space: spaces.Space) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {name: _example(part) for name, part in space.spaces.items()}
+    if space.shape is None or space.dtype is None:
+        raise ValueError(
+            f"Observations must be arrays, or dicts of them, got {space}: change them with "
+            "gymnasium.wrappers.TransformObservation."
+        )
+    return as_observation(np.zeros(space.shape, space.dtype))
+
+
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, Mapping):
+        return all(_equal(part, second[name]) for name, part in first.items())
+    return np.array_equal(first, second, equal_nan=True)

@@ -1,0 +1,148 @@
+"""A replay buffer on disk, in files that are written once."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxagents.core.store import CorruptCheckpointError
+from jaxagents.data import ReplayBuffer, rows
+
+_TRANSITIONS = "transitions"
+_EXTRAS = "extras"
+
+
+class Part(NamedTuple):
+    """A file with the transitions from number `first` up to `stop`, counted from the first ever."""
+
+    name: str
+    first: int
+    stop: int
+
+
+class Journal:
+    """Writes the transitions of a replay buffer to disk, each of them once.
+
+    A checkpoint adds one file with the transitions since the last checkpoint, and names the files that
+    together hold what the buffer holds.
+    """
+
+    def __init__(self, folder: Path, buffer: ReplayBuffer) -> None:
+        """Prepares it; nothing is written yet.
+
+        Args:
+            folder: Folder of the files, which need not exist.
+            buffer: The buffer.
+        """
+        self._folder = folder
+        self._buffer = buffer
+        self._parts: list[Part] = []
+
+    def write(self, step: int, extras: Mapping[str, Any]) -> list[Part]:
+        """Writes what is new.
+
+        Args:
+            step: Step of the checkpoint, after which the file is named.
+            extras: Further arrays, in a dict that may be nested.
+
+        Returns:
+            The files that hold the buffer's transitions; the last of them holds the extras.
+        """
+        stop = self._buffer.state_dict()["n_added"]
+        oldest = stop - len(self._buffer)
+        first = max(oldest, self._parts[-1].stop if self._parts else 0)
+        arrays = {_TRANSITIONS: self._buffer.last(stop - first), _EXTRAS: extras}
+        name = _write(self._folder, str(step), rows.flatten(arrays))
+        older = [p for p in self._parts if max(p.first, oldest) < min(p.stop, first)]
+        self._parts = [*older, Part(name, first, stop)]
+        return self._parts
+
+    def read(self, parts: Iterable[Iterable[Any]]) -> rows.Arrays:
+        """Fills the buffer with the transitions that files hold.
+
+        Args:
+            parts: The files.
+
+        Returns:
+            The extras of the last file.
+
+        Raises:
+            CorruptCheckpointError: A file is damaged or missing.
+        """
+        self._parts = [Part(*part) for part in parts]
+        stop = self._parts[-1].stop
+        self._count_from(max(0, stop - self._buffer.capacity))
+        arrays = {}
+        stops = [part.first for part in self._parts[1:]] + [stop]
+        for part, part_stop in zip(self._parts, stops, strict=True):
+            arrays = read_part(self._folder, part.name)
+            begin = self._buffer.state_dict()["n_added"]
+            kept = slice(begin - part.first, part_stop - part.first)
+            new = {name: array[kept] for name, array in arrays[_TRANSITIONS].items()}
+            self._buffer.add_transitions(rows.unflatten(new))
+        return rows.unflatten(arrays[_EXTRAS])
+
+    def end_episode(self) -> None:
+        """Marks the newest transition as the last of its episode."""
+        state = self._buffer.state_dict()
+        state["transitions"]["ends"][(state["n_added"] - 1) % self._buffer.capacity] = True
+        name, first, stop = self._parts[-1]
+        self._parts[-1] = Part(name, first, stop - 1)  # so that it is written again
+
+    def _count_from(self, n_added: int) -> None:
+        """Empties the buffer, as if so many transitions had been added before."""
+        state = self._buffer.state_dict()
+        held = min(n_added, self._buffer.capacity)
+        nothing = {
+            name: np.broadcast_to(np.zeros((), array.dtype), (held, *array.shape[1:]))
+            for name, array in state["transitions"].items()
+        }
+        self._buffer.load_state_dict({**state, "transitions": nothing, "n_added": n_added})
+
+
+def read_part(folder: Path, name: str) -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of a file, by kind and by name.
+
+    Args:
+        folder: Folder of the file.
+        name: Its name.
+
+    Returns:
+        The arrays, whose digests were verified.
+
+    Raises:
+        CorruptCheckpointError: It cannot be read back as it was written.
+    """
+    arrays: dict[str, dict[str, np.ndarray]] = {_TRANSITIONS: {}, _EXTRAS: {}}
+    try:
+        with np.load(folder / name, allow_pickle=False) as file:
+            for path in file:
+                kind, _, array_name = path.partition("/")
+                arrays[kind][array_name] = file[path]
+    except Exception as error:
+        raise CorruptCheckpointError(
+            f"The transitions in {folder / name} cannot be read ({type(error).__name__}: {error})."
+        ) from error
+    return arrays
+
+
+def _write(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """Writes a new file whole or not at all, and returns its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, number = folder / f"{stem}.npz", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{stem}-{number}.npz"
+    unfinished = path.with_suffix(".unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return path.name

@@ -1,0 +1,63 @@
+"""A learner that learns from a dataset."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxagents.data import Dataset
+from jaxagents.host.config import OfflineConfig
+from jaxagents.host.randomness import Stream, generator
+from jaxagents.host.updates import Sums, Updates
+
+
+class OfflineTraining:
+    """Draws batches from a dataset and learns from them; a step is an update.
+
+    Attributes:
+        step: Number of updates made.
+        updates: The learner and its updates.
+        names: What is reported.
+    """
+
+    unit = "update"
+
+    def __init__(self, learner: Any, dataset: Dataset, config: OfflineConfig) -> None:
+        """Prepares it.
+
+        Args:
+            learner: The learner.
+            dataset: The dataset.
+            config: The configuration.
+        """
+        self.step = 0
+        self.updates = Updates(learner, jax.tree.map(lambda array: array[0], {**dataset}))
+        self.names = self.updates.names
+        self._dataset = dataset
+        self._config = config
+
+    def advance(self, limit: int) -> None:
+        """Starts one call of several updates."""
+        per_call = self._config.updates_per_call
+        stop = min(limit, self.step + per_call - self.step % per_call)
+        indices = np.stack([self._indices(update) for update in range(self.step, stop)])
+        self.updates.make(self._dataset.sample(self._config.batch_size, indx=indices))
+        self.step = stop
+
+    def drain(self) -> Sums:
+        """Sums of what updates reported since the last call."""
+        return self.updates.drain()
+
+    def state(self) -> dict[str, Any]:
+        """What has to be known to go on from here."""
+        return {"updates": self.updates.state()}
+
+    def load(self, step: int, learner: Any, state: Mapping[str, Any]) -> None:
+        """Goes on from a step, with its learner and state."""
+        self.step = step
+        self.updates.load(learner, state["updates"])
+
+    def _indices(self, update: int) -> np.ndarray:
+        rng = generator(self._config.seed, Stream.BATCHES, update)
+        return rng.integers(len(self._dataset), size=self._config.batch_size)

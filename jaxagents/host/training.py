@@ -1,0 +1,210 @@
+"""Training a learner from Python: in a Gymnasium environment, or on a dataset."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import jax
+
+from jaxagents.core.interruption import Interruption
+from jaxagents.core.metrics import Metrics
+from jaxagents.core.progress import ProgressBar
+from jaxagents.data import Dataset, ReplayBuffer
+from jaxagents.host.checkpoint import HostStore, Records, go_on, learner_identity
+from jaxagents.host.checks import check_acts, check_another, check_buffer, check_reported
+from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
+from jaxagents.host.driver import Run
+from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
+from jaxagents.host.evaluation import evaluate
+from jaxagents.host.journal import Journal
+from jaxagents.host.offline import OfflineTraining
+from jaxagents.host.online import OnlineTraining
+from jaxagents.host.randomness import Stream, seed_of
+from jaxagents.loggers import Logger
+
+
+def train_online(
+    learner: Any,
+    env: gymnasium.Env,
+    config: OnlineConfig | None = None,
+    *,
+    eval_env: gymnasium.Env | None = None,
+    buffer: ReplayBuffer | None = None,
+    resume: bool = False,
+    loggers: Sequence[Logger] = (),
+    progress: bool = True,
+) -> tuple[Any, Metrics]:
+    """Trains a learner in an environment, from a replay buffer.
+
+    ```python
+    env, eval_env = gymnasium.make("HalfCheetah-v5"), gymnasium.make("HalfCheetah-v5")
+    learner = SACLearner.create(0, env.observation_space.sample(), env.action_space.sample())
+    config = OnlineConfig(n_steps=300_000, checkpoint_dir="runs/cheetah")
+    learner, metrics = train_online(learner, env, config, eval_env=eval_env)
+    ```
+
+    Each step starts the choice of an action, then an update, and takes the action while the update
+    runs: the learner acts as it was before that update. Box actions are rescaled from [-1, 1] to the
+    environment's bounds. Observations are cast to single precision, unless they are bytes.
+
+    Args:
+        learner: The learner, which is not changed.
+        env: A single environment with box or discrete actions, whose observations are arrays or dicts
+            of them.
+        config: Configuration; by default `OnlineConfig()`.
+        eval_env: Another environment, in which the learner is evaluated at every point, by the modes
+            of its distributions and in the same episodes each time. By default it is not evaluated.
+        buffer: Where transitions go, for instance one that holds some already. By default an empty
+            one of `config.buffer_size`.
+        resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
+            The buffer is then filled from there.
+        loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The learner, and metrics with a leading axis of points, the first of them before any step:
+            `step`; what [`evaluate`][jaxagents.host.evaluate] gives, shaped `(points, n_evals)`, if
+            there is an `eval_env`; and means since the point before, of what updates report and of
+            `episode_return` in training (NaN where there was none).
+
+    Raises:
+        TypeError: `env` is not a single environment.
+        ValueError: Environments, learner, buffer or checkpoints do not fit together.
+        FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
+    """
+    config = config or OnlineConfig()
+    env = rescale_actions(env)
+    check_another(env, eval_env)
+    check_acts(learner, env)
+    example = example_transition(env)
+    if buffer is None:
+        buffer = ReplayBuffer.create(example, config.buffer_size)
+    check_buffer(buffer, example)
+    store = _store(config, resume)
+    journal = None if store is None else Journal(store.replay, buffer)
+    training = OnlineTraining(learner, env, buffer, config, journal)
+    run = Run(training, config.n_steps, config, _evaluation(learner, eval_env, config))
+    identity = {
+        **_identity(learner, eval_env, config),
+        "environment": _name(env),
+        "buffer size": buffer.capacity,
+    }
+    title = f"{type(learner).__name__} on {_name(env)}"
+    return _train(run, store, identity, resume, loggers, title if progress else None)
+
+
+def train_offline(
+    learner: Any,
+    dataset: Dataset | Mapping[str, Any],
+    config: OfflineConfig | None = None,
+    *,
+    eval_env: gymnasium.Env | None = None,
+    resume: bool = False,
+    loggers: Sequence[Logger] = (),
+    progress: bool = True,
+) -> tuple[Any, Metrics]:
+    """Trains a learner on a dataset.
+
+    ```python
+    dataset = Dataset.load("expert.npz")
+    learner = SACLearner.create(0, dataset["observations"][0], dataset["actions"][0])
+    learner, metrics = train_offline(learner, dataset, OfflineConfig(n_updates=100_000))
+    ```
+
+    Args:
+        learner: The learner, which is not changed.
+        dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one, with the keys that
+            the learner learns from.
+        config: Configuration; by default `OfflineConfig()`.
+        eval_env: An environment in which the learner is evaluated at every point, by the modes of its
+            distributions and in the same episodes each time. By default it is not evaluated.
+        resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
+        loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The learner, and metrics with a leading axis of points, the first of them before any update:
+            `step` (updates made); what [`evaluate`][jaxagents.host.evaluate] gives, shaped
+            `(points, n_evals)`, if there is an `eval_env`; and means since the point before of what
+            updates report (NaN at the first).
+
+    Raises:
+        KeyError: The dataset lacks a key.
+        ValueError: Environment, learner, dataset or checkpoints do not fit together.
+        FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
+    """
+    config = config or OfflineConfig()
+    data = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    store = _store(config, resume)
+    training = OfflineTraining(learner, data, config)
+    run = Run(training, config.n_updates, config, _evaluation(learner, eval_env, config))
+    identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}
+    title = f"{type(learner).__name__} on {len(data)} rows"
+    return _train(run, store, identity, resume, loggers, title if progress else None)
+
+
+def _train(
+    run: Run,
+    store: HostStore | None,
+    identity: Mapping[str, Any],
+    resume: bool,
+    loggers: Sequence[Logger],
+    title: str | None,
+) -> tuple[Any, Metrics]:
+    """Goes on or begins, and trains; a progress bar is shown if there is a title for it."""
+    training = run.training
+    check_reported(training.updates.names, training.updates.learner)
+    with contextlib.ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
+        records = None
+        if store is not None:
+            if resume:
+                go_on(run, store, identity)
+            records = stack.enter_context(Records(store, run, identity))
+            loggers = [*loggers, records.logger]
+        bar = ProgressBar(title, training.step, run.remaining, title is None, training.unit)
+        run.drive(loggers, records, stack.enter_context(bar), interruption)
+    return training.updates.learner, run.history
+
+
+def _store(config: HostConfig, resume: bool) -> HostStore | None:
+    """Where checkpoints go, which is refused if it is filled and not to be gone on from."""
+    if config.checkpoint_dir is None:
+        if resume:
+            raise ValueError("resume=True needs a checkpoint_dir in the configuration.")
+        return None
+    store = HostStore(config.checkpoint_dir)
+    store.check(may_be_filled=resume)
+    return store
+
+
+def _evaluation(
+    learner: Any, env: gymnasium.Env | None, config: HostConfig
+) -> Callable[[Any], Metrics]:
+    if env is None:
+        return lambda learner: {}
+    env = rescale_actions(env)
+    check_acts(learner, env)
+    seed = seed_of(config.seed, Stream.EVALUATION)
+
+    def evaluated(learner: Any) -> Metrics:
+        def policy(observation: Any) -> jax.Array:
+            return learner.sample_actions(as_observation(observation))
+
+        return evaluate(policy, env, config.n_evals, seed=seed)
+
+    return evaluated
+
+
+def _identity(learner: Any, eval_env: gymnasium.Env | None, config: HostConfig) -> dict[str, Any]:
+    """What has to be as it was for a training to go on."""
+    return {
+        **learner_identity(learner),
+        "seed": config.seed,
+        "number of evaluation episodes": 0 if eval_env is None else config.n_evals,
+    }
+
+
+def _name(env: gymnasium.Env) -> str:
+    return type(env.unwrapped).__qualname__ if env.spec is None else env.spec.id

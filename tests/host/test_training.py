@@ -1,0 +1,372 @@
+"""Trainings on the host: what is stored, learned, reported and refused."""
+
+import functools
+import json
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+import trees
+from gymnasium import spaces
+from loops import Clock, Counting, Line, Picture, Recorder, Tiny
+
+from jaxagents.data import Dataset, ReplayBuffer
+from jaxagents.host import (
+    OfflineConfig,
+    OnlineConfig,
+    evaluate,
+    example_transition,
+    rescale_actions,
+    train_offline,
+    train_online,
+    updates,
+)
+from jaxagents.host.episodes import as_observation
+from jaxagents.host.randomness import Stream, generator, seed_of
+
+ONLINE = OnlineConfig(
+    n_steps=60, batch_size=8, buffer_size=100, start_steps=10, eval_frequency=25, n_evals=3,
+    log_frequency=10,
+)  # fmt: skip
+OFFLINE = OfflineConfig(
+    n_updates=47, batch_size=8, updates_per_call=5, eval_frequency=20, n_evals=3, log_frequency=10
+)
+train_online = functools.partial(train_online, progress=False)
+train_offline = functools.partial(train_offline, progress=False)
+
+
+def line_learner():
+    return Tiny.create(np.zeros(2), 1)
+
+
+def buffer_for(env, size=100):
+    return ReplayBuffer.create(example_transition(rescale_actions(env)), size)
+
+
+@functools.cache
+def line_data():
+    buffer = buffer_for(Line())
+    train_online(line_learner(), Line(), ONLINE, buffer=buffer)
+    return buffer.to_dataset()
+
+
+# What is stored.
+
+
+def test_transitions_are_those_of_the_environment():
+    env, buffer = Line(), buffer_for(Line())
+    train_online(line_learner(), env, ONLINE, buffer=buffer)
+    rows = buffer.to_dataset()
+    assert len(rows) == 60
+    assert rows["observations"].dtype == rows["rewards"].dtype == np.float32
+    replayed, episode = rescale_actions(Line()), 0
+    observation, _ = replayed.reset(seed=seed_of(0, Stream.EPISODES, episode))
+    for row in range(60):
+        np.testing.assert_array_equal(rows["observations"][row], np.float32(observation))
+        action = rows["actions"][row]
+        observation, reward, terminated, truncated, _ = replayed.step(action)
+        np.testing.assert_array_equal(rows["next_observations"][row], np.float32(observation))
+        assert rows["rewards"][row] == np.float32(reward)
+        assert rows["masks"][row] == (0.0 if terminated else 1.0)
+        assert rows["ends"][row] == (terminated or truncated)
+        if terminated or truncated:
+            episode += 1
+            observation, _ = replayed.reset(seed=seed_of(0, Stream.EPISODES, episode))
+    assert (rows["masks"] == 0).any()
+    assert (rows["ends"] & (rows["masks"] == 1)).any()
+
+
+def test_box_actions_are_rescaled_to_the_bounds():
+    env, buffer = Line(), buffer_for(Line())
+    train_online(line_learner(), env, ONLINE, buffer=buffer)
+    stored = buffer.to_dataset()["actions"]
+    assert stored.min() < -0.9
+    assert stored.max() > 0.9
+    np.testing.assert_allclose(np.array(env.taken), -0.5 + 0.75 * (stored + 1.0), atol=1e-6)
+    assert env.taken[0].dtype == np.float32
+
+
+def test_bounds_of_one_are_left_alone():
+    env = Clock()
+    assert rescale_actions(env) is env
+
+
+def test_random_actions_come_first_and_are_uniform():
+    buffer = buffer_for(Line(), 400)
+    train_online(
+        line_learner(), Line(), ONLINE.replace(n_steps=400, start_steps=400), buffer=buffer
+    )
+    actions = buffer.to_dataset()["actions"]
+    assert len(np.unique(actions)) == 400
+    assert abs(actions.mean()) < 0.1
+    assert abs(actions.std() - 1 / np.sqrt(3)) < 0.05
+
+
+def test_discrete_actions_and_dict_observations():
+    env = Picture()
+    learner = Tiny.create(as_observation(env.observation_space.sample()), 2, discrete=True)
+    buffer = buffer_for(env)
+    _, metrics = train_online(learner, env, ONLINE, eval_env=Picture(), buffer=buffer)
+    rows = buffer.to_dataset()
+    assert rows["observations"]["image"].dtype == np.uint8
+    assert rows["observations"]["inner"]["count"].dtype == np.float32
+    np.testing.assert_array_equal(
+        rows["observations"]["image"][:, 0, 0], rows["observations"]["inner"]["count"]
+    )
+    assert set(rows["actions"][:10]) == {0, 1}
+    assert metrics["returns"].shape == (4, 3)
+
+
+# The order of acting and learning.
+
+
+@pytest.mark.parametrize(("frequency", "per_call"), [(1, 1), (1, 3), (4, 2)])
+def test_acts_as_before_the_update_that_is_running(frequency, per_call):
+    config = ONLINE.replace(
+        n_steps=30, update_frequency=frequency, updates_per_call=per_call, log_frequency=frequency
+    )
+    buffer, recorder = buffer_for(Clock()), Recorder()
+    learner = Counting.create(np.zeros(1), 1)
+    learner, _ = train_online(learner, Clock(), config, buffer=buffer, loggers=[recorder])
+    actions = buffer.to_dataset()["actions"][:, 0]
+    rounds = [step for step in range(10, 30) if step % frequency == 0]
+    expected = [per_call * sum(done < step for done in rounds) / 1000 for step in range(10, 30)]
+    np.testing.assert_allclose(actions[10:], expected, atol=1e-7)
+    assert learner.n_updates == per_call * len(rounds)
+    newest = {
+        step: metrics["training/newest"]
+        for step, metrics in recorder.logged.items()
+        if "training/newest" in metrics
+    }
+    assert len(newest) == len(rounds)
+    assert all(row <= step - 2 for step, row in newest.items())
+
+
+def test_learns_from_what_its_seed_draws():
+    data = line_data()
+    learner, _ = train_online(line_learner(), Line(), ONLINE)
+    expected = line_learner()
+    for step in range(10, 60):
+        indices = generator(0, Stream.BATCHES, step).integers(step, size=(1, 8))
+        expected, _ = expected.update_many(data.sample(8, indx=indices))
+    trees.assert_equal(expected, learner)
+
+
+def test_the_seed_decides():
+    first, metrics = train_online(line_learner(), Line(), ONLINE, eval_env=Line())
+    again, metrics_again = train_online(line_learner(), Line(), ONLINE, eval_env=Line())
+    trees.assert_equal((first, metrics), (again, metrics_again))
+    other, _ = train_online(line_learner(), Line(), ONLINE.replace(seed=1))
+    assert not trees.equal(first, other)
+
+
+def test_a_filled_buffer_is_learned_from_at_once():
+    buffer = ReplayBuffer.create_from_initial_dataset(line_data(), 200)
+    learner, _ = train_online(
+        line_learner(), Line(), ONLINE.replace(start_steps=0, n_steps=5), buffer=buffer
+    )
+    assert learner.n_updates == 5
+    assert len(buffer) == 65
+    learner, _ = train_online(line_learner(), Line(), ONLINE.replace(start_steps=0, n_steps=5))
+    assert learner.n_updates == 4  # there is nothing to learn from before the first step
+
+
+def test_compiles_one_update():
+    compiled = updates._learned._cache_size()
+    train_online(Tiny.create(np.zeros(2), 1, discrete=False), Line(), ONLINE.replace(batch_size=9))
+    assert updates._learned._cache_size() == compiled + 1
+
+
+# What is reported.
+
+
+def test_metrics_are_means_since_the_point_before():
+    buffer = buffer_for(Line())
+    _, metrics = train_online(line_learner(), Line(), ONLINE, eval_env=Line(), buffer=buffer)
+    np.testing.assert_array_equal(metrics["step"], [0, 25, 50, 60])
+    rows, learner, values = buffer.to_dataset(), line_learner(), {}
+    for step in range(10, 60):
+        indices = generator(0, Stream.BATCHES, step).integers(step, size=(1, 8))
+        learner, info = learner.update_many(rows.sample(8, indx=indices))
+        values[step] = info["value"][0]
+    expected = [np.mean([values[s] for s in range(*r)]) for r in [(10, 25), (25, 50), (50, 60)]]
+    np.testing.assert_allclose(metrics["value"], [np.nan, *expected], rtol=1e-5)
+    ends = np.flatnonzero(rows["ends"])
+    returns = [part.sum() for part in np.split(rows["rewards"], ends + 1)[:-1]]
+    between = [(ends >= a) & (ends < b) for a, b in [(0, 25), (25, 50), (50, 60)]]
+    expected = [np.mean(np.array(returns)[part]) for part in between]
+    np.testing.assert_allclose(metrics["episode_return"], [np.nan, *expected], rtol=1e-5)
+
+
+def test_evaluates_in_the_same_episodes_by_the_mode():
+    learner, metrics = train_online(line_learner(), Line(), ONLINE, eval_env=Line())
+    assert metrics["returns"].shape == metrics["lengths"].shape == (4, 3)
+    outcomes = evaluate(
+        learner.sample_actions, rescale_actions(Line()), 3, seed=seed_of(0, Stream.EVALUATION)
+    )
+    for name, values in outcomes.items():
+        np.testing.assert_array_equal(metrics[name][-1], values)
+
+
+def test_without_another_environment_nothing_is_evaluated():
+    _, metrics = train_online(line_learner(), Line(), ONLINE)
+    assert set(metrics) == {"step", "value", "largest_reward", "episode_return"}
+
+
+def test_loggers_receive_evaluations_and_means(tmp_path):
+    recorder = Recorder()
+    config = ONLINE.replace(checkpoint_dir=tmp_path)
+    _, metrics = train_online(line_learner(), Line(), config, eval_env=Line(), loggers=[recorder])
+    assert sorted(recorder.logged) == [0, 10, 20, 25, 30, 40, 50, 60]
+    assert "training/value" not in recorder.logged[10]
+    assert {"training/value", "training/episode_return"} < set(recorder.logged[20])
+    assert recorder.logged[20]["steps_per_second"] > 0
+    assert set(recorder.logged[25]) == {
+        f"evaluation/{name}"
+        for name in ("return", "length", "final_reward", "terminated", "truncated")
+    }
+    assert recorder.logged[50]["evaluation/return"] == pytest.approx(metrics["returns"][2].mean())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == sorted(recorder.logged)
+
+
+def test_shows_progress(capsys):
+    train_online.func(line_learner(), Line(), ONLINE, eval_env=Line(), progress=True)
+    shown = capsys.readouterr().err
+    assert "Tiny on Line" in shown
+    assert "60/60" in shown
+    assert "return" in shown
+    assert "training" in shown
+
+
+# Datasets.
+
+
+def test_offline_updates_are_those_that_the_seed_draws():
+    learner, metrics = train_offline(line_learner(), {**line_data()}, OFFLINE, eval_env=Line())
+    expected, values = line_learner(), []
+    for update in range(47):
+        indices = generator(0, Stream.BATCHES, update).integers(60, size=8)
+        batch = line_data().sample(8, indx=indices[None])
+        expected, info = expected.update_many(batch)
+        values.append(info["value"][0])
+    trees.assert_close(expected, learner)
+    np.testing.assert_array_equal(metrics["step"], [0, 20, 40, 47])
+    means = [np.mean(values[:20]), np.mean(values[20:40]), np.mean(values[40:])]
+    np.testing.assert_allclose(metrics["value"], [np.nan, *means], rtol=1e-4)
+    assert metrics["returns"].shape == (4, 3)
+
+
+def test_offline_without_environment():
+    _, metrics = train_offline(line_learner(), line_data(), OFFLINE)
+    assert set(metrics) == {"step", "value", "largest_reward"}
+
+
+# Refusals.
+
+
+def test_refuses_environments_that_it_cannot_act_in():
+    def refuses(action_space, match, error=ValueError):
+        with pytest.raises(error, match=match):
+            train_online(line_learner(), Line(action_space=action_space), ONLINE)
+
+    refuses(spaces.Box(-np.inf, np.inf, (1,)), "finite bounds")
+    refuses(spaces.MultiDiscrete([2, 2]), "Discrete, or a Box of floats")
+    refuses(spaces.Box(0, 5, (1,), np.int32), "Discrete, or a Box of floats")
+    refuses(spaces.Discrete(2, start=1), "must start at 0")
+    refuses(spaces.Box(-1, 1, (3,)), r"Tiny gives actions of shape \(1,\).*env.action_space")
+    refuses(spaces.Discrete(2), "Tiny gives actions of")
+    vector = gymnasium.make_vec("Pendulum-v1", 2)
+    with pytest.raises(TypeError, match="single Gymnasium environment"):
+        train_online(line_learner(), vector, ONLINE)
+    vector.close()
+
+
+def test_refuses_observations_that_it_cannot_store():
+    env = Line()
+    env.observation_space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
+    with pytest.raises(ValueError, match=r"Observations must be arrays, or dicts.*Tuple"):
+        train_online(line_learner(), env, ONLINE)
+
+
+def test_refuses_a_learner_of_other_shapes():
+    with pytest.raises(ValueError, match=r"Tiny cannot act on observations of Box"):
+        train_online(Tiny.create(np.zeros(5), 1), Line(), ONLINE)
+    with pytest.raises(ValueError, match=r"Tiny cannot act on observations of Box"):
+        train_online(line_learner(), Line(), ONLINE, eval_env=Clock())
+    data = {**line_data(), "observations": np.zeros((60, 9))}
+    with pytest.raises(ValueError, match=r"Tiny cannot learn from .*'observations': \(9,\)"):
+        train_offline(line_learner(), data, OFFLINE)
+
+
+def test_refuses_a_buffer_of_other_transitions():
+    with pytest.raises(ValueError, match=r"'observations': \(1,\).*gives .*'observations': \(2,\)"):
+        train_online(line_learner(), Line(), ONLINE, buffer=buffer_for(Clock()))
+
+
+def test_refuses_a_dataset_that_lacks_a_key():
+    data = {key: value for key, value in line_data().items() if key != "masks"}
+    with pytest.raises(KeyError, match="masks"):
+        train_offline(line_learner(), data, OFFLINE)
+
+
+def test_refuses_to_evaluate_in_the_environment_of_training():
+    env = Line()
+    with pytest.raises(ValueError, match="another environment"):
+        train_online(line_learner(), env, ONLINE, eval_env=gymnasium.wrappers.TimeLimit(env, 5))
+
+
+def test_refuses_what_a_learner_ought_not_to_report():
+    class Named(Tiny):
+        @jax.jit
+        def update_many(self, batches):
+            learner, info = Tiny.update_many(self, batches)
+            return learner, {"returns": info["value"]}
+
+    class Large(Tiny):
+        @jax.jit
+        def update_many(self, batches):
+            learner, info = Tiny.update_many(self, batches)
+            return learner, {"value": info["value"][:, None]}
+
+    class Growing(Tiny):
+        @jax.jit
+        def update_many(self, batches):
+            learner, info = Tiny.update_many(self, batches)
+            return learner.replace(n_updates=learner.n_updates[None]), info
+
+    with pytest.raises(ValueError, match=r"Named's updates report \['returns'\]"):
+        train_online(Named.create(np.zeros(2), 1), Line(), ONLINE)
+    with pytest.raises(ValueError, match=r"Large.*one number for each update.*'value'"):
+        train_online(Large.create(np.zeros(2), 1), Line(), ONLINE)
+    with pytest.raises(ValueError, match=r"Growing at n_updates is shape \(\)"):
+        train_online(Growing.create(np.zeros(2), 1), Line(), ONLINE)
+
+
+def test_refuses_numbers_out_of_range():
+    for name in ("n_steps", "buffer_size", "update_frequency", "batch_size", "updates_per_call",
+                 "eval_frequency", "n_evals", "log_frequency", "keep_checkpoints"):  # fmt: skip
+        with pytest.raises(ValueError, match=f"OnlineConfig.{name} must be a positive integer"):
+            OnlineConfig(**{name: 0})
+    for name in ("start_steps", "seed"):
+        with pytest.raises(ValueError, match=f"OnlineConfig.{name} must not be negative, got -1"):
+            OnlineConfig(**{name: -1})
+        with pytest.raises(TypeError, match=f"OnlineConfig.{name} must be an integer, got 0.5"):
+            OnlineConfig(**{name: 0.5})
+    with pytest.raises(ValueError, match=r"OfflineConfig.n_updates"):
+        OfflineConfig(n_updates=0)
+    with pytest.raises(TypeError, match="Did you mean 'n_steps'"):
+        OnlineConfig(n_step=5)
+
+
+def test_to_resume_needs_a_folder():
+    with pytest.raises(ValueError, match="needs a checkpoint_dir"):
+        train_online(line_learner(), Line(), ONLINE, resume=True)
+
+
+def test_rows_of_a_dataset_are_not_changed():
+    data = line_data()
+    before = jax.tree.map(np.copy, Dataset({**data}))
+    train_offline(line_learner(), data, OFFLINE)
+    trees.assert_equal(before, Dataset({**data}))
