@@ -1,44 +1,15 @@
-import importlib
 import json
 import sys
-from pathlib import Path
 
 import jax
-import matplotlib as mpl
 import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
 from PIL import Image
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-NOTEBOOK = EXAMPLES / "cartpole_ppo.ipynb"
 
-
-@pytest.fixture(autouse=True)
-def quick_compilation(monkeypatch):
-    """Compiles with few optimisations, here and in the notebook's process: the runs are short."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a script of the folder, as running it there does."""
-    mpl.use("agg")
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module
-
-
-def check_files(folder, *names):
-    for name in names:
-        assert (folder / name).stat().st_size > 0, name
-
-
-def test_cartpole_script(load, tmp_path, capsys):
+def test_cartpole_script(load, check_files, tmp_path, capsys):
     output = tmp_path / "run"
     argv = ["--output", str(output), "--n-steps", "4", "--n-seeds", "2", "--n-evals", "5"]
     script = load("cartpole_ppo")
@@ -80,7 +51,7 @@ def test_cartpole_script(load, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options", [[], ["--ready-made"]], ids=["own policy", "ready-made"])
-def test_pursuit_script(options, load, tmp_path, monkeypatch):
+def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
     output = tmp_path / "run"
     script = load("pursuit_ippo")
     monkeypatch.setattr(script, "MAX_EPISODE_STEPS", 60)
@@ -113,16 +84,19 @@ def test_pursuit_script(options, load, tmp_path, monkeypatch):
         assert animation.n_frames > 1
 
 
-def test_notebook_is_committed_without_outputs():
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    for cell in notebook.cells:
-        assert not cell.get("outputs"), cell.id
-        assert cell.get("execution_count") is None, cell.id
+def test_notebooks_are_committed_without_outputs(examples):
+    paths = sorted(examples.glob("*.ipynb"))
+    assert [path.name for path in paths] == ["cartpole_ppo.ipynb", "new_algorithm.ipynb"]
+    for path in paths:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        for cell in notebook.cells:
+            assert not cell.get("outputs"), (path, cell.id)
+            assert cell.get("execution_count") is None, (path, cell.id)
 
 
-def test_notebook(tmp_path):
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+def test_notebook(examples, check_files, tmp_path):
+    notebook = nbformat.read(examples / "cartpole_ppo.ipynb", as_version=4)
     (parameters,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
     sizes = {"n_steps": 4, "n_seeds": 2, "n_evals": 5, "run_dir": str(tmp_path / "run")}
     assert all(f"{name} = " in parameters.source for name in sizes)

@@ -1,0 +1,47 @@
+"""Behavioural cloning of a Minari dataset, or of its best episodes.
+
+    python examples/sac_mujoco.py --minari-id double-pendulum/sac-v0
+    python examples/bc_minari.py double-pendulum/sac-v0
+    python examples/bc_minari.py double-pendulum/sac-v0 --best-share 0.2 --output runs/bc-best
+
+clones all that SAC did while it learned, the bad and the good, or only its best episodes, a fifth of the
+steps; plays in the dataset's environment, and writes to `runs/bc-minari`. Any dataset of continuous
+actions will do, such as those that `minari download` gets.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from offline_minari import episode_returns, load, make_parser, parse, train
+
+from jaxagents.bc import BCLearner
+from jaxagents.data import Dataset
+
+
+def best_episodes(dataset: Dataset, share: float) -> Dataset:
+    """The episodes of the highest returns, which together have a share of the steps."""
+    episodes = np.cumsum(np.append(0, dataset["ends"][:-1]))
+    order = np.argsort(-episode_returns(dataset), kind="stable")
+    n_steps = np.cumsum(np.bincount(episodes)[order])
+    n_kept = 1 + np.searchsorted(n_steps, share * len(dataset))
+    return dataset.get_subset(np.isin(episodes, order[:n_kept]))
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Runs the example, and returns the learner and its metrics."""
+    parser = make_parser("Behavioural cloning of a Minari dataset.", "bc")
+    parser.add_argument("--best-share", type=float, default=1.0, help="share of the steps to clone")
+    options = parse(parser, argv)
+    if not 0.0 < options.best_share <= 1.0:
+        parser.error(f"--best-share must lie in (0, 1], got {options.best_share}.")
+    task = load(options)
+    best = best_episodes(task.dataset, options.best_share)
+    print(f"{len(best):,} steps are cloned.")
+    return train(
+        BCLearner, task._replace(dataset=best), options, actor_learning_rate=options.learning_rate
+    )
+
+
+if __name__ == "__main__":
+    main()

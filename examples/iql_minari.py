@@ -1,0 +1,46 @@
+"""Implicit Q-learning on a Minari dataset.
+
+    python examples/sac_mujoco.py --minari-id double-pendulum/sac-v0
+    python examples/iql_minari.py double-pendulum/sac-v0
+
+learns from all that SAC did while it learned, the bad and the good, plays in the dataset's environment,
+and writes to `runs/iql-minari`. Any dataset of continuous actions will do, such as those that
+`minari download` gets.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import optax
+from offline_minari import load, make_parser, parse, scale_rewards, train
+
+from jaxagents.iql import IQLLearner
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Runs the example, and returns the learner and its metrics."""
+    parser = make_parser("IQL on a Minari dataset.", "iql")
+    parser.add_argument("--expectile", type=float, default=0.9, help="near 1: the best of the data")
+    parser.add_argument("--beta", type=float, default=3.0, help="0 clones all actions alike")
+    parser.add_argument("--tau", type=float, default=0.02, help="step size of the target critics")
+    options = parse(parser, argv)
+
+    def actor_optimizer(learning_rate: Any) -> optax.GradientTransformation:
+        return optax.adam(optax.cosine_decay_schedule(learning_rate, options.n_updates))
+
+    return train(
+        IQLLearner,
+        scale_rewards(load(options)),
+        options,
+        actor_optimizer=actor_optimizer,
+        expectile=options.expectile,
+        beta=options.beta,
+        tau=options.tau,
+        actor_learning_rate=options.learning_rate,
+        critic_learning_rate=options.learning_rate,
+        value_learning_rate=options.learning_rate,
+    )
+
+
+if __name__ == "__main__":
+    main()

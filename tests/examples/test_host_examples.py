@@ -1,0 +1,314 @@
+"""The examples of training on the host."""
+
+import json
+import sys
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import minari
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+from jaxagents.data import from_minari, to_minari
+from jaxagents.host import concatenate_trajectories, evaluate_with_trajectories
+
+ENV = "InvertedPendulum-v5"
+BOUND = 3.0
+SIZES = {"--n-evals": 2, "--batch-size": 8}
+ONLINE = {"--env": ENV, "--start-steps": 40, "--eval-frequency": 60, **SIZES}
+OFFLINE = {"--n-updates": 30, "--eval-frequency": 20, **SIZES}
+ABOUT = dict.fromkeys(
+    ("algorithm_name", "author", "author_email", "code_permalink", "description"), "For tests."
+)
+SMALL = ["--features", "8", "8"]
+
+
+@pytest.fixture(autouse=True)
+def minari_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+
+
+@pytest.fixture
+def sac(load, monkeypatch):
+    script = load("sac_mujoco")
+    monkeypatch.setattr(script, "FILM_SECONDS", 0.2)
+    return script
+
+
+@pytest.fixture
+def cannot_render(monkeypatch):
+    """MuJoCo without OpenGL, which only some machines have."""
+    from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
+
+    def render(self):
+        raise RuntimeError("no OpenGL here")
+
+    monkeypatch.setattr(InvertedPendulumEnv, "render", render)
+
+
+@pytest.fixture
+def dataset():
+    """The identifier of a dataset whose actions lie within the environment's own bounds."""
+    rng = np.random.default_rng(0)
+    env = gymnasium.make(ENV)
+
+    def policy(observation):
+        return rng.uniform(-BOUND, BOUND, 1)
+
+    _, trajectories = evaluate_with_trajectories(policy, env, 8)
+    identifier = "pendulum/random-v0"
+    to_minari(concatenate_trajectories(trajectories), identifier, env=env, eval_env=env, **ABOUT)
+    return identifier
+
+
+def words(options):
+    return [str(word) for option in options.items() for word in option]
+
+
+def error_of(script, argv, capsys):
+    with pytest.raises(SystemExit):
+        script.main(argv)
+    return capsys.readouterr().err
+
+
+def same(first, second):
+    as_numbers = [jax.random.key_data(tree.rng) for tree in (first, second)]
+    trees = [tree.replace(rng=None) for tree in (first, second)]
+    jax.tree.map(
+        np.testing.assert_array_equal, [trees[0], as_numbers[0]], [trees[1], as_numbers[1]]
+    )
+
+
+def test_sac_script(sac, cannot_render, check_files, tmp_path, capsys):
+    argv = [*words({**ONLINE, "--minari-id": "pendulum/sac-v0"}), *SMALL]
+    whole = tmp_path / "whole"
+    results = sac.main([*argv, "--n-steps", "120", "--output", str(whole)])
+    text = capsys.readouterr().out
+
+    metrics = results["metrics"]
+    np.testing.assert_array_equal(metrics["step"], [0, 60, 120])
+    assert metrics["returns"].shape == (3, 2)
+    lasted = metrics["lengths"] - metrics["terminated"]
+    np.testing.assert_array_equal(metrics["returns"], lasted)  # 1 for each step but the last
+    assert np.isfinite(metrics["critic_loss"][1:]).all()
+    assert results["episodes"]["returns"].shape == (2,)
+    best = np.argmax(metrics["returns"].mean(axis=1))
+    assert f"The best learner, of step {metrics['step'][best]}" in text
+    assert f"No film, since {ENV} cannot be rendered here: no OpenGL here" in text
+    assert "step         120  evaluation/return" in text
+    assert not (whole / "episode.gif").exists()
+    check_files(whole, "learning_curve.png", "config.json", "metrics.jsonl")
+    assert list((whole / "tensorboard").iterdir())
+
+    source = minari.load_dataset("pendulum/sac-v0")
+    written = {**from_minari(source)}
+    expected = {**results["buffer"].to_dataset()}
+    expected["ends"][-1] = True
+    np.testing.assert_allclose(written.pop("actions"), BOUND * expected.pop("actions"), atol=1e-6)
+    jax.tree.map(np.testing.assert_array_equal, written, expected)
+    assert source.recover_environment().spec.id == ENV
+    assert "choose another --minari-id" in error_of(sac, argv, capsys)
+
+    parts = [*words(ONLINE), *SMALL, "--output", str(tmp_path / "parts")]
+    sac.main([*parts, "--n-steps", "60"])
+    resumed = sac.main([*parts, "--n-steps", "120", "--resume"])
+    same(resumed["learner"], results["learner"])
+    same(resumed["best"], results["best"])
+    np.testing.assert_array_equal(resumed["metrics"]["returns"], metrics["returns"])
+    check_files(tmp_path / "parts", "learning_curve.png", "learning_curve-2.png")
+
+
+def test_sac_script_films(sac, tmp_path, capsys):
+    sizes = {"--env": "Pendulum-v1", "--n-steps": 20, "--start-steps": 20, "--n-evals": 1}
+    sac.main([*words(sizes), *SMALL, "--output", str(tmp_path / "run")])
+    assert "No film" not in capsys.readouterr().out
+    with Image.open(tmp_path / "run" / "episode.gif") as film:
+        assert film.n_frames == 1 + 0.2 * gymnasium.make("Pendulum-v1").metadata["render_fps"]
+        first = np.asarray(film.convert("RGB"))
+        film.seek(film.n_frames - 1)
+        assert (np.asarray(film.convert("RGB")) != first).any()
+
+
+def test_sac_script_refuses_early(sac, tmp_path, capsys):
+    new, old = str(tmp_path / "new"), str(tmp_path)
+    assert "choose another --output, or --resume" in error_of(sac, ["--output", old], capsys)
+    error = error_of(sac, ["--output", new, "--resume"], capsys)
+    assert "nothing to resume in" in error
+    error = error_of(sac, ["--output", new, "--minari-id", "pendulum"], capsys)
+    assert "must end in a version such as -v0, got pendulum" in error
+    assert not (tmp_path / "new").exists()
+
+
+SETTINGS = {
+    "bc": {"--best-share": 0.5},
+    "cql": {"--conservative-weight": 2.0, "--n-action-samples": 2, "--tau": 0.1},
+    "iql": {"--expectile": 0.8, "--beta": 1.0, "--tau": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_offline_scripts(name, load, dataset, check_files, tmp_path, capsys):
+    output = tmp_path / "run"
+    script = load(f"{name}_minari")
+    settings = words({**OFFLINE, **SETTINGS[name], "--output": output})
+    argv = [dataset, *settings, *SMALL]
+    results = script.main(argv)
+    text = capsys.readouterr().out
+
+    np.testing.assert_array_equal(results["metrics"]["step"], [0, 20, 30])
+    assert results["metrics"]["returns"].shape == (3, 2)
+    assert np.isfinite(results["metrics"]["actor_loss"][1:]).all()
+    returns = results["episodes"]["returns"]
+    assert f"{name.upper()} in 2 other episodes: mean return {returns.mean():.1f}" in text
+    assert f"{dataset}: " in text
+    for option, value in SETTINGS[name].items():
+        field = option.removeprefix("--").replace("-", "_")
+        learner = results["learner"]
+        if field != "best_share":
+            settled = getattr(learner.hyperparams, field, getattr(learner.config, field, None))
+            assert settled == pytest.approx(value)
+    check_files(output, "learning_curve.png", "config.json", "metrics.jsonl")
+    assert "choose another --output" in error_of(script, argv, capsys)
+
+
+def test_offline_scripts_refuse_early(load, dataset, tmp_path, capsys):
+    output = ["--output", str(tmp_path / "run")]
+    error = error_of(load("iql_minari"), ["other-v0", *output], capsys)
+    assert f"no Minari dataset other-v0 here; there are {dataset}." in error
+    error = error_of(load("bc_minari"), [dataset, "--best-share", "0", *output], capsys)
+    assert "--best-share must lie in (0, 1], got 0.0" in error
+
+
+def test_no_datasets_at_all(load, tmp_path, capsys):
+    error = error_of(load("cql_minari"), ["x-v0", "--output", str(tmp_path / "run")], capsys)
+    assert "there are none (sac_mujoco.py --minari-id ID writes one)" in error
+
+
+def test_offline_task(load, dataset):
+    offline = load("offline_minari")
+    task = offline.load(offline.make_parser("", "x").parse_args([dataset]))
+    source = from_minari(dataset)
+    np.testing.assert_allclose(task.dataset["actions"], source["actions"] / BOUND, atol=1e-6)
+    np.testing.assert_array_equal(task.env.action_space.high, 1.0)
+    lengths = np.diff(np.flatnonzero(np.append(True, source["ends"])))
+    np.testing.assert_array_equal(task.returns, lengths - 1)  # 1 for each step but the last
+
+    scaled = offline.scale_rewards(task)
+    returns = offline.episode_returns(scaled.dataset)
+    assert np.ptp(returns) == pytest.approx(1000.0, rel=1e-5)
+    np.testing.assert_allclose(returns / returns[0], task.returns / task.returns[0], rtol=1e-5)
+
+
+def test_datasets_of_discrete_actions_are_refused(load):
+    env = gymnasium.make("CartPole-v1")
+    _, trajectories = evaluate_with_trajectories(lambda observation: 0, env, 1)
+    to_minari(concatenate_trajectories(trajectories), "cartpole-v0", env=env, eval_env=env, **ABOUT)
+    offline = load("offline_minari")
+    options = offline.make_parser("", "x").parse_args(["cartpole-v0"])
+    with pytest.raises(ValueError, match=r"continuous actions, got a dataset of Discrete\(2\)"):
+        offline.load(options)
+
+
+def test_best_episodes(load, dataset):
+    offline, script = load("offline_minari"), load("bc_minari")
+    data = from_minari(dataset)
+    returns = np.sort(offline.episode_returns(data))
+    for n_best in (1, 3, len(returns)):
+        n_steps = (returns[-n_best:] + 1).sum()  # the last step of an episode is worth nothing
+        best = script.best_episodes(data, n_steps / len(data) - 1e-3)
+        np.testing.assert_array_equal(np.sort(offline.episode_returns(best)), returns[-n_best:])
+    np.testing.assert_array_equal(best["observations"], data["observations"])
+
+
+@pytest.fixture
+def notebook(examples):
+    return nbformat.read(examples / "new_algorithm.ipynb", as_version=4)
+
+
+def tagged(notebook, tag):
+    return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+
+
+def test_new_algorithm_is_short(notebook):
+    (cell,) = tagged(notebook, "algorithm")
+    lines = [line.strip() for line in cell.source.splitlines()]
+    n_lines = sum(bool(line) and not line.startswith("#") for line in lines)
+    assert 20 < n_lines < 60
+
+
+def test_new_algorithm(notebook):
+    names = {}
+    for cell in notebook.cells:
+        if cell.id in ("imports", "learner"):
+            exec(cell.source, names)
+    rng = np.random.default_rng(0)
+    shapes = {"observations": (6, 3), "actions": (6, 2), "rewards": (6,), "masks": (6,)}
+    batch = {name: jnp.float32(rng.uniform(-1, 1, shape)) for name, shape in shapes.items()}
+    batch["next_observations"] = batch["observations"][::-1]
+    learner = names["TD3"].create(0, batch["observations"], batch["actions"], (8, 8))
+    learner = learner.replace(tau=0.5)
+    once, _ = learner.update(batch)
+    twice, infos = learner.update_many(jax.tree.map(lambda x: jnp.stack([x, x]), batch))
+
+    def moved(name, before, after):
+        before, after = getattr(before, name).params, getattr(after, name).params
+        differ = jax.tree.map(lambda x, y: (x != y).any(), before, after)
+        return any(jax.tree.leaves(differ))
+
+    states = ("actor", "critic", "target_actor", "target_critic")
+    assert [moved(name, learner, once) for name in states] == [False, True, False, False]
+    assert [moved(name, once, twice) for name in states] == [True, True, True, True]
+    middle = jax.tree.map(lambda x, y: (x + y) / 2, once.target_actor.params, twice.actor.params)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), twice.target_actor.params, middle
+    )
+    assert infos["critic_loss"].shape == (2,)
+
+    still = learner.replace(smoothing=0.0)
+    successor = learner.target_actor(batch["next_observations"]).mode()
+    values = np.min(learner.target_critic(batch["next_observations"], successor), axis=0)
+    targets = batch["rewards"] + 0.99 * batch["masks"] * values
+    errors = learner.critic(batch["observations"], batch["actions"]) - targets
+    loss = np.square(errors).mean(axis=1).sum()
+    np.testing.assert_allclose(still.update(batch)[1]["critic_loss"], loss, rtol=1e-5)
+
+    greedy = learner.sample_actions(batch["observations"])
+    modes = learner.actor(batch["observations"]).mode()
+    np.testing.assert_allclose(greedy, modes, atol=1e-6)
+    drawn = learner.sample_actions(jnp.zeros((2000, 3)), seed=jax.random.key(0))
+    assert np.std(drawn, axis=0) == pytest.approx([0.1, 0.1], rel=0.1)
+
+
+def test_notebook(notebook, check_files, tmp_path):
+    (parameters,) = tagged(notebook, "parameters")
+    sizes = {"n_steps": 400, "start_steps": 300, "eval_frequency": 200, "n_evals": 2}
+    sizes |= {"batch_size": 8, "features": (8, 8), "run_dir": str(tmp_path / "run")}
+    assert [line.split(" = ")[0] for line in parameters.source.splitlines()] == list(sizes)
+    parameters.source = "\n".join(f"{name} = {value!r}" for name, value in sizes.items())
+    results = {
+        "prefix": "sys.prefix",
+        "own": "[own_steps, len(own_returns), len(buffer)]",
+        "steps": "metrics['step'].tolist()",
+        "points": "metrics['returns'].shape",
+        "episodes": "episodes['returns'].shape",
+    }
+    listing = ", ".join(f"{name!r}: {expression}" for name, expression in results.items())
+    source = f"import json\nimport sys\n\nprint(json.dumps({{{listing}}}))"
+    notebook.cells.append(nbformat.v4.new_code_cell(source))
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=tmp_path)
+
+    (output,) = notebook.cells[-1].outputs
+    assert json.loads(output.text) == {
+        "prefix": sys.prefix,
+        "own": [[200, 400], 2, 400],
+        "steps": [0, 200, 400],
+        "points": [3, 2],
+        "episodes": [2],
+    }
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
+    check_files(tmp_path / "run", "config.json", "metrics.jsonl")
