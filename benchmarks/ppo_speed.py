@@ -5,34 +5,24 @@ environment of its own, which this script makes from PyPI with the same versions
 """
 
 import argparse
-import datetime
 import itertools
-import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from importlib.metadata import version
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-WORKERS = Path(__file__).parent / "workers"
-PEER_VENV = Path(__file__).parent / ".venvs" / "rejax"
+import peers
+from peers import Pair, Result, measured, table
+
 PEER_PACKAGES = ("rejax==0.1.3", "gymnax==0.0.9")
-SHARED_PACKAGES = ("jax", "jaxlib", "flax", "optax")
 LIBRARIES = ("jaxagents", "rejax")
 N_ENVS_OF_SEEDS = 4
-VERSIONS = ("jax", "jaxlib", "flax", "optax", "gymnax", "backend")
 QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
     "Environment steps a second": ("steps_per_second", ",.0f"),
     "Compilation (s)": ("compile_seconds", ".1f"),
     "Peak memory (MiB)": ("memory_mib", ",.0f"),
 }
-
-Result = dict[str, Any]
-Pair = tuple[Result, Result]
 
 
 class Work(NamedTuple):
@@ -54,10 +44,10 @@ class Work(NamedTuple):
 def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
-    peer = args.peer_python or make_peer_environment()
+    peer = args.peer_python or peers.make_environment("rejax", PEER_PACKAGES)
     commands = (
-        [sys.executable, str(WORKERS / "jaxagents_ppo.py")],
-        [str(peer), str(WORKERS / "rejax_ppo.py")],
+        [sys.executable, str(peers.WORKERS / "jaxagents_ppo.py")],
+        [str(peer), str(peers.WORKERS / "rejax_ppo.py")],
     )
     works = [Work(n_envs) for n_envs in args.envs]
     works += [Work(N_ENVS_OF_SEEDS, n_seeds) for n_seeds in args.seeds]
@@ -67,17 +57,13 @@ def main() -> None:
         options += [f"--seconds={args.seconds}", f"--seed={seed}"]
         pair = []
         for library, command in zip(LIBRARIES, commands, strict=True):
-            result = run_worker([*command, *options], args.timeout)
+            result = peers.run_worker([*command, *options], args.timeout)
             summary = result.get("failure") or f"{result['steps_per_second']:,.0f} steps/s"
             print(f"{library}, {work} environments, seed {seed}: {summary}", file=sys.stderr)
             pair.append(result)
         pairs[work].append((pair[0], pair[1]))
 
-    page = report(pairs, args)
-    print(page)
-    if args.markdown:
-        args.markdown.parent.mkdir(parents=True, exist_ok=True)
-        args.markdown.write_text(page + "\n")
+    peers.write(report(pairs, args), args.markdown)
     if any("failure" in result for pair in itertools.chain(*pairs.values()) for result in pair):
         sys.exit("Some runs failed.")
 
@@ -99,122 +85,40 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def make_peer_environment() -> Path:
-    """Makes the virtual environment of rejax, or completes the one that is there."""
-    python = PEER_VENV / "bin" / "python"
-    shared = [f"{name}=={version(name)}" for name in SHARED_PACKAGES]
-    print(f"Setting up {PEER_VENV}", file=sys.stderr)
-    PEER_VENV.mkdir(parents=True, exist_ok=True)
-    (PEER_VENV.parent / ".gitignore").write_text("*\n")
-    for command in (
-        [sys.executable, "-m", "venv", PEER_VENV],
-        [python, "-m", "pip", "install", "--quiet", *PEER_PACKAGES, *shared],
-    ):
-        subprocess.run(command, check=True, timeout=1800)
-    return python
-
-
-def run_worker(command: list[str], timeout: float) -> Result:
-    """Runs a worker and returns what it measured, or only `failure`."""
-    environment = {"JAX_PLATFORMS": "cpu", **os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        return {"failure": f"timed out after {timeout:g} s"}
-    if done.returncode != 0:
-        print(done.stderr, file=sys.stderr)
-        return {"failure": f"failed with exit code {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def report(pairs: dict[Work, list[Pair]], args: argparse.Namespace) -> str:
     """Writes the results, pairs of runs by what was timed, as a page of Markdown."""
-    columns = list(zip(*itertools.chain(*pairs.values()), strict=True))
-    names = [label(library, column) for library, column in zip(LIBRARIES, columns, strict=True)]
-    speed = []
-    for work, group in pairs.items():
-        for name, column in zip(names, zip(*group, strict=True), strict=True):
-            speed.append([work, name, *(median(column, *q) for q in QUANTITIES.values())])
-        speed.append([work, "ratio", *(ratio(group, key) for key, _ in QUANTITIES.values())])
-    learning = [
-        [name, median(column, "learning_steps", ",.0f"), *returns(column)]
-        for name, column in zip(names, columns, strict=True)
+    results = list(zip(*itertools.chain(*pairs.values()), strict=True))
+    names = [peers.label(library, runs) for library, runs in zip(LIBRARIES, results, strict=True)]
+    columns = dict(zip(names, results, strict=True))
+    speed = [
+        row
+        for work, group in pairs.items()
+        for row in peers.comparison(work, names, group, dict(QUANTITIES.values()))
     ]
-    versions = [next(measured(column, "versions"), {}) for column in columns]
-    failures = [
-        f"- {library}: {result['failure']}"
-        for library, column in zip(LIBRARIES, columns, strict=True)
-        for result in column
-        if "failure" in result
+    learning = [
+        [name, peers.median(runs, "learning_steps", ",.0f"), *returns(runs)]
+        for name, runs in columns.items()
     ]
     parts = [
         "# Training speed",
-        f"PPO on CartPole-v1, measured by `benchmarks/ppo_speed.py` on {datetime.date.today()}: "
-        f"{processor()}, {n_cores()} cores, {platform.system()}.",
+        f"PPO on CartPole-v1, measured by `benchmarks/ppo_speed.py` {peers.machine()}.",
         f"Each number is the median over fresh processes ({args.repeats} for each library and "
         f"number of environments, with timed calls of about {args.seconds:g} s). A ratio is "
         f"{' / '.join(LIBRARIES)}: median and range over the pairs of successive processes.",
         table(["Environments", "Library", *QUANTITIES], speed),
         "Mean return of 128 greedy episodes after the same training in 64 environments:",
         table(["Library", "Steps", "Median", "Lowest", "Highest", "Seeds"], learning),
-        table(["Version", *names], ([n, *(v.get(n, "-") for v in versions)] for n in VERSIONS)),
+        peers.version_table(columns),
+        *peers.failures(columns),
     ]
-    if failures:
-        parts += ["Runs that failed, which are in no number above:", "\n".join(failures)]
     return "\n\n".join(parts)
 
 
-def table(head: list[str], rows: Iterable[list[Any]]) -> str:
-    """A Markdown table."""
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def measured(column: Iterable[Result], key: str) -> Iterator[Any]:
-    """What the runs that did not fail say of `key`."""
-    return (result[key] for result in column if "failure" not in result)
-
-
-def label(library: str, column: Iterable[Result]) -> str:
-    """The library and its version, as its own runs say."""
-    return f"{library} {next(measured(column, 'versions'), {}).get(library, '')}".strip()
-
-
-def median(column: Iterable[Result], key: str, form: str) -> str:
-    """The median of a quantity."""
-    values = list(measured(column, key))
-    return format(statistics.median(values), form) if values else "failed"
-
-
-def ratio(pairs: Iterable[Pair], key: str) -> str:
-    """The median and range of a quantity of ours, divided by the peer's of the same pair."""
-    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
-    ratios = [ours[key] / peers[key] for ours, peers in complete]
-    if not ratios:
-        return "-"
-    return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def returns(column: Iterable[Result]) -> list[str]:
+def returns(results: Iterable[Result]) -> list[str]:
     """Median, lowest, highest and number of the mean returns."""
-    values = list(measured(column, "mean_return"))
+    values = list(measured(results, "mean_return"))
     numbers = [f"{f(values):.1f}" if values else "-" for f in (statistics.median, min, max)]
     return [*numbers, str(len(values))]
-
-
-def processor() -> str:
-    """Model of the processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
-
-
-def n_cores() -> int:
-    """Number of logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

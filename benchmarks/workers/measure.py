@@ -6,15 +6,13 @@ Every worker calls `main` from its library's own virtual environment, with this 
 import argparse
 import json
 import math
-import platform
-import resource
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any, Protocol
 
 import jax
+import process
 
 ENVIRONMENT = "CartPole-v1"
 ROLLOUT_LENGTH = 128
@@ -63,10 +61,9 @@ def main(library: str, make_trainer: Callable[[int], Trainer]) -> None:
     args = parser.parse_args()
 
     speed = _speed if args.parallel_seeds == 1 else _speed_of_seeds
-    names = (library, "gymnax", "jax", "jaxlib", "flax", "optax")
     result = {
         "library": library,
-        "versions": {name: version(name) for name in names} | {"backend": jax.default_backend()},
+        "versions": process.versions(library, "gymnax"),
         **speed(make_trainer(args.envs), args),
         **_learning(make_trainer(N_LEARNING_ENVS), args.seed),
     }
@@ -81,7 +78,7 @@ def _speed(trainer: Trainer, args: argparse.Namespace) -> dict[str, float]:
     n_first = math.ceil(N_FIRST_STEPS / steps_per_update)
     first = timed(n_first)
     steady = statistics.median(timed(n_first) for _ in range(3))
-    memory = _peak_memory_mib()  # before anything that only the benchmark needs is compiled
+    memory = process.peak_memory_mib()  # before anything that only the benchmark needs is compiled
     n_updates = max(n_first, math.ceil(n_first * args.seconds / steady))
     timed(n_updates)  # compiles again where the number of updates is compiled in
     elapsed = statistics.median(timed(n_updates) for _ in range(N_CALLS))
@@ -104,7 +101,7 @@ def _speed_of_seeds(trainer: Trainer, args: argparse.Namespace) -> dict[str, flo
     return {
         "steps_per_second": args.parallel_seeds * n_updates * steps_per_update / steady,
         "compile_seconds": first - steady,
-        "memory_mib": _peak_memory_mib(),
+        "memory_mib": process.peak_memory_mib(),
     }
 
 
@@ -122,9 +119,3 @@ def _learning(trainer: Trainer, seed: int) -> dict[str, float]:
         "learning_steps": n_updates * N_LEARNING_ENVS * ROLLOUT_LENGTH,
         "mean_return": float(returns.mean()),
     }
-
-
-def _peak_memory_mib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return peak * unit / 2**20

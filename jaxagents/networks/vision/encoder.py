@@ -1,0 +1,97 @@
+"""What all encoders of images have in common."""
+
+import math
+from dataclasses import field
+from typing import Literal, get_args
+
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float, Shaped
+
+Scaling = Literal["unit", "signed", "imagenet"]
+_MEAN_AND_STD: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "unit": ((0.0,), (1.0,)),
+    "signed": ((0.5,), (0.5,)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+class Encoder(nn.Module):
+    """Base of networks that turn images into vectors of features.
+
+    A subclass gives `encode`, which maps scaled images with one batch axis to features. Integer images
+    are taken to be in 0..255, others in 0..1.
+
+    Attributes:
+        scaling: What pixels are scaled to: `"unit"` to 0..1, `"signed"` to -1..1, `"imagenet"` to zero
+            mean and unit variance over the images of ImageNet, in red, green and blue.
+    """
+
+    scaling: Scaling = field(default="unit", kw_only=True)
+
+    @property
+    def smallest_side(self) -> int:
+        """Smallest height and width of an image."""
+        raise NotImplementedError
+
+    def encode(
+        self, x: Float[Array, "batch height width channels"], train: bool
+    ) -> Float[Array, "batch features"]:
+        """Features of scaled images.
+
+        Args:
+            x: Scaled images.
+            train: Whether the network is being trained.
+
+        Returns:
+            Their features.
+        """
+        raise NotImplementedError
+
+    def __call__(
+        self, images: Shaped[Array | np.ndarray, "..."], train: bool = False
+    ) -> Float[Array, "*batch features"]:
+        """Encodes images.
+
+        Args:
+            images: Images of shape `(*batch, height, width, channels)`, with any number of batch axes
+                or none.
+            train: Whether the network is being trained. Batch normalisation then uses the statistics
+                of the batch, and updates the collection `batch_stats`, which must be mutable.
+
+        Returns:
+            The features of each image.
+
+        Raises:
+            ValueError: The images have too few axes or pixels, or not the channels that the scaling
+                needs.
+        """
+        self._check(images)
+        *batch, height, width, channels = images.shape
+        x = jnp.asarray(images).reshape(math.prod(batch), height, width, channels)
+        features = self.encode(self._scale(x), train)
+        return features.reshape(*batch, features.shape[-1])
+
+    def _check(self, images: Array | np.ndarray) -> None:
+        name, smallest = type(self).__name__, self.smallest_side
+        if self.scaling not in _MEAN_AND_STD:
+            raise ValueError(f"scaling must be one of {get_args(Scaling)}, got {self.scaling!r}.")
+        if images.ndim < 3:
+            raise ValueError(
+                f"{name} takes images of shape (*batch, height, width, channels), got {images.shape}."
+            )
+        if min(images.shape[-3:-1]) < smallest:
+            raise ValueError(
+                f"{name} takes images of at least {smallest} x {smallest} pixels, got the shape "
+                f"{images.shape}, whose last three axes are height, width and channels."
+            )
+        if self.scaling == "imagenet" and images.shape[-1] != 3:
+            raise ValueError(
+                f'scaling="imagenet" is for 3 channels, got images of shape {images.shape}.'
+            )
+
+    def _scale(self, x: Array) -> Array:
+        mean, std = np.array(_MEAN_AND_STD[self.scaling], np.float32)
+        full_range = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
+        return x.astype(jnp.float32) * (1.0 / (full_range * std)) - mean / std

@@ -1,0 +1,166 @@
+"""Weights of networks in files."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import serialization, traverse_util
+from jaxtyping import Array
+
+_SUFFIXES = (".safetensors", ".msgpack")
+_MOST_NAMES = 5
+
+
+def save_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> None:
+    """Writes parameters, or collections of variables, to a file.
+
+    Args:
+        variables: Nested dict of arrays.
+        path: The file, which must not exist. The ending `.safetensors` (needs the extra `vision`) or
+            `.msgpack` decides the format. In the former, the names are joined with slashes.
+
+    Raises:
+        FileExistsError: The file exists.
+        ValueError: The file's ending is neither.
+    """
+    path = _checked(path)
+    if path.suffix == ".safetensors":
+        content = _safetensors().save(_flatten(variables))
+    else:
+        content = serialization.to_bytes(variables)
+    with path.open("xb") as file:
+        file.write(content)
+
+
+def load_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any]:
+    """Reads parameters, or collections of variables, that must fit a network's own.
+
+    Args:
+        variables: Nested dict of arrays, or of their shapes (`jax.eval_shape`): the whole or a subtree
+            of a network's variables.
+        path: A file like those that
+            [`save_pretrained`][jaxagents.networks.vision.save_pretrained] writes.
+
+    Returns:
+        A dict like `variables` with the arrays of the file, cast to the types of `variables`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file's ending is unknown, or names, shapes or kinds of numbers differ. The error
+            tells the names that are missing or too many, or the first array that differs.
+    """
+    path = _checked(path)
+    if path.suffix == ".safetensors":
+        found = _safetensors().load_file(path)
+    else:
+        found = _flatten(dict(serialization.msgpack_restore(path.read_bytes())))
+    expected = _flatten(variables)
+    missing, superfluous = expected.keys() - found.keys(), found.keys() - expected.keys()
+    if missing or superfluous:
+        problems = [
+            _listing("lacks", missing),
+            _listing("has, but the network lacks,", superfluous),
+        ]
+        raise ValueError(f"{path} does not fit: it {' and '.join(filter(None, problems))}.")
+    for name, leaf in expected.items():
+        _check_leaf(name, leaf, found[name])
+    loaded = {name: jnp.asarray(found[name], leaf.dtype) for name, leaf in expected.items()}
+    return traverse_util.unflatten_dict(loaded, sep="/")
+
+
+def from_torch_resnet(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables of a `ResNetV1` with batch normalisation from those of the same network in PyTorch.
+
+    ```python
+    tensors = safetensors.flax.load_file("resnet18.safetensors")
+    variables = from_torch_resnet(tensors)
+    features = make_encoder("resnet-18", norm="batch", scaling="imagenet").apply(variables, images)
+    ```
+
+    Args:
+        tensors: Arrays under the names that torchvision and timm give them. The classifier is left out.
+
+    Returns:
+        The collections `params` and `batch_stats`.
+
+    Raises:
+        ValueError: A name is not one of these networks'.
+    """
+    variables = {}
+    for name, tensor in tensors.items():
+        if name.startswith("fc.") or name.endswith(".num_batches_tracked"):
+            continue
+        module, _, leaf = _renamed(name).rpartition("/")
+        array = jnp.asarray(tensor)
+        if leaf == "weight":
+            leaf = "kernel" if array.ndim == 4 else "scale"
+            array = jnp.transpose(array, (2, 3, 1, 0)) if array.ndim == 4 else array
+        collection = "batch_stats" if leaf in ("mean", "var") else "params"
+        variables[f"{collection}/{module}/{leaf}"] = array
+    return traverse_util.unflatten_dict(variables, sep="/")
+
+
+_TORCH_NAME = re.compile(
+    r"(?:layer(?P<stage>\d)\.(?P<block>\d+)\.)?"
+    r"(?:conv(?P<conv>[123])|bn(?P<norm>[123])|downsample\.(?P<shortcut>[01]))"
+    r"\.(?P<leaf>weight|bias|running_mean|running_var)"
+)
+
+
+def _renamed(name: str) -> str:
+    match = _TORCH_NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is no array of a residual network of torchvision or timm.")
+    part = match.groupdict()
+    leaf = part["leaf"].removeprefix("running_")
+    if part["shortcut"]:
+        module = "shortcut" if part["shortcut"] == "0" else "shortcut_norm"
+    elif part["stage"] is None:
+        module = "stem" if part["conv"] else "stem_norm"
+    else:
+        module = f"conv{part['conv']}" if part["conv"] else f"norm{part['norm']}"
+    if part["stage"] is None:
+        return f"{module}/{leaf}"
+    return f"stage{part['stage']}_block{int(part['block']) + 1}/{module}/{leaf}"
+
+
+def _checked(path: str | os.PathLike) -> Path:
+    path = Path(path).expanduser()
+    if path.suffix not in _SUFFIXES:
+        raise ValueError(
+            f"The file's ending must be one of {', '.join(_SUFFIXES)}, got {path.name!r}."
+        )
+    return path
+
+
+def _flatten(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return traverse_util.flatten_dict(dict(variables), sep="/")
+
+
+def _check_leaf(name: str, expected: Array | jax.ShapeDtypeStruct, found: Any) -> None:
+    if expected.shape != found.shape:
+        raise ValueError(f"{name!r} has the shape {found.shape}, but the network {expected.shape}.")
+    if jnp.issubdtype(expected.dtype, jnp.floating) != jnp.issubdtype(found.dtype, jnp.floating):
+        raise ValueError(f"{name!r} has the type {found.dtype}, but the network {expected.dtype}.")
+
+
+def _listing(verb: str, names: Iterable[str]) -> str:
+    """What a file lacks or has, with the first names; empty if it is nothing."""
+    names = sorted(names)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{verb} {', '.join(map(repr, names[:_MOST_NAMES]))}{more}" if names else ""
+
+
+def _safetensors() -> ModuleType:
+    try:
+        import safetensors.flax
+    except ImportError as error:
+        raise ImportError(
+            'Files with the ending .safetensors need `pip install "jaxagents[vision]"`.'
+        ) from error
+    return safetensors.flax

@@ -1,0 +1,180 @@
+"""Residual networks."""
+
+import functools
+
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from jaxagents.networks.vision.convolution import Conv, max_pool
+from jaxagents.networks.vision.encoder import Encoder
+from jaxagents.networks.vision.normalisation import Norm, make_norm
+
+_WIDTH = 64
+_EXPANSION = 4
+Maps = Float[Array, "batch height width channels"]
+OutMaps = Float[Array, "batch out_height out_width features"]
+
+
+class ResNetV1(Encoder):
+    """A residual network whose blocks end with the addition and a nonlinearity.
+
+    He et al., 2016, "Deep residual learning for image recognition", table 1, with the stride of a
+    bottleneck in its convolution of size 3, and blocks that are identities at first (Goyal et al., 2017,
+    "Accurate, large minibatch SGD"). The features are the means of the last maps: 512, or 2048 with
+    bottlenecks.
+
+    Attributes:
+        blocks: Numbers of blocks of the stages.
+        bottleneck: Whether blocks have three convolutions, of sizes 1, 3 and 1, instead of two.
+        norm: `"group"` normalisation, or `"batch"`, which pretrained networks have.
+    """
+
+    blocks: tuple[int, ...] = (2, 2, 2, 2)
+    bottleneck: bool = False
+    norm: Norm = "group"
+
+    @property
+    def smallest_side(self) -> int:
+        """Product of all strides: 32 with four stages."""
+        return 2 ** (len(self.blocks) + 1)
+
+    @nn.compact
+    def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
+        """Features of scaled images."""
+        x = Conv(_WIDTH, 7, stride=2, use_bias=False, name="stem")(x)
+        x = max_pool(nn.relu(make_norm(self.norm, train)(name="stem_norm")(x)))
+        block = Bottleneck if self.bottleneck else BasicBlock
+        for name, features, stride in _plan(self.blocks):
+            x = block(features, stride, self.norm, name=name)(x, train)
+        return x.mean((1, 2))
+
+
+class ResNetV2(Encoder):
+    """A residual network of bottlenecks that begin with normalisation and a nonlinearity.
+
+    He et al., 2016, "Identity mappings in deep residual networks". With group normalisation and
+    standardised weights it is the network of Kolesnikov et al., 2020, "Big Transfer (BiT)". The
+    features are the means of the last maps: 2048.
+
+    Attributes:
+        blocks: Numbers of blocks of the stages.
+        norm: `"group"` normalisation, or `"batch"`.
+        standardise: Whether convolutions have standardised weights; see
+            [`Conv`][jaxagents.networks.vision.Conv].
+    """
+
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    norm: Norm = "group"
+    standardise: bool = False
+
+    @property
+    def smallest_side(self) -> int:
+        """Product of all strides: 32 with four stages."""
+        return 2 ** (len(self.blocks) + 1)
+
+    @nn.compact
+    def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
+        """Features of scaled images."""
+        stem = Conv(_WIDTH, 7, 2, use_bias=False, standardise=self.standardise, name="stem")
+        x = max_pool(stem(x))
+        for name, features, stride in _plan(self.blocks):
+            block = PreActivationBottleneck(
+                features, stride, self.norm, self.standardise, name=name
+            )
+            x = block(x, train)
+        return nn.relu(make_norm(self.norm, train)(name="last_norm")(x)).mean((1, 2))
+
+
+def _plan(blocks: tuple[int, ...]) -> list[tuple[str, int, int]]:
+    """Name, channels and stride of each block."""
+    return [
+        (f"stage{i + 1}_block{j + 1}", _WIDTH * 2**i, 2 if i > 0 and j == 0 else 1)
+        for i, n_blocks in enumerate(blocks)
+        for j in range(n_blocks)
+    ]
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions of size 3, beside a shortcut.
+
+    Attributes:
+        features: Number of channels of the output.
+        stride: Stride of the first convolution.
+        norm: Kind of normalisation.
+    """
+
+    features: int
+    stride: int
+    norm: Norm
+
+    @nn.compact
+    def __call__(self, x: Maps, train: bool) -> OutMaps:
+        """Applies the block."""
+        norm = make_norm(self.norm, train)
+        conv = functools.partial(Conv, use_bias=False)
+        y = conv(self.features, 3, self.stride, name="conv1")(x)
+        y = nn.relu(norm(name="norm1")(y))
+        y = conv(self.features, 3, name="conv2")(y)
+        y = norm(name="norm2", scale_init=nn.initializers.zeros)(y)
+        if x.shape != y.shape:
+            x = conv(self.features, 1, self.stride, name="shortcut")(x)
+            x = norm(name="shortcut_norm")(x)
+        return nn.relu(x + y)
+
+
+class Bottleneck(nn.Module):
+    """Convolutions of sizes 1, 3 and 1, the last with four times the channels, beside a shortcut.
+
+    Attributes:
+        features: Number of channels of the first two convolutions.
+        stride: Stride of the second convolution.
+        norm: Kind of normalisation.
+    """
+
+    features: int
+    stride: int
+    norm: Norm
+
+    @nn.compact
+    def __call__(self, x: Maps, train: bool) -> OutMaps:
+        """Applies the block."""
+        norm = make_norm(self.norm, train)
+        conv = functools.partial(Conv, use_bias=False)
+        y = nn.relu(norm(name="norm1")(conv(self.features, 1, name="conv1")(x)))
+        y = conv(self.features, 3, self.stride, name="conv2")(y)
+        y = nn.relu(norm(name="norm2")(y))
+        y = conv(_EXPANSION * self.features, 1, name="conv3")(y)
+        y = norm(name="norm3", scale_init=nn.initializers.zeros)(y)
+        if x.shape != y.shape:
+            x = conv(_EXPANSION * self.features, 1, self.stride, name="shortcut")(x)
+            x = norm(name="shortcut_norm")(x)
+        return nn.relu(x + y)
+
+
+class PreActivationBottleneck(nn.Module):
+    """A bottleneck whose normalisations and nonlinearities come before the convolutions.
+
+    Attributes:
+        features: Number of channels of the first two convolutions.
+        stride: Stride of the second convolution.
+        norm: Kind of normalisation.
+        standardise: Whether the weights are standardised.
+    """
+
+    features: int
+    stride: int
+    norm: Norm
+    standardise: bool
+
+    @nn.compact
+    def __call__(self, x: Maps, train: bool) -> OutMaps:
+        """Applies the block."""
+        norm = make_norm(self.norm, train)
+        conv = functools.partial(Conv, use_bias=False, standardise=self.standardise)
+        n_out = _EXPANSION * self.features
+        y = nn.relu(norm(name="norm1")(x))
+        if x.shape[-1] != n_out or self.stride != 1:
+            x = conv(n_out, 1, self.stride, name="shortcut")(y)
+        y = conv(self.features, 1, name="conv1")(y)
+        y = conv(self.features, 3, self.stride, name="conv2")(nn.relu(norm(name="norm2")(y)))
+        return x + conv(n_out, 1, name="conv3")(nn.relu(norm(name="norm3")(y)))

@@ -1,0 +1,226 @@
+"""Weights in files, and what does not fit."""
+
+import sys
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.flax
+from flax import linen as nn
+
+from jaxagents.networks import MLP, WithEncoder
+from jaxagents.networks.vision import (
+    ResNetV1,
+    from_torch_resnet,
+    load_pretrained,
+    save_pretrained,
+)
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+VARIABLES = {
+    "params": {"a": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "b": jnp.array([0.5])},
+    "batch_stats": {"a": {"mean": jnp.array([1.0, 2.0])}},
+}
+every_format = pytest.mark.parametrize("name", ["weights.safetensors", "weights.msgpack"])
+
+
+def assert_equal(loaded, expected):
+    assert jax.tree.structure(loaded) == jax.tree.structure(expected)
+    for array, other in zip(jax.tree.leaves(loaded), jax.tree.leaves(expected), strict=True):
+        assert isinstance(array, jax.Array)
+        assert array.dtype == other.dtype
+        np.testing.assert_array_equal(array, other)
+
+
+@every_format
+def test_what_is_saved_is_loaded(tmp_path, name):
+    path = tmp_path / name
+    save_pretrained(VARIABLES, path)
+    zeros = jax.tree.map(jnp.zeros_like, VARIABLES)
+    assert_equal(load_pretrained(zeros, path), VARIABLES)
+    assert_equal(load_pretrained(jax.eval_shape(lambda: zeros), str(path)), VARIABLES)
+
+
+@every_format
+def test_frozen_dicts(tmp_path, name):
+    save_pretrained(flax.core.freeze(VARIABLES), tmp_path / name)
+    frozen = flax.core.freeze(jax.tree.map(jnp.zeros_like, VARIABLES))
+    assert_equal(load_pretrained(frozen, tmp_path / name), VARIABLES)
+
+
+@every_format
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_types_are_those_of_the_network(tmp_path, name, dtype):
+    short = jax.tree.map(lambda x: x.astype(dtype), VARIABLES)
+    save_pretrained(short, tmp_path / name)
+    assert_equal(load_pretrained(VARIABLES, tmp_path / name), VARIABLES)
+
+
+def test_the_encoder_of_a_larger_network(tmp_path):
+    encoder = {"kernel": jnp.ones((3, 4)), "bias": jnp.ones(4)}
+    save_pretrained(encoder, tmp_path / "encoder.msgpack")
+    network = WithEncoder(nn.Dense(4), MLP((5,)))
+    params = network.init(KEY, jnp.zeros(3))["params"]
+    params["encoder"] = load_pretrained(params["encoder"], tmp_path / "encoder.msgpack")
+    assert_equal(params["encoder"], encoder)
+
+
+@every_format
+def test_nothing_is_overwritten(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        save_pretrained(VARIABLES, path)
+    assert path.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        (
+            {"params": {"a": {"bias": 0.0, "kernel": 0.0}}},
+            "it lacks 'params/a/bias' and has, but the network lacks, 'batch_stats/a/mean', 'params/b'",
+        ),
+        (
+            {f"layer{i}": 0.0 for i in range(9)},
+            "it lacks 'layer0', 'layer1', 'layer2', 'layer3', 'layer4' and 4 more and has",
+        ),
+        (
+            {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros((1, 2))}},
+            r"'params/b' has the shape \(1,\), but the network \(1, 2\)",
+        ),
+        (
+            {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros(1, jnp.int32)}},
+            "'params/b' has the type float32, but the network int32",
+        ),
+    ],
+)
+@every_format
+def test_files_that_do_not_fit_are_refused(tmp_path, name, expected, message):
+    save_pretrained(VARIABLES, tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        load_pretrained(expected, tmp_path / name)
+
+
+def test_files_that_are_not_there_or_of_another_format(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_pretrained(VARIABLES, tmp_path / "none.msgpack")
+    message = r"one of .safetensors, .msgpack, got 'weights.npz'"
+    with pytest.raises(ValueError, match=message):
+        load_pretrained(VARIABLES, tmp_path / "weights.npz")
+    with pytest.raises(ValueError, match=message):
+        save_pretrained(VARIABLES, tmp_path / "weights.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors.flax", None)
+    with pytest.raises(ImportError, match=r'pip install "jaxagents\[vision\]"'):
+        save_pretrained(VARIABLES, tmp_path / "weights.safetensors")
+    save_pretrained(VARIABLES, tmp_path / "weights.msgpack")
+
+
+# Residual networks of PyTorch: the reference is written with PyTorch's names and order of axes.
+
+
+def torch_layers(prefix, n_in, n_out, sizes, shortcut):
+    """Shapes of the layers of a block: convolutions and normalisations, and those of the shortcut."""
+    channels = [n_in] + [n_out // 4] * (len(sizes) - 1) + [n_out] if len(sizes) == 3 else None
+    channels = channels or [n_in, n_out, n_out]
+    layers = {}
+    for i, size in enumerate(sizes):
+        layers[f"{prefix}conv{i + 1}"] = (channels[i + 1], channels[i], size, size)
+        layers[f"{prefix}bn{i + 1}"] = (channels[i + 1],)
+    if shortcut:
+        layers[f"{prefix}downsample.0"] = (n_out, n_in, 1, 1)
+        layers[f"{prefix}downsample.1"] = (n_out,)
+    return layers
+
+
+def torch_tensors(layers):
+    tensors = {}
+    for name, shape in layers.items():
+        tensors[f"{name}.weight"] = RNG.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
+        if len(shape) == 1:
+            for leaf in ("bias", "running_mean"):
+                tensors[f"{name}.{leaf}"] = RNG.normal(size=shape)
+            tensors[f"{name}.running_var"] = RNG.uniform(0.5, 2.0, size=shape)
+            tensors[f"{name}.num_batches_tracked"] = np.array(7)
+    return {name: np.asarray(tensor, np.float32) for name, tensor in tensors.items()}
+
+
+def torch_conv(x, tensors, name, stride=1):
+    kernel = tensors[f"{name}.weight"]
+    padding = kernel.shape[-1] // 2
+    return jax.lax.conv_general_dilated(x, kernel, (stride, stride), [(padding, padding)] * 2)
+
+
+def torch_norm(x, tensors, name):
+    scale, bias, mean, var = (
+        tensors[f"{name}.{leaf}"][:, None, None]
+        for leaf in ("weight", "bias", "running_mean", "running_var")
+    )
+    return scale * (x - mean) / np.sqrt(var + 1e-5) + bias
+
+
+def torch_block(x, tensors, prefix, n_convs, stride):
+    y = x
+    strided = n_convs - 1  # the first of two convolutions, or the second of three
+    for i in range(1, n_convs + 1):
+        y = torch_conv(y, tensors, f"{prefix}conv{i}", stride if i == strided else 1)
+        y = torch_norm(y, tensors, f"{prefix}bn{i}")
+        y = jnp.maximum(y, 0.0) if i < n_convs else y
+    if f"{prefix}downsample.0.weight" in tensors:
+        x = torch_conv(x, tensors, f"{prefix}downsample.0", stride)
+        x = torch_norm(x, tensors, f"{prefix}downsample.1")
+    return jnp.maximum(x + y, 0.0)
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_residual_networks_of_pytorch(bottleneck):
+    sizes, widths = ((1, 3, 1), (256, 512)) if bottleneck else ((3, 3), (64, 128))
+    layers = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
+    layers |= torch_layers("layer1.0.", 64, widths[0], sizes, shortcut=bottleneck)
+    layers |= torch_layers("layer1.1.", widths[0], widths[0], sizes, shortcut=False)
+    layers |= torch_layers("layer2.0.", widths[0], widths[1], sizes, shortcut=True)
+    if bottleneck:
+        layers["layer2.0.conv1"] = (128, 256, 1, 1)
+    tensors = torch_tensors(layers)
+    images = jnp.asarray(RNG.uniform(size=(2, 16, 8, 3)), jnp.float32)
+
+    x = torch_conv(jnp.moveaxis(images, -1, 1), tensors, "conv1", stride=2)
+    x = jnp.maximum(torch_norm(x, tensors, "bn1"), 0.0)
+    padding = ((0, 0), (0, 0), (1, 1), (1, 1))
+    window = ((1, 1, 3, 3), (1, 1, 2, 2))
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, *window, padding)
+    x = torch_block(x, tensors, "layer1.0.", len(sizes), stride=1)
+    x = torch_block(x, tensors, "layer1.1.", len(sizes), stride=1)
+    x = torch_block(x, tensors, "layer2.0.", len(sizes), stride=2)
+
+    encoder = ResNetV1(blocks=(2, 1), bottleneck=bottleneck, norm="batch")
+    variables = from_torch_resnet({**tensors, "fc.weight": np.zeros(3), "fc.bias": np.zeros(3)})
+    fresh = jax.eval_shape(encoder.init, KEY, images)
+    assert jax.tree.map(jnp.shape, variables) == jax.tree.map(jnp.shape, fresh)
+    features = jax.jit(encoder.apply)(variables, images)
+    np.testing.assert_allclose(features, x.mean((2, 3)), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["blocks.0.attn.qkv.weight", "conv4.weight", "conv1.scale"])
+def test_arrays_of_other_networks_are_refused(name):
+    with pytest.raises(ValueError, match=f"'{name}' is no array of a residual network"):
+        from_torch_resnet({name: np.zeros(3)})
+
+
+def test_weights_of_pytorch_in_a_file(tmp_path):
+    tensors = torch_tensors({"conv1": (64, 3, 7, 7), "bn1": (64,)})
+    safetensors.flax.save_file(
+        {name: jnp.asarray(tensor) for name, tensor in tensors.items()}, tmp_path / "x.safetensors"
+    )
+    variables = from_torch_resnet(safetensors.flax.load_file(tmp_path / "x.safetensors"))
+    expected = np.moveaxis(tensors["conv1.weight"], (0, 1), (3, 2))
+    np.testing.assert_array_equal(variables["params"]["stem"]["kernel"], expected)
+    var = variables["batch_stats"]["stem_norm"]["var"]
+    np.testing.assert_array_equal(var, tensors["bn1.running_var"])
