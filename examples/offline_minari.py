@@ -148,7 +148,6 @@ def train(
 
 def plot(metrics: dict[str, Any], returns: np.ndarray, title: str, path: Path) -> None:
     """Plots the returns of the evaluations beside those of the dataset."""
-    metrics = {**metrics, "update_step": metrics["step"]}
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     plot_learning_curve(metrics, ax=ax, title=title, label="learner")
     ax.axhline(returns.mean(), color="gray", linestyle="--", label="mean of the dataset")

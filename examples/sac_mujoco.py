@@ -116,7 +116,6 @@ def evaluate_best(options: argparse.Namespace, learner: SACLearner) -> dict[str,
 
 def plot(metrics: dict[str, Any], options: argparse.Namespace) -> None:
     """Plots the returns of the evaluations, and those of the training's own episodes."""
-    metrics = {**metrics, "update_step": metrics["step"]}
     title = f"SAC on {options.env}"
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     plot_learning_curve(metrics, ax=ax, steps_per_update=1, title=title, label="evaluation")

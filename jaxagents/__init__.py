@@ -6,7 +6,7 @@ from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.core.agent import Agent
 from jaxagents.core.learner import Learner
 from jaxagents.core.on_policy import OnPolicyBase
-from jaxagents.core.train_state import TrainState
+from jaxagents.core.train_state import TrainState, nonpytree_field, target_update
 from jaxagents.cql import CQLLearner, DiscreteCQLLearner
 from jaxagents.ippo import IPPO, IPPOBase
 from jaxagents.iql import IQLLearner
@@ -33,4 +33,6 @@ __all__ = [
     "REINFORCEBase",
     "SACLearner",
     "TrainState",
+    "nonpytree_field",
+    "target_update",
 ]

@@ -3,7 +3,6 @@
 import abc
 import contextlib
 import datetime
-import importlib
 import json
 import os
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from jaxagents.core.describe import to_json
+from jaxagents.core.extras import require
 
 
 class Logger(Protocol):
@@ -127,7 +127,8 @@ class TensorBoardLogger(ClosingLogger):
         Raises:
             ImportError: tensorboardX is not installed.
         """
-        self._writer = _import("tensorboardX", "tensorboard").SummaryWriter(os.fspath(directory))
+        tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
+        self._writer = tensorboard.SummaryWriter(os.fspath(directory))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Adds a point to each curve."""
@@ -172,7 +173,7 @@ class WandbLogger(ClosingLogger):
         Raises:
             ImportError: wandb is not installed.
         """
-        wandb = _import("wandb", "wandb")
+        wandb = require("wandb", "jaxagents[wandb]")
         if directory is not None:
             Path(directory).mkdir(parents=True, exist_ok=True)
         now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
@@ -194,16 +195,6 @@ class WandbLogger(ClosingLogger):
     def close(self) -> None:
         """Finishes the run."""
         self.run.finish()
-
-
-def _import(module: str, extra: str) -> Any:
-    """A module that an extra of this package installs."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f'{module} is not installed: pip install "jaxagents[{extra}]" installs it.'
-        ) from error
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, float]:

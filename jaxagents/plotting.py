@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxagents.core.extras import require
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -24,11 +26,11 @@ def plot_learning_curve(
     """Draws the mean of a metric over episodes, in a band from its 10 % to its 90 % quantile.
 
     Args:
-        metrics: Metrics of one training, as `train` returns them.
+        metrics: Metrics of one training, as `train`, `train_online` or `train_offline` returns them.
         path: File to save the picture to.
         metric: Name of the metric, shaped `(points, episodes)` or `(points, episodes, n_actors)`.
-        steps_per_update: Environment steps of an update (`batch_size * rollout_length`); without it
-            the axis counts updates.
+        steps_per_update: Environment steps of an agent's update (`batch_size * rollout_length`);
+            without it the axis counts what the metrics count.
         title: Title.
         label: Name of the curve in the legend; the curves of several actors are numbered besides.
         ax: Axes to draw on; by default new ones.
@@ -40,16 +42,13 @@ def plot_learning_curve(
         KeyError: The metrics hold no such metric.
         ImportError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import pyplot as plt
-    except ImportError as error:
-        raise ImportError("Plotting needs matplotlib, which the extra 'plot' installs.") from error
-
+    plt = require("matplotlib.pyplot", "jaxagents[plot]")
     if metric not in metrics:
         raise KeyError(f"There is no metric '{metric}'; there are {', '.join(metrics)}.")
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    x = np.asarray(metrics["update_step"]) * (steps_per_update or 1)
+    counter = "update_step" if "update_step" in metrics else "step"
+    x = np.asarray(metrics[counter]) * (steps_per_update or 1)
     values = np.asarray(metrics[metric], float)
     by_actor = values.reshape(*values.shape[:2], -1)
     n_actors = by_actor.shape[-1]
@@ -61,7 +60,7 @@ def plot_learning_curve(
         name = f"{label}, actor {actor}" if n_actors > 1 else label
         ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         ax.plot(x, episodes.mean(axis=1), color=colour, label=name)
-    ax.set_xlabel("environment steps" if steps_per_update else "update steps")
+    ax.set_xlabel("environment steps" if steps_per_update else f"{counter.replace('_', ' ')}s")
     ax.set_ylabel(metric.replace("_", " "))
     ax.set_title(title or "")
     ax.margins(x=0.01)

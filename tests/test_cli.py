@@ -59,8 +59,16 @@ def test_plots_one_line_for_each_actor(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
     again = plot_learning_curve(metrics, metric="lengths", ax=axes)
     assert again is axes
+    assert plot_learning_curve(metrics).get_xlabel() == "update steps"
     with pytest.raises(KeyError, match="no metric 'loss'"):
         plot_learning_curve(metrics, metric="loss")
+
+
+def test_plots_what_host_loops_return():
+    metrics = {"step": np.array([0, 500]), "returns": np.zeros((2, 3))}
+    axes = plot_learning_curve(metrics)
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 500])
+    assert axes.get_xlabel() == "steps"
 
 
 def test_appends_lines_of_json(tmp_path):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxagents.core.extras import require
+
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
     """Writes arrays, compressed, to a new file.
@@ -79,13 +81,13 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write_hdf5(path: Path, flat: Mapping[str, np.ndarray]) -> None:
-    with _h5py().File(path, "w") as file:
+    with require("h5py", "jaxagents[hdf5]").File(path, "w") as file:
         for name, array in flat.items():
             file.create_dataset(name, data=array, compression="gzip" if array.size > 1 else None)
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    h5py = _h5py()
+    h5py = require("h5py", "jaxagents[hdf5]")
     flat = {}
 
     def visit(name: str, item: Any) -> None:
@@ -95,14 +97,6 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     with h5py.File(path, "r") as file:
         file.visititems(visit)
     return flat
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError('HDF5 files need h5py: pip install "jaxagents[hdf5]".') from error
-    return h5py
 
 
 _HDF5 = _Format(_write_hdf5, _read_hdf5, "biufcS")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxagents.core.extras import require
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 
@@ -55,17 +56,8 @@ def from_minari(
     return Dataset(rows.unflatten(arrays), seed)
 
 
-def minari_module() -> Any:
-    """Minari, or an error that says how to install it."""
-    try:
-        import minari
-    except ImportError as error:
-        raise ImportError('Minari is not installed: pip install "jaxagents[minari]".') from error
-    return minari
-
-
 def _opened(dataset_id: str) -> Any:
-    minari = minari_module()
+    minari = require("minari", "jaxagents[minari]")
     try:
         return minari.load_dataset(dataset_id)
     except FileNotFoundError:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxagents.core.extras import require
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
-from jaxagents.data.minari_reading import minari_module
 
 _KEYS = ("observations", "actions", "rewards", "next_observations", "masks", "ends")
 
@@ -46,7 +46,7 @@ def to_minari(
             not whole episodes in the order of time.
         ImportError: Minari is not installed.
     """
-    minari = minari_module()
+    minari = require("minari", "jaxagents[minari]")
     if not re.fullmatch(r".+-v\d+", dataset_id):
         raise ValueError(f"dataset_id must end in a version such as '-v0', got {dataset_id!r}.")
     missing = [key for key in _KEYS if key not in dataset]

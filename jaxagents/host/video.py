@@ -1,6 +1,5 @@
 """Pictures of a policy at work (imageio, extra `video`)."""
 
-import importlib
 import math
 import os
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from jaxagents.core.extras import require
 from jaxagents.host.evaluation import Policy, check_single, evaluate
 
 _DEFAULT_FPS = 30
@@ -105,20 +105,13 @@ class _Filmed(gymnasium.Wrapper):
 
 def _open_gif(path: Path, fps: float) -> tuple[Any, int]:
     """A writer, and how many frames of the environment there are to one of the GIF."""
-    imageio = _import("imageio.v2", 'imageio, which pip install "jaxagents[video]" installs')
+    imageio = require("imageio.v2", "jaxagents[video]")
     every = math.ceil(fps / _LARGEST_GIF_FPS)
     milliseconds = 10 * round(100 * every / fps)
     return imageio.get_writer(path, duration=milliseconds, loop=0), every
 
 
 def _open_mp4(path: Path, fps: float) -> tuple[Any, int]:
-    imageio = _import("imageio.v2", 'imageio, which pip install "jaxagents[video]" installs')
-    _import("imageio_ffmpeg", 'imageio-ffmpeg (pip install "imageio[ffmpeg]"); .gif does not')
+    imageio = require("imageio.v2", "jaxagents[video]")
+    require("imageio_ffmpeg", "imageio[ffmpeg]")
     return imageio.get_writer(path, format="FFMPEG", fps=fps), 1
-
-
-def _import(module: str, needed: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"This recording needs {needed}.") from error

@@ -112,7 +112,7 @@ def test_films_mp4(tmp_path):
 def test_mp4_says_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(
-        ImportError, match=r'needs imageio-ffmpeg \(pip install "imageio\[ffmpeg\]"'
+        ImportError, match=r'imageio_ffmpeg is not installed: pip install "imageio\[ffmpeg\]"'
     ):
         record_video(stay, Counter(), tmp_path / "film.mp4")
     assert list(tmp_path.iterdir()) == []
@@ -120,7 +120,9 @@ def test_mp4_says_what_it_needs(tmp_path, monkeypatch):
 
 def test_names_the_extra_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
-    with pytest.raises(ImportError, match=r'needs imageio, which pip install "jaxagents\[video\]"'):
+    with pytest.raises(
+        ImportError, match=r'imageio.v2 is not installed: pip install "jaxagents\[video\]"'
+    ):
         record_video(stay, Counter(), tmp_path / "film.gif")
 
 

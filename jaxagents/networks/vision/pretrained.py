@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import serialization, traverse_util
 from jaxtyping import Array
+
+from jaxagents.core.extras import require
 
 _SUFFIXES = (".safetensors", ".msgpack")
 _MOST_NAMES = 5
@@ -156,11 +157,5 @@ def _listing(verb: str, names: Iterable[str]) -> str:
     return f"{verb} {', '.join(map(repr, names[:_MOST_NAMES]))}{more}" if names else ""
 
 
-def _safetensors() -> ModuleType:
-    try:
-        import safetensors.flax
-    except ImportError as error:
-        raise ImportError(
-            'Files with the ending .safetensors need `pip install "jaxagents[vision]"`.'
-        ) from error
-    return safetensors.flax
+def _safetensors() -> Any:
+    return require("safetensors.flax", "jaxagents[vision]")

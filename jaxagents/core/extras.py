@@ -1,0 +1,25 @@
+"""Libraries that are installed only by those who use them."""
+
+import importlib
+from typing import Any
+
+
+def require(module: str, requirement: str) -> Any:
+    """Imports an optional library.
+
+    Args:
+        module: Name of the module.
+        requirement: What pip installs it with.
+
+    Returns:
+        The module.
+
+    Raises:
+        ImportError: It is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'{module} is not installed: pip install "{requirement}" installs it.'
+        ) from error
