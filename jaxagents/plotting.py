@@ -45,8 +45,7 @@ def plot_learning_curve(
     plt = require("matplotlib.pyplot", "jaxagents[plot]")
     if metric not in metrics:
         raise KeyError(f"There is no metric '{metric}'; there are {', '.join(metrics)}.")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    axes: Axes = plt.subplots(figsize=(7, 4), layout="constrained")[1] if ax is None else ax
     counter = "update_step" if "update_step" in metrics else "step"
     x = np.asarray(metrics[counter]) * (steps_per_update or 1)
     values = np.asarray(metrics[metric], float)
@@ -54,18 +53,18 @@ def plot_learning_curve(
     n_actors = by_actor.shape[-1]
 
     for actor in range(n_actors):
-        colour = _COLOURS[len(ax.lines) % len(_COLOURS)]
+        colour = _COLOURS[len(axes.lines) % len(_COLOURS)]
         episodes = by_actor[..., actor]
         low, high = np.quantile(episodes, [0.1, 0.9], axis=1)
         name = f"{label}, actor {actor}" if n_actors > 1 else label
-        ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(x, episodes.mean(axis=1), color=colour, label=name)
-    ax.set_xlabel("environment steps" if steps_per_update else f"{counter.replace('_', ' ')}s")
-    ax.set_ylabel(metric.replace("_", " "))
-    ax.set_title(title or "")
-    ax.margins(x=0.01)
-    ax.grid(alpha=0.3)
-    ax.legend(frameon=False)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(x, episodes.mean(axis=1), color=colour, label=name)
+    axes.set_xlabel("environment steps" if steps_per_update else f"{counter.replace('_', ' ')}s")
+    axes.set_ylabel(metric.replace("_", " "))
+    axes.set_title(title or "")
+    axes.margins(x=0.01)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
     if path is not None:
-        ax.get_figure(root=True).savefig(path, dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
-    return ax
+        axes.get_figure(root=True).savefig(path, dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
+    return axes

@@ -43,8 +43,8 @@ def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
         )
     if np.all(space.low == -1) and np.all(space.high == 1):
         return env
-    one = space.dtype.type(1)
-    return gymnasium.wrappers.RescaleAction(env, -one, one)
+    # Integers of Python, unlike those of NumPy, can be written with the environment's specification.
+    return gymnasium.wrappers.RescaleAction(env, -1, 1)  # pyright: ignore[reportArgumentType]
 
 
 def as_observation(observation: Any) -> Any:

@@ -87,6 +87,12 @@ def test_box_actions_are_rescaled_to_the_bounds():
     assert env.taken[0].dtype == np.float32
 
 
+def test_rescaled_environments_can_be_described_and_made_again():
+    env = rescale_actions(gymnasium.make("Pendulum-v1"))
+    described = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    assert gymnasium.make(described).action_space == env.action_space
+
+
 def test_bounds_of_one_are_left_alone():
     env = Clock()
     assert rescale_actions(env) is env
