@@ -43,7 +43,7 @@ def plot(part: Part, results: list[Result], path: Path) -> None:
         results: What its runs measured.
         path: File to write.
     """
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, runs in learned(results).items():
         shortest = min(len(run["steps"]) for run in runs)
         means = np.array([np.mean(run["returns"], axis=1)[:shortest] for run in runs])
@@ -54,6 +54,6 @@ def plot(part: Part, results: list[Result], path: Path) -> None:
         axes.axhline(np.mean(returns), color="grey", ls=style, lw=1, label=f"{name} data")
     axes.set(xlabel=part.x_label, ylabel="mean return", title=part.title)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

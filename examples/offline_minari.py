@@ -71,18 +71,17 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 def load(options: argparse.Namespace) -> Task:
     """Loads the dataset, and makes its environment."""
     source = minari.load_dataset(options.dataset)
-    dataset = from_minari(source)
+    space = source.action_space
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise ValueError(f"The learners here take continuous actions, got a dataset of {space}.")
+    dataset = from_minari(source, rescale_actions=True)
     returns = episode_returns(dataset)
     print(
         f"{options.dataset}: {len(dataset):,} steps in {len(returns):,} episodes, "
         f"mean return {returns.mean():.1f}, best {returns.max():.1f}"
     )
     env = source.recover_environment(eval_env=True)
-    space = env.action_space
-    if not isinstance(space, gymnasium.spaces.Box):
-        raise ValueError(f"The learners here take continuous actions, got a dataset of {space}.")
-    actions = 2.0 * (dataset["actions"] - space.low) / (space.high - space.low) - 1.0
-    return Task(Dataset({**dataset, "actions": actions}), returns, rescale_actions(env))
+    return Task(dataset, returns, rescale_actions(env))
 
 
 def episode_returns(dataset: Dataset) -> np.ndarray:

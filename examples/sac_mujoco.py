@@ -118,9 +118,8 @@ def plot(metrics: dict[str, Any], options: argparse.Namespace) -> None:
     """Plots the returns of the evaluations, and those of the training's own episodes."""
     title = f"SAC on {options.env}"
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    plot_learning_curve(metrics, ax=ax, steps_per_update=1, title=title, label="evaluation")
-    ax.plot(metrics["step"], metrics["episode_return"], ".--", c="gray", label="training")
-    ax.legend(frameon=False)
+    plot_learning_curve(metrics, ax=ax, metric="episode_return", label="training")
+    plot_learning_curve(metrics, ax=ax, title=title, label="evaluation")
     figure.savefig(unused(options.output / "learning_curve.png"), dpi=150)
     plt.close(figure)
 

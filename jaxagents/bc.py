@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Key
 
@@ -14,7 +15,7 @@ from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 from jaxagents.networks import CategoricalPolicy, Policy
-from jaxagents.networks.initialisation import initialise_params
+from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +54,14 @@ class BCConfig(ImitationConfig):
 
     critic_network: ClassVar[None] = None
     fixed_std: float | tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        if self.fixed_std is not None:
+            numbers = np.asarray(self.fixed_std, float)
+            fixed_std = tuple(numbers.tolist()) if numbers.ndim else numbers.item()
+            object.__setattr__(self, "fixed_std", fixed_std)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,12 +143,12 @@ class BCLearner(Learner):
     ) -> Self:
         rng, key = jax.random.split(rng)
         actor = config.encoded(config.actor_network or cls._default_network(config, actions))
-        params = initialise_params(actor, key, observations)
+        variables = initialise(actor, key, observations)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(actor, params, config.optimizer, hyperparams.actor_learning_rate),
+            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
         )
 
     @staticmethod

@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxagents import ops
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 from jaxagents.networks import DiscreteCritic
-from jaxagents.networks.initialisation import initialise_params
+from jaxagents.networks.initialisation import initialise
 from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature, dual_step
 
 
@@ -56,6 +57,21 @@ class CQLHyperparameters(SACHyperparameters):
     target_action_gap: Traced = None
     weight_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
+    def check_ranges(self, path: str = "") -> None:
+        """Raises if a concrete value lies outside of its interval.
+
+        Raises:
+            ValueError: A value is out of its interval, or a weight that is learned is 0.
+        """
+        super().check_ranges(path)
+        weight = self.conservative_weight
+        is_learned = self.target_action_gap is not None
+        if is_learned and not is_traced(weight) and np.any(np.asarray(weight) == 0.0):
+            raise ValueError(
+                f"{path}conservative_weight must be above 0 with a target_action_gap: it is learned as "
+                "a logarithm."
+            )
+
 
 class CQLLearner(SACLearner):
     r"""Conservative Q-learning, CQL(H), for continuous actions.
@@ -81,7 +97,7 @@ class CQLLearner(SACLearner):
             return learner
         weight = optimized(
             Temperature(),
-            initialise_params(Temperature(), rng, hyperparams.conservative_weight),
+            initialise(Temperature(), rng, hyperparams.conservative_weight),
             config.optimizer,
             hyperparams.weight_learning_rate,
         )
@@ -205,13 +221,13 @@ class DiscreteCQLLearner(Learner):
             config.critic_network
             or DiscreteCritic(features=config.features, n_actions=config.n_actions)
         )
-        params = initialise_params(critic, key, observations)
+        variables = initialise(critic, key, observations)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            critic=optimized(critic, params, config.optimizer, hyperparams.critic_learning_rate),
-            target_critic=TrainState.create(critic, params),
+            critic=optimized(critic, variables, config.optimizer, hyperparams.critic_learning_rate),
+            target_critic=TrainState.from_variables(critic, variables),
         )
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:

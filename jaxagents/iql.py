@@ -12,12 +12,13 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.bc import ImitationConfig, gaussian_policy
+from jaxagents.core.batches import check_ensemble
 from jaxagents.core.learner import Batch, Info, Learner
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 from jaxagents.networks import Critic, ValueCritic, ensemblize
-from jaxagents.networks.initialisation import initialise_params
+from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,24 +105,24 @@ class IQLLearner(Learner):
             config.critic_network or ensemblize(Critic, config.n_critics)(config.features)
         )
         value = config.encoded(config.value_network or ValueCritic(config.features))
-        critic_params = initialise_params(critic, critic_key, observations, actions)
+        critic_variables = initialise(critic, critic_key, observations, actions)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
             actor=optimized(
                 actor,
-                initialise_params(actor, actor_key, observations),
+                initialise(actor, actor_key, observations),
                 config.actor_optimizer or config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
             critic=optimized(
-                critic, critic_params, config.optimizer, hyperparams.critic_learning_rate
+                critic, critic_variables, config.optimizer, hyperparams.critic_learning_rate
             ),
-            target_critic=TrainState.create(critic, critic_params),
+            target_critic=TrainState.from_variables(critic, critic_variables),
             value=optimized(
                 value,
-                initialise_params(value, value_key, observations),
+                initialise(value, value_key, observations),
                 config.optimizer,
                 hyperparams.value_learning_rate,
             ),
@@ -145,6 +146,11 @@ class IQLLearner(Learner):
 
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
+
+    def _check_networks(self, observations: Any, actions: Any) -> None:
+        super()._check_networks(observations, actions)
+        values = jax.eval_shape(TrainState.__call__, self.critic, observations, actions)
+        check_ensemble(values.shape, jnp.shape(actions))
 
     def _update_value(self, q: Float[Array, "batch"], batch: Batch) -> tuple[TrainState, Info]:
         """Equation 5."""

@@ -128,7 +128,7 @@ class TensorBoardLogger(ClosingLogger):
             ImportError: tensorboardX is not installed.
         """
         tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
-        self._writer = tensorboard.SummaryWriter(os.fspath(directory))
+        self._writer = tensorboard.SummaryWriter(os.fspath(Path(directory).expanduser()))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Adds a point to each curve."""
@@ -175,7 +175,8 @@ class WandbLogger(ClosingLogger):
         """
         wandb = require("wandb", "jaxagents[wandb]")
         if directory is not None:
-            Path(directory).mkdir(parents=True, exist_ok=True)
+            directory = Path(directory).expanduser()
+            directory.mkdir(parents=True, exist_ok=True)
         now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
         arguments = {
             "project": project,

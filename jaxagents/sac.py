@@ -9,12 +9,13 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
+from jaxagents.core.batches import check_ensemble
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 from jaxagents.networks import Critic, Policy, ensemblize
-from jaxagents.networks.initialisation import initialise_params
+from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,24 +109,24 @@ class SACLearner(Learner):
         critic = config.encoded(
             config.critic_network or ensemblize(Critic, config.n_critics)(config.features)
         )
-        critic_params = initialise_params(critic, critic_key, observations, actions)
+        critic_variables = initialise(critic, critic_key, observations, actions)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
             actor=optimized(
                 actor,
-                initialise_params(actor, actor_key, observations),
+                initialise(actor, actor_key, observations),
                 config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
             critic=optimized(
-                critic, critic_params, config.optimizer, hyperparams.critic_learning_rate
+                critic, critic_variables, config.optimizer, hyperparams.critic_learning_rate
             ),
-            target_critic=TrainState.create(critic, critic_params),
+            target_critic=TrainState.from_variables(critic, critic_variables),
             temperature=optimized(
                 Temperature(),
-                initialise_params(Temperature(), temperature_key, hyperparams.initial_temperature),
+                initialise(Temperature(), temperature_key, hyperparams.initial_temperature),
                 config.optimizer,
                 hyperparams.temperature_learning_rate,
             ),
@@ -147,6 +148,11 @@ class SACLearner(Learner):
 
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
+
+    def _check_networks(self, observations: Any, actions: Any) -> None:
+        super()._check_networks(observations, actions)
+        values = jax.eval_shape(TrainState.__call__, self.critic, observations, actions)
+        check_ensemble(values.shape, jnp.shape(actions))
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets = self._targets(key, batch)

@@ -1,5 +1,7 @@
 """Checks shapes and types at run time in every test."""
 
+import jax
+import pytest
 from jaxtyping import install_import_hook
 
 CHECKED = [
@@ -14,3 +16,10 @@ CHECKED = [
 ]
 
 install_import_hook(CHECKED, "beartype.beartype")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unload_programs():
+    """Unloads what a file compiled: with all programs of all tests, a process runs out of mappings."""
+    yield
+    jax.clear_caches()

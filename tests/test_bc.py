@@ -99,7 +99,7 @@ def test_a_discrete_update_is_a_step_down_the_cross_entropy():
 @pytest.mark.parametrize("std", [0.5, (0.5, 2.0)], ids=str)
 def test_with_a_fixed_standard_deviation_the_loss_is_a_squared_error(std):
     batch = transitions(False, (16,))
-    learner = create(BCLearner, batch, fixed_std=std)
+    learner = create(BCLearner, batch, fixed_std=np.asarray(std))
     _, info = learner.update(batch)
     errors = batch["actions"] - np.asarray(learner.sample_actions(batch["observations"]))
     z = errors / np.float64(std)

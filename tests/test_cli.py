@@ -65,10 +65,27 @@ def test_plots_one_line_for_each_actor(tmp_path):
 
 
 def test_plots_what_host_loops_return():
-    metrics = {"step": np.array([0, 500]), "returns": np.zeros((2, 3))}
-    axes = plot_learning_curve(metrics)
+    offline = {"step": np.array([0, 500]), "returns": np.zeros((2, 3))}
+    axes = plot_learning_curve(offline)
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 500])
-    assert axes.get_xlabel() == "steps"
+    assert axes.lines[0].get_label() == "mean of the episodes"
+    assert axes.get_xlabel() == "updates"
+    online = {**offline, "episode_return": np.array([np.nan, 1.0])}
+    assert plot_learning_curve(online).get_xlabel() == "environment steps"
+    assert plot_learning_curve(online, x_label="frames").get_xlabel() == "frames"
+
+
+def test_plots_a_line_of_one_number_for_each_point():
+    numbers = [np.nan, 1.0, np.nan, 3.0]
+    metrics = {"step": np.array([0, 10, 20, 30]), "critic_loss": np.array(numbers)}
+    axes = plot_learning_curve(metrics, metric="critic_loss")
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [10, 30])
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [1.0, 3.0])
+    assert axes.lines[0].get_label() == axes.get_ylabel() == "critic loss"
+    assert not axes.collections
+    plot_learning_curve({**metrics, "returns": np.ones((4, 2))}, ax=axes)
+    assert axes.lines[0].get_color() != axes.lines[1].get_color()
+    assert len(axes.collections) == 1
 
 
 def test_appends_lines_of_json(tmp_path):

@@ -381,3 +381,14 @@ def test_a_policy_network_is_refused_where_there_is_no_policy():
 def test_the_weight_is_not_negative():
     with pytest.raises(ValueError, match="conservative_weight must lie in"):
         CQLLearner.create(0, np.zeros(OBS_DIM), np.zeros(ACTION_DIM), conservative_weight=-1.0)
+
+
+def test_a_weight_that_is_learned_does_not_begin_at_zero():
+    with pytest.raises(ValueError, match="conservative_weight must be above 0"):
+        CQLLearner.create(
+            0,
+            np.zeros(OBS_DIM),
+            np.zeros(ACTION_DIM),
+            conservative_weight=0.0,
+            target_action_gap=1.0,
+        )

@@ -215,11 +215,77 @@ def test_learns_from_images_beside_states(row):
 
 
 @every_learner
-def test_networks_whose_statistics_nothing_updates_are_refused(row):
+def test_statistics_of_a_network_stay_as_they_are(row):
     class Normalised(nn.Module):
         @nn.compact
         def __call__(self, observations):
-            return nn.BatchNorm(use_running_average=True)(observations)
+            return nn.Dense(8)(nn.BatchNorm(use_running_average=True)(observations))
 
-    with pytest.raises(ValueError, match="batch_stats"):
-        row.create(encoder=Normalised())
+    learner = row.create(encoder=Normalised())
+    step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
+    once, _ = learner.update(row.batch())
+    moved, info = step(step(learner, row.batch())[0], row.batch())
+    assert all(jnp.isfinite(value) for value in info.values())
+    statistics = [getattr(x, row.acting).extra_variables for x in (once, moved)]
+    assert set(statistics[0]) == {"batch_stats"}
+    assert_equal(*statistics)
+
+
+@every_learner
+def test_learning_rates_can_be_changed(row):
+    learner, batch = row.create(), row.batch()
+    rates = {name: 0.0 for name in vars(learner.hyperparams) if name.endswith("_learning_rate")}
+    still = learner.replace(hyperparams=learner.hyperparams.replace(**rates))
+    batches = jax.tree.map(lambda x: x[None], batch)
+    for moved in (still.update(batch)[0], still.update_many(batches)[0]):
+        assert_equal(getattr(moved, row.acting).params, getattr(learner, row.acting).params)
+
+
+@every_learner
+def test_batches_that_do_not_fit_are_refused(row):
+    learner, batch = row.create(), row.batch()
+    batches = row.batch(3, 16)
+    cases = {
+        "actions": batch["actions"][:1],
+        "rewards": batch["rewards"][:1],
+        "observations": batch["observations"][0],
+    }
+    for key, wrong in cases.items():
+        if key in row.learner.batch_keys or key == "rewards":
+            with pytest.raises(ValueError, match=r"has shape .*, but 'actions' has shape"):
+                learner.update({**batch, key: wrong})
+    with pytest.raises(ValueError, match=r"'actions' must have one .* for each sample"):
+        learner.update(
+            {key: batches[key] for key in ("actions", *row.learner.batch_keys[:1])}
+            | {key: batch[key] for key in row.learner.batch_keys[2:]}
+        )
+    if "next_observations" in row.learner.batch_keys:
+        with pytest.raises(ValueError, match="must be shaped as 'observations'"):
+            learner.update({**batch, "next_observations": batch["observations"][:, :1]})
+    if row.learner.discrete_actions:
+        with pytest.raises(TypeError, match="'actions' must be integers"):
+            learner.update({**batch, "actions": batch["actions"].astype(np.float32)})
+    else:
+        with pytest.raises(ValueError, match=r"policy gives actions of shape \(16, 2\)"):
+            learner.update({**batch, "actions": batch["actions"][:, :1]})
+
+
+@every_learner
+def test_examples_that_do_not_fit_are_refused(row):
+    batch = row.batch()
+    images = np.zeros((16, 4, 4, 3), np.uint8)
+    for wrong in (images, {"state": batch["observations"]}, batch["observations"][0], np.zeros(16)):
+        with pytest.raises(ValueError, match="one vector of observations for each action"):
+            row.create(observations=wrong)
+    with pytest.raises(TypeError, match=r"encoder must be a flax.linen module.* got 'impala'"):
+        row.create(encoder="impala")
+    with pytest.raises(TypeError, match="features must be the widths of the layers, got 64"):
+        row.create(features=64)
+    if "next_observations" not in row.learner.batch_keys:
+        with pytest.raises(ValueError, match="policy gives actions of shape"):
+            row.create(observations=batch["observations"][0], encoder=nn.Dense(4))
+    with pytest.raises(ValueError, match="must be a number, got '1'"):
+        row.create(**{row.traced: "1"})
+    if row.learner.discrete_actions:
+        with pytest.raises(ValueError, match=r"must lie in 0..1 with n_actions=2, got 0 to 2"):
+            row.create(n_actions=2)

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import sys
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -204,6 +205,27 @@ def test_wandb_runs_offline(tmp_path, wandb):
     for run, logged in ((logger.run, [b"12.5", b"0.1", b"7.625"]), (other.run, [b"99.75"])):
         (file,) = directory.glob(f"wandb/offline-run-*-{run.id}/run-{run.id}.wandb")
         assert all(value in file.read_bytes() for value in logged)
+
+
+def test_folders_may_begin_with_a_tilde(tmp_path, monkeypatch):
+    received = {}
+
+    def init(**arguments):
+        received.update(arguments)
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    working = tmp_path / "working"
+    working.mkdir()
+    monkeypatch.chdir(working)
+    with TensorBoardLogger("~/tensorboard") as logger:
+        logger.log(1, {"x": 1.0})
+    assert read_events(tmp_path / "tensorboard") == {"x": [(1, 1.0)]}
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
+    WandbLogger("project", directory="~/wandb")
+    assert received["dir"] == tmp_path / "wandb"
+    assert received["dir"].is_dir()
+    assert list(working.iterdir()) == []
 
 
 @pytest.mark.parametrize(

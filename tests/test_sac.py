@@ -8,6 +8,7 @@ import pytest
 from learners import LEARNERS
 from trees import assert_close, equal
 
+from jaxagents.networks import Critic, ensemblize
 from jaxagents.sac import SACLearner
 
 ROW = LEARNERS["SAC"]
@@ -155,3 +156,12 @@ def test_a_one_armed_bandit_is_solved():
     learner, info = learner.update_many(batches)
     np.testing.assert_allclose(learner.sample_actions(obs[0, 0]), 0.5, atol=0.1)
     assert info["critic_loss"][-10:].mean() < 0.02
+
+
+def test_critics_of_ones_own_give_values_of_several():
+    learner, _ = ROW.create(critic_network=ensemblize(Critic, 3)((8,))).update(BATCH)
+    assert learner.critic(OBS, ACTIONS).shape == (3, 16)
+    with pytest.raises(
+        ValueError, match=r"values of shape \(critics, 16\).* got \(16,\): make several"
+    ):
+        ROW.create(critic_network=Critic((8,)))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -15,12 +15,16 @@ from jaxtyping import Array, Key
 
 from jaxagents import ops
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.batches import check_batch, check_example_actions, check_example_vectors
 from jaxagents.core.checks import positive
 from jaxagents.core.config import StaticConfig, check_known_fields, field_names
 from jaxagents.core.keys import as_key
+from jaxagents.core.optimizer import with_learning_rate
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.core.types import Hyperparameters
 from jaxagents.networks import WithEncoder
+
+_RATE = "_learning_rate"
 
 Batch = Mapping[str, Any]
 Info = dict[str, Array]
@@ -37,7 +41,8 @@ class LearnerConfig(StaticConfig):
         actor_network: Module that maps observations and a temperature to a distribution of actions.
             `None` takes the default network.
         critic_network: Module in the place of the default critic. Where there are several critics, it
-            gives the values of each along a first axis, as an ensemble does.
+            gives the values of each along a first axis, as an
+            [ensemble][jaxagents.networks.ensemblize] does.
         optimizer: Any function that makes an optax optimizer of a learning rate.
     """
 
@@ -51,12 +56,34 @@ class LearnerConfig(StaticConfig):
         """Validates the fields."""
         super().__post_init__()
         self._check_optimizer(self.optimizer)
-        widths = tuple(positive(f"{type(self).__name__}.features", n) for n in self.features)
-        object.__setattr__(self, "features", widths)
+        self._check_widths()
+        self._check_modules()
+
+    @property
+    def has_default_networks(self) -> bool:
+        """Whether observations must be vectors, since no network is the user's own."""
+        return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
     def encoded(self, network: nn.Module) -> nn.Module:
         """A network behind the encoder, if there is one."""
         return network if self.encoder is None else WithEncoder(self.encoder, network)
+
+    def _check_widths(self) -> None:
+        name = f"{type(self).__name__}.features"
+        if not isinstance(self.features, Sequence) or isinstance(self.features, str):
+            raise TypeError(f"{name} must be the widths of the layers, got {self.features!r}.")
+        widths = tuple(positive(name, width) for width in self.features)
+        object.__setattr__(self, "features", widths)
+
+    def _check_modules(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_network = field.name == "encoder" or field.name.endswith("_network")
+            if is_network and not isinstance(value, nn.Module | None):
+                raise TypeError(
+                    f"{type(self).__name__}.{field.name} must be a flax.linen module, such as "
+                    f"jaxagents.networks.MLP(), got {value!r}."
+                )
 
 
 class Learner(PicklableNode):
@@ -69,7 +96,9 @@ class Learner(PicklableNode):
     ```
 
     A subclass gives `_initial`, `_update` and `_policy`, its batch's keys, and the classes of its
-    configuration and hyperparameters.
+    configuration and hyperparameters. The learning rate of a network `critic` that is
+    [`optimized`][jaxagents.core.optimizer.optimized] is the hyperparameter `critic_learning_rate`, if
+    there is one, and so on.
 
     Attributes:
         config: What compiled programs depend on (static).
@@ -100,15 +129,19 @@ class Learner(PicklableNode):
             The learner.
 
         Raises:
-            TypeError: A keyword is no field, or the actions are of the wrong kind.
-            ValueError: A number is out of range.
+            TypeError: A keyword is no field, or the actions or a network are of the wrong kind.
+            ValueError: A number is out of range, or observations, actions and networks do not fit each
+                other.
         """
         static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
         check_known_fields(cls, kwargs, [*static, *traced])
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges()
-        cls._check_actions(actions)
+        n_actions = getattr(config, "n_actions", None)
+        check_example_actions(actions, n_actions)
+        if config.has_default_networks:
+            check_example_vectors(observations, actions, n_actions)
         return _created(cls, config, hyperparams, _as_seed(seed), observations, actions)
 
     @jax.jit
@@ -123,10 +156,11 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batch lacks a key.
-            ValueError: There is not one reward, mask or discrete action for each sample.
+            TypeError: Discrete actions are no integers.
+            ValueError: The arrays do not fit each other or the learner.
         """
         self._check_batch(batch, ["batch"])
-        return self._update(batch)
+        return self._with_learning_rates()._update(batch)
 
     @jax.jit
     def update_many(self, batches: Batch) -> tuple[Self, Info]:
@@ -140,10 +174,12 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batches lack a key.
-            ValueError: There is not one reward, mask or discrete action for each sample.
+            TypeError: Discrete actions are no integers.
+            ValueError: The arrays do not fit each other or the learner.
         """
         self._check_batch(batches, ["n", "batch"])
-        return jax.lax.scan(lambda learner, batch: learner._update(batch), self, dict(batches))
+        first = self._with_learning_rates()
+        return jax.lax.scan(lambda learner, batch: learner._update(batch), first, dict(batches))
 
     @jax.jit
     def sample_actions(
@@ -182,35 +218,47 @@ class Learner(PicklableNode):
         """Discounts of the successors: those of n-step transitions, or one for all."""
         return batch.get("discounts", self.hyperparams.gamma)
 
-    @classmethod
-    def _check_batch(cls, batch: Batch, axes: list[str]) -> None:
-        missing = [key for key in cls.batch_keys if key not in batch]
-        if missing:
-            raise KeyError(
-                f"{cls.__name__} learns from {list(cls.batch_keys)}, but the batch lacks {missing}; "
-                f"it has {sorted(batch)}."
-            )
-        numbers = ["rewards", "masks", "discounts", *(["actions"] if cls.discrete_actions else [])]
-        for key in set(numbers) & set(batch):
-            shape = jnp.shape(batch[key])
-            if len(shape) != len(axes):
-                raise ValueError(
-                    f"{key!r} must have one number for each sample, shape ({', '.join(axes)}), got "
-                    f"shape {shape}."
-                )
+    def _with_learning_rates(self) -> Self:
+        """With the learning rates of the hyperparameters in the optimizers."""
+        rates = {
+            name.removesuffix(_RATE): getattr(self.hyperparams, name)
+            for name in field_names(self.hyperparams)
+            if name.endswith(_RATE)
+        }
+        networks = {name: getattr(self, name, None) for name in rates}
+        return self.replace(
+            **{
+                name: with_learning_rate(network, rates[name])
+                for name, network in networks.items()
+                if network is not None
+            }
+        )
 
-    @classmethod
-    def _check_actions(cls, actions: Any) -> None:
-        kind = jnp.integer if cls.discrete_actions else jnp.floating
-        dtype, ndim = jnp.result_type(actions), jnp.ndim(actions)
-        if not jnp.issubdtype(dtype, kind):
-            raise TypeError(
-                f"{cls.__name__} takes {kind.__name__} actions, got an example of type {dtype}."
-            )
-        if not cls.discrete_actions and ndim == 0:
+    def _check_batch(self, batch: Batch, axes: list[str]) -> None:
+        check_batch(batch, self.batch_keys, axes, self.discrete_actions)
+        first = {
+            key: jax.tree.map(lambda x: x[0], batch[key]) for key in ("observations", "actions")
+        }
+        example = batch if len(axes) == 1 else first
+        self._check_policy(example["observations"], example["actions"])
+
+    def _check_networks(self, observations: Any, actions: Any) -> None:
+        """Raises if the networks do not fit examples.
+
+        Raises:
+            ValueError: They do not.
+        """
+        self._check_policy(observations, actions)
+
+    def _check_policy(self, observations: Any, actions: Any) -> None:
+        given = jax.eval_shape(
+            lambda learner, x: learner._policy(x, 1.0).mode(), self, observations
+        )
+        if given.shape != jnp.shape(actions):
+            shapes = jax.tree.map(jnp.shape, observations)
             raise ValueError(
-                f"{cls.__name__} takes actions with a last axis of components, got a scalar: "
-                "an environment's action has shape (action_dim,)."
+                f"For observations of shape {shapes} the policy gives actions of shape {given.shape}, "
+                f"but there are actions of shape {jnp.shape(actions)}."
             )
 
 
@@ -218,7 +266,9 @@ class Learner(PicklableNode):
 def _created(
     cls: type[Learner], config: Any, hyperparams: Any, rng: Any, observations: Any, actions: Any
 ) -> Any:
-    return without_weak_types(cls._initial(config, hyperparams, rng, observations, actions))
+    learner = cls._initial(config, hyperparams, rng, observations, actions)
+    learner._check_networks(observations, actions)
+    return without_weak_types(learner)
 
 
 def _as_seed(seed: Any) -> Key[Array, ""]:

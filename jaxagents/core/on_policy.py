@@ -445,8 +445,7 @@ def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> 
 
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: Any) -> TrainState:
-    variables = initialise(network, rng, obs)
-    return TrainState.create(network, variables.pop("params", {}), extra_variables=variables)
+    return TrainState.from_variables(network, initialise(network, rng, obs))
 
 
 def _append_axes(x: Array, ndim: int) -> Array:

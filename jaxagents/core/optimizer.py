@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def make_optimizer(
 
 def optimized(
     model_def: nn.Module,
-    params: Any,
+    variables: Mapping[str, Any],
     optimizer: Callable[..., optax.GradientTransformation],
     learning_rate: Any,
 ) -> TrainState:
@@ -49,7 +49,7 @@ def optimized(
 
     Args:
         model_def: The network.
-        params: Its parameters.
+        variables: Its variables, of which the parameters are trained.
         optimizer: Function that makes an optax optimizer of a learning rate.
         learning_rate: The learning rate, which may be traced.
 
@@ -61,9 +61,14 @@ def optimized(
         _made[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
             learning_rate=0.0
         )
-    state = TrainState.create(model_def, params, _made[key])
+    state = TrainState.from_variables(model_def, variables, _made[key])
+    return with_learning_rate(state, learning_rate)
+
+
+def with_learning_rate(training: TrainState, learning_rate: Any) -> TrainState:
+    """Replaces the learning rate that an optimizer made by `optimized` keeps in its state."""
     hyperparams = {"learning_rate": jnp.asarray(learning_rate, jnp.float32)}
-    return state.replace(opt_state=state.opt_state._replace(hyperparams=hyperparams))
+    return training.replace(opt_state=training.opt_state._replace(hyperparams=hyperparams))
 
 
 def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:

@@ -16,7 +16,8 @@ class PicklableNode(struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
     Within a process, what is unpickled or copied has the very same static objects, so that it shares
-    compiled programs with the original. In another process, equal static objects become one.
+    compiled programs with the original. In another process, all that is unpickled shares them, but not
+    with nodes that are made there anew.
 
     As with every pickle, load only what you trust, and with the versions of Python and of the libraries
     that wrote it. Checkpoints are for what has to last.

@@ -69,10 +69,13 @@ class ProgressBar:
 
     def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
         """Says where training stopped."""
-        self._bar.write(
-            f"Interrupted after {self._done} of {self._bar.total} {self._unit}s; nothing is lost.",
-            file=sys.stderr,
-        )
+        total = self._first + self._n_steps
+        self.say(f"Interrupted after {self._done} of {total} {self._unit}s.")
+
+    def say(self, text: str) -> None:
+        """Writes a line to the standard error, above the bar, unless nothing is to be shown."""
+        if not self._disable:
+            tqdm.write(text, file=sys.stderr)
 
 
 class SweepBar(ProgressBar):

@@ -14,6 +14,12 @@ from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
 
+_OWNERS = {
+    "runner": "an agent (agent.restore reads them)",
+    "learner": "a learner (restore_learner reads them)",
+}
+"""Whose checkpoints they are, by the names of their pytrees."""
+
 
 class CorruptCheckpointError(ValueError):
     """A checkpoint could not be read back as it was written."""
@@ -83,7 +89,7 @@ class Store:
                 f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
             )
 
-    def place(self, step: int) -> str:
+    def place(self, step: int | str) -> str:
         """A checkpoint in words."""
         return f"The checkpoint of {self.unit} {step} in {self.directory}"
 
@@ -105,11 +111,13 @@ class Store:
 
         Raises:
             FileNotFoundError: There is no such checkpoint.
+            ValueError: They are of a training of another kind.
             CorruptCheckpointError: None could be read.
         """
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
+        self._check_kind(steps)
         for step in self._candidates(steps, mode, best_fn):
             try:
                 return read(step)
@@ -152,13 +160,30 @@ class Store:
         """
         self._verified_items(step)
 
-    def notes(self, step: int) -> dict[str, Any]:
+    def notes(self, step: int | str) -> dict[str, Any]:
         """What was noted with a checkpoint.
+
+        Args:
+            step: Its step, or the name of its folder.
+
+        Returns:
+            The notes.
 
         Raises:
             CorruptCheckpointError: It cannot be read.
         """
         return self._restore_items(step, ["meta"])["meta"]
+
+    def _check_kind(self, steps: Iterable[int]) -> None:
+        """Raises if checkpoints hold the pytree of another kind of training, by its name."""
+        folders = [self.checkpoints / str(step) for step in steps]
+        if any((folder / self.item).exists() for folder in folders):
+            return
+        for item, owner in _OWNERS.items():
+            if any((folder / item).exists() for folder in folders):
+                raise ValueError(
+                    f"{self.directory} holds checkpoints of {owner}, and of no {self.owner}."
+                )
 
     def _candidates(
         self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
@@ -210,7 +235,7 @@ class Store:
                 raise CorruptCheckpointError(f"{self.place(step)} is damaged at {path}.")
         return items
 
-    def _restore_items(self, step: int, names: list[str]) -> dict[str, Any]:
+    def _restore_items(self, step: int | str, names: list[str]) -> dict[str, Any]:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
         restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}

@@ -1,7 +1,7 @@
 """A network in training as one pytree."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -64,7 +64,15 @@ class TrainState(PicklableNode):
 
         Returns:
             The state.
+
+        Raises:
+            ValueError: The parameters are also among the further collections.
         """
+        if "params" in (extra_variables or {}):
+            raise ValueError(
+                "extra_variables has a collection 'params', which would take the place of the "
+                "parameters: give all variables to TrainState.from_variables, or leave it out."
+            )
         opt_state = None if tx is None else tx.init(params)
         copies = jax.tree.map(jnp.copy, (params, opt_state, extra_variables))
         params, opt_state, extra_variables = copies
@@ -76,6 +84,23 @@ class TrainState(PicklableNode):
             model_def=model_def,
             tx=tx,
         )
+
+    @classmethod
+    def from_variables(
+        cls, model_def: nn.Module, variables: Mapping[str, Any], tx: Any = None
+    ) -> "TrainState":
+        """A state before its first gradient step, of what `model_def.init` gives.
+
+        Args:
+            model_def: The network.
+            variables: Its collections of variables, parameters among them.
+            tx: Optax optimizer, if the network is to be trained.
+
+        Returns:
+            The state.
+        """
+        extra_variables = {name: x for name, x in variables.items() if name != "params"}
+        return cls.create(model_def, variables.get("params", {}), tx, extra_variables)
 
     def __call__(
         self,
@@ -172,6 +197,11 @@ def target_update(state: TrainState, target: TrainState, tau: float | Array) -> 
         tau: Step size $\tau$; 1 copies the parameters.
 
     Returns:
-        The target with its new parameters.
+        The target with its new parameters, of the types that it had, and with the further variables of
+        the network in training (such as batch statistics).
     """
-    return target.replace(params=optax.incremental_update(state.params, target.params, tau))
+    moved = optax.incremental_update(state.params, target.params, tau)
+    params = jax.tree.map(lambda new, old: new.astype(old.dtype), moved, target.params)
+    return target.replace(
+        params=params, extra_variables=jax.tree.map(jnp.copy, state.extra_variables)
+    )

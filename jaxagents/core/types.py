@@ -35,11 +35,15 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
         """
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), f"{path}{field.name}"
+            if isinstance(value, str):
+                raise ValueError(f"{name} must be a number, got {value!r}.")
             if isinstance(value, Hyperparameters):
                 value.check_ranges(f"{name}.")
             elif "interval" in field.metadata and not is_traced(value):
                 low, high = field.metadata["interval"]
                 values = np.asarray(value)
+                if values.dtype.kind not in "iuf":
+                    raise ValueError(f"{name} must be a number, got {value!r}.")
                 if not np.all((values >= low) & (values <= high)):
                     raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}.")
 

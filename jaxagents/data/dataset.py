@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ from jaxagents.data import files, rows
 from jaxagents.data.sampling import Sampled
 
 _SMALLEST_STD = 1e-6
+_NUMBERS_AT_ONCE = 2**16
 
 
 class Normalisation(NamedTuple):
@@ -35,18 +36,29 @@ class Normalisation(NamedTuple):
         Returns:
             The map that normalises it.
         """
-        std = array.std(axis=0, dtype=np.float64)
         mean = array.mean(axis=0, dtype=np.float64)
+        std = _std(array, mean)
         constant = std < _SMALLEST_STD
         return cls(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
 
     def __call__(self, x: Any) -> Any:
         """Normalises."""
-        return (x - self.mean) / self.std
+        centred = x - self.mean
+        centred /= self.std
+        return centred
 
     def inverse(self, x: Any) -> Any:
         """Undoes it."""
         return x * self.std + self.mean
+
+
+def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Standard deviation over the first axis, of some rows at a time to take little memory."""
+    n_rows = max(1, _NUMBERS_AT_ONCE // max(1, mean.size))
+    squares = np.zeros_like(mean)
+    for start in range(0, len(array), n_rows):
+        squares += np.square(array[start : start + n_rows] - mean).sum(axis=0)
+    return np.sqrt(squares / len(array))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -59,13 +71,18 @@ class Dataset(Sampled):
     batch["observations"]["image"]  # (256, ...)
     ```
 
-    It has the keys and items of a dict, and the length of its arrays. It is a pytree of the arrays,
-    which it keeps as they are given, without a copy.
+    It is read like a dict, but its length is that of its arrays, and it equals nothing but itself. It
+    is a pytree of the arrays, which it keeps as they are given, without a copy.
+
+    Datasets made from it are sampled by its seed too, those of `split` by two others that follow from
+    it. `Dataset({**dataset}, seed)` has the seed of one's choice.
 
     Keys that have a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where
     the environment ended the episode, so that nothing follows, else 1) and `ends` (whether the row is
     the last of its episode, be it terminated or truncated).
     """
+
+    _seed: int = 0  # of datasets that were pickled without one
 
     def __init__(self, arrays: Mapping[str, Any], seed: int = 0) -> None:
         """Makes a dataset.
@@ -76,14 +93,15 @@ class Dataset(Sampled):
 
         Raises:
             TypeError: A key is no string.
-            ValueError: The lengths differ; the error names the key.
+            ValueError: The lengths differ, or a value is no array; the error names the key.
         """
         self._arrays = rows.unflatten(rows.flatten(arrays))
+        self._seed = seed
         self._rng = np.random.default_rng(seed)
         rows.common_length(self._flat)
 
     @functools.cached_property
-    def _flat(self) -> dict[str, np.ndarray]:
+    def _flat(self) -> dict[str, Any]:
         return rows.flatten(self._arrays)
 
     @functools.cached_property
@@ -94,7 +112,14 @@ class Dataset(Sampled):
 
     def __getitem__(self, key: str) -> Any:
         """The array, or dict of arrays, of a key."""
-        return self._arrays[key]
+        return rows.whole(self._arrays[key])
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The array, or dict of arrays, of a key, or `default` if there is no such key."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __contains__(self, key: object) -> bool:
         """Whether there is a key."""
@@ -108,9 +133,13 @@ class Dataset(Sampled):
         """The keys."""
         return self._arrays.keys()
 
+    def values(self) -> ValuesView[Any]:
+        """The arrays, or dicts of arrays."""
+        return rows.whole(self._arrays).values()
+
     def items(self) -> ItemsView[str, Any]:
         """The keys with their arrays, or dicts of arrays."""
-        return self._arrays.items()
+        return rows.whole(self._arrays).items()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -123,11 +152,11 @@ class Dataset(Sampled):
 
     def tree_flatten(self) -> tuple[tuple[rows.Arrays], None]:
         """The arrays, for JAX."""
-        return (self._arrays,), None
+        return (rows.whole(self._arrays),), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[rows.Arrays]) -> "Dataset":
-        """Makes a dataset of whatever JAX has made of the arrays, sampled from anew."""
+        """Makes a dataset of whatever JAX has made of the arrays, sampled with a seed of 0."""
         dataset = object.__new__(cls)
         dataset._arrays = children[0]
         dataset._rng = np.random.default_rng(0)
@@ -148,8 +177,13 @@ class Dataset(Sampled):
 
         Returns:
             The dataset.
+
+        Raises:
+            TypeError: `indx` is none of these.
+            ValueError: It is a scalar.
+            IndexError: A number is out of range, or there is not one boolean for each row.
         """
-        return self._map(lambda array: array[indx])
+        return self._subset(indx, self._seed)
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """Splits the rows at random.
@@ -171,7 +205,13 @@ class Dataset(Sampled):
             )
         in_first = np.zeros(self._size, bool)
         in_first[np.random.default_rng(seed).permutation(self._size)[:n_first]] = True
-        return self.get_subset(in_first), self.get_subset(~in_first)
+        first, second = np.random.SeedSequence(self._seed).spawn(2)
+        return self._subset(in_first, _seed_of(first)), self._subset(~in_first, _seed_of(second))
+
+    def _subset(self, indx: Any, seed: int) -> "Dataset":
+        chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
+        flat = {name: array[chosen] for name, array in self._flat.items()}
+        return Dataset(rows.unflatten(flat), seed)
 
     # Transforming.
 
@@ -182,6 +222,9 @@ class Dataset(Sampled):
         end those of row $t + m - 1$, with $m = n$ or what is left of the episode or of the dataset. A
         new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The rows must
         follow each other in time: take it before `split`, not after.
+
+        It is a view: the successors stay rows of this dataset's arrays, and are copied as batches are
+        drawn. To ask for `next_observations` itself, or to save them, copies all of them each time.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
@@ -194,28 +237,44 @@ class Dataset(Sampled):
 
         Raises:
             KeyError: A key is missing.
-            ValueError: `n` is not positive.
+            ValueError: `n` is not positive, the dataset has `discounts` already, there is not one
+                reward, mask and end for each row, or a row with a mask of 0 is no end.
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
+        self._check_can_step()
+        flat, last = self._flat, np.arange(self._size)
+        goes_on = np.ones(self._size, bool)
+        rewards = np.array(flat["rewards"], np.float32)
+        for step in range(1, n):
+            goes_on &= ~np.asarray(flat["ends"], bool)[last] & (last + 1 < self._size)
+            last = last + goes_on
+            rewards += np.where(goes_on, np.float32(discount**step) * flat["rewards"][last], 0.0)
+        discounts = np.float32(discount) ** (last - np.arange(self._size) + 1)
+        successors = rows.flatten({"next_observations": self["next_observations"]})
+        stepped = {
+            **{name: rows.Gathered(array, last) for name, array in successors.items()},
+            "rewards": rewards,
+            "masks": flat["masks"][last],
+            "ends": flat["ends"][last],
+            "discounts": discounts.astype(np.float32),
+        }
+        return Dataset(rows.unflatten({**flat, **stepped}), self._seed)
+
+    def _check_can_step(self) -> None:
         for key in ("rewards", "next_observations", "masks", "ends"):
             if key not in self:
                 raise KeyError(f"n_step needs {key!r}; the dataset has {sorted(self)}.")
-        last = np.arange(self._size)
-        goes_on = np.ones(self._size, bool)
-        rewards = np.array(self["rewards"], np.float32)
-        for step in range(1, n):
-            goes_on &= ~np.asarray(self["ends"], bool)[last] & (last + 1 < self._size)
-            last = last + goes_on
-            rewards += np.where(goes_on, np.float32(discount**step) * self["rewards"][last], 0.0)
-        discounts = np.float32(discount) ** (last - np.arange(self._size) + 1)
-        successor = {
-            key: jax.tree.map(lambda array: array[last], self[key])
-            for key in ("next_observations", "masks", "ends")
-        }
-        return Dataset(
-            {**self, **successor, "rewards": rewards, "discounts": discounts.astype(np.float32)}
-        )
+        if "discounts" in self:
+            raise ValueError(
+                "The dataset has 'discounts', so that its rows are several steps already."
+            )
+        for key in ("rewards", "masks", "ends"):
+            if np.ndim(self[key]) != 1:
+                raise ValueError(
+                    f"n_step needs one number of {key!r} for each row, got shape {np.shape(self[key])}."
+                )
+        rows.check_ends(self["masks"], self["ends"])
 
     def normalise(self, keys: Sequence[str]) -> tuple["Dataset", Normalisation]:
         """Normalises arrays by the mean and the standard deviation of the first of them.
@@ -228,16 +287,22 @@ class Dataset(Sampled):
 
         Raises:
             KeyError: A key is missing.
+            ValueError: There are no keys, or their arrays differ in shape.
+            TypeError: `keys` is a string.
         """
+        if isinstance(keys, str):
+            raise TypeError(f"keys must be a list of names, got {keys!r}; try [{keys!r}].")
+        if not keys:
+            raise ValueError("keys must name an array to normalise.")
         for key in keys:
             if key not in self._flat:
                 raise KeyError(f"There is no array {key!r}; the dataset has {sorted(self._flat)}.")
-        normalisation = Normalisation.of(self._flat[keys[0]])
-        normalised = {key: normalisation(self._flat[key]) for key in keys}
-        return Dataset(rows.unflatten({**self._flat, **normalised})), normalisation
-
-    def _map(self, function: Any) -> "Dataset":
-        return Dataset(rows.unflatten({k: function(v) for k, v in self._flat.items()}))
+            shape, expected = self._flat[key].shape[1:], self._flat[keys[0]].shape[1:]
+            if shape != expected:
+                raise ValueError(f"{key!r} has shape {shape}, but {keys[0]!r} has {expected}.")
+        normalisation = Normalisation.of(rows.whole(self._flat[keys[0]]))
+        normalised = {key: normalisation(rows.whole(self._flat[key])) for key in keys}
+        return Dataset(rows.unflatten({**self._flat, **normalised}), self._seed), normalisation
 
     # On disk.
 
@@ -254,7 +319,7 @@ class Dataset(Sampled):
             TypeError: The format cannot keep the type of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        files.write(path, self._flat)
+        files.write(path, rows.whole(self._flat))
 
     @classmethod
     def load(cls, path: str | os.PathLike, seed: int = 0) -> "Dataset":
@@ -272,3 +337,7 @@ class Dataset(Sampled):
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
         return cls(rows.unflatten(files.read(path)), seed)
+
+
+def _seed_of(sequence: np.random.SeedSequence) -> int:
+    return int(sequence.generate_state(1)[0])

@@ -105,10 +105,8 @@ def _episodes(dataset: Dataset) -> list[slice]:
     """The rows of each episode, after a check that they are whole and in order."""
     if len(dataset) == 0:
         raise ValueError("The dataset has no rows to write.")
-    ends, terminated = np.asarray(dataset["ends"], bool), np.asarray(dataset["masks"]) == 0
-    if (terminated & ~ends).any():
-        row = int(np.argmax(terminated & ~ends))
-        raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
+    ends = np.asarray(dataset["ends"], bool)
+    rows.check_ends(dataset["masks"], ends)
     stops = [*(np.flatnonzero(ends[:-1]) + 1), len(dataset)]
     episodes = [slice(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
     observed = rows.flatten({"observations": dataset["observations"]})

@@ -1,5 +1,6 @@
 """A replay buffer on the host."""
 
+import operator
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -54,16 +55,15 @@ class ReplayBuffer(Sampled):
             The buffer.
 
         Raises:
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or a value is no array; the error names the key.
+            TypeError: `size` is no whole number.
         """
-        if size < 1:
-            raise ValueError(f"size must be positive, got {size}.")
         example = rows.flatten(example_transition)
-        return cls({k: np.zeros((size, *v.shape), v.dtype) for k, v in example.items()}, seed)
+        return cls(_zeros(size, {k: (v.shape, v.dtype) for k, v in example.items()}), seed)
 
     @classmethod
     def create_from_initial_dataset(
-        cls, dataset: Mapping[str, Any], size: int, seed: int = 0
+        cls, dataset: Dataset | Mapping[str, Any], size: int, seed: int = 0
     ) -> "ReplayBuffer":
         """A buffer that holds a dataset.
 
@@ -76,14 +76,15 @@ class ReplayBuffer(Sampled):
             The buffer.
 
         Raises:
-            ValueError: The dataset is larger than `size`.
+            ValueError: The dataset is larger than `size`, or `size` is not positive.
+            TypeError: `size` is no whole number.
         """
-        flat = rows.flatten(dataset)
+        flat = rows.flatten({**dataset})
         n_rows = rows.common_length(flat)
+        buffer = cls(_zeros(size, {k: (v.shape[1:], v.dtype) for k, v in flat.items()}), seed)
         if n_rows > size:
             raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
-        buffer = cls.create(rows.unflatten({k: v[0] for k, v in flat.items()}), size, seed)
-        buffer.add_transitions(dataset)
+        buffer.add_transitions(rows.unflatten(flat))
         return buffer
 
     def __len__(self) -> int:
@@ -107,7 +108,8 @@ class ReplayBuffer(Sampled):
             transition: A dict structured as the example.
 
         Raises:
-            ValueError: A key is missing, or an array has another shape; the error names the key.
+            ValueError: A key is missing, or a value has another shape or is no array; the error names
+                the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
         values = []
@@ -116,10 +118,10 @@ class ReplayBuffer(Sampled):
             try:
                 for key in path:
                     value = value[key]
-            except KeyError:
+            except (LookupError, TypeError):
                 raise ValueError(f"The transition has no {name!r}.") from None
             if not hasattr(value, "dtype"):
-                value = np.asarray(value)
+                value = rows.as_array(name, value)
             if value.shape != shape:
                 raise _misshapen(name, value.shape, shape)
             if value.dtype is not dtype:  # mostly it is, and time is spent here
@@ -148,10 +150,13 @@ class ReplayBuffer(Sampled):
                 raise _misshapen(name, flat[name].shape[1:], array.shape[1:])
             _check_kind(name, flat[name].dtype, array.dtype)
         n_new = rows.common_length({name: flat[name] for name in self._flat})
-        kept = np.arange(max(0, n_new - self._capacity), n_new)
-        places = (self._n_added + kept) % self._capacity
+        first_kept = max(0, n_new - self._capacity)
+        start = (self._n_added + first_kept) % self._capacity
+        first_wrapped = min(n_new, first_kept + self._capacity - start)
         for name, array in self._flat.items():
-            array[places] = flat[name][kept]
+            new = flat[name].copy() if np.may_share_memory(flat[name], array) else flat[name]
+            array[start : start + first_wrapped - first_kept] = new[first_kept:first_wrapped]
+            array[: n_new - first_wrapped] = new[first_wrapped:]
         self._n_added += n_new
 
     def last(self, n: int) -> rows.Arrays:
@@ -170,9 +175,16 @@ class ReplayBuffer(Sampled):
             raise ValueError(f"n must lie in [0, {len(self)}], the transitions held, got {n}.")
         return rows.take(self._flat, np.arange(self._n_added - n, self._n_added) % self._capacity)
 
-    def to_dataset(self) -> Dataset:
-        """A copy of what the buffer holds, oldest first."""
-        return Dataset(self.last(len(self)))
+    def to_dataset(self, seed: int = 0) -> Dataset:
+        """A copy of what the buffer holds, oldest first.
+
+        Args:
+            seed: Seed of the dataset's sampling.
+
+        Returns:
+            The dataset.
+        """
+        return Dataset(self.last(len(self)), seed)
 
     # Going on later.
 
@@ -250,6 +262,19 @@ class ReplayBuffer(Sampled):
         buffer = cls({k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in held.items()})
         buffer.load_state_dict({**state, "transitions": held})
         return buffer
+
+
+def _zeros(
+    size: int, columns: Mapping[str, tuple[tuple[int, ...], np.dtype]]
+) -> dict[str, np.ndarray]:
+    """Room for transitions, from the shape and type of each of their arrays."""
+    try:
+        n_rows = operator.index(size)
+    except TypeError:
+        raise TypeError(f"size must be a whole number, got {size!r}.") from None
+    if n_rows < 1:
+        raise ValueError(f"size must be positive, got {size}.")
+    return {name: np.zeros((n_rows, *shape), dtype) for name, (shape, dtype) in columns.items()}
 
 
 def _misshapen(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> ValueError:

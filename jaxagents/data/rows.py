@@ -1,5 +1,6 @@
 """Nested dicts of arrays whose rows belong together."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,47 @@ Arrays = dict[str, Any]
 SEPARATOR = "/"
 
 
-def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gathered:
+    """Rows of an array by their numbers, copied when they are taken and not before.
+
+    Attributes:
+        array: The array.
+        numbers: Numbers of its rows.
+    """
+
+    array: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the rows together."""
+        return self.numbers.shape + self.array.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the array."""
+        return self.array.dtype
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.numbers)
+
+    def __getitem__(self, indx: Any) -> "Gathered":
+        """Some of the rows, still not copied."""
+        return Gathered(self.array, self.numbers[indx])
+
+    def whole(self) -> np.ndarray:
+        """Copies the rows."""
+        return _copied(self.array, self.numbers)
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The leaves of a nested dict, by their keys joined with slashes.
 
     Args:
@@ -21,7 +62,7 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray
 
     Raises:
         TypeError: A key is no string.
-        ValueError: A key contains a slash.
+        ValueError: A key contains a slash, or a value is no array; the error names the key.
     """
     flat = {}
     for key, value in nested.items():
@@ -33,8 +74,43 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray
         if isinstance(value, Mapping):
             flat |= flatten(value, name + SEPARATOR)
         else:
-            flat[name] = np.asarray(value)
+            flat[name] = value if isinstance(value, Gathered) else as_array(name, value)
     return flat
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """A value as an array.
+
+    Args:
+        name: Its name.
+        value: A number, an array, or lists of numbers.
+
+    Returns:
+        The array.
+
+    Raises:
+        ValueError: The lists are ragged; the error names them.
+    """
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name!r} is no array: {error}") from None
+
+
+def whole(nested: Any) -> Any:
+    """Copies what is still to be gathered.
+
+    Args:
+        nested: An array, or a dict of them that may be nested.
+
+    Returns:
+        The same with arrays for [`Gathered`][jaxagents.data.rows.Gathered] rows.
+    """
+    if isinstance(nested, Gathered):
+        return nested.whole()
+    if isinstance(nested, dict):
+        return {key: whole(value) for key, value in nested.items()}
+    return nested
 
 
 def unflatten(flat: Mapping[str, Any]) -> Arrays:
@@ -56,7 +132,7 @@ def unflatten(flat: Mapping[str, Any]) -> Arrays:
     return nested
 
 
-def common_length(flat: Mapping[str, np.ndarray]) -> int:
+def common_length(flat: Mapping[str, Any]) -> int:
     """The number of rows of all arrays.
 
     Args:
@@ -80,7 +156,50 @@ def common_length(flat: Mapping[str, np.ndarray]) -> int:
     return length
 
 
-def take(flat: Mapping[str, np.ndarray], indices: Any) -> Arrays:
+def chosen(indx: Any, n_rows: int) -> np.ndarray:
+    """The numbers of the rows that an index chooses.
+
+    Args:
+        indx: Numbers of rows, or a boolean for each row.
+        n_rows: Number of rows to choose from.
+
+    Returns:
+        The numbers, in an array of at least one axis. They are not checked to be in range.
+
+    Raises:
+        TypeError: The index is neither made of whole numbers nor of booleans.
+        ValueError: It is a scalar.
+        IndexError: There is not one boolean for each row.
+    """
+    indices = np.asarray(indx)
+    if indices.dtype == bool and indices.shape != (n_rows,):
+        raise IndexError(
+            f"Booleans must be one for each of the {n_rows} rows, got shape {indices.shape}."
+        )
+    if indices.size and indices.dtype.kind not in "biu":
+        raise TypeError(f"Rows are chosen by whole numbers or by booleans, got {indices.dtype}.")
+    if indices.ndim == 0:
+        raise ValueError(f"Rows are chosen by a list of numbers, got {indices}; try [{indices}].")
+    return np.flatnonzero(indices) if indices.dtype == bool else indices.astype(np.intp, copy=False)
+
+
+def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
+    """Checks that episodes end where the environment ended them.
+
+    Args:
+        masks: 0 where the environment ended the episode, else 1.
+        ends: Whether the row is the last of its episode.
+
+    Raises:
+        ValueError: A row with a mask of 0 is no end; the error names the first.
+    """
+    terminated_inside = (np.asarray(masks) == 0) & ~np.asarray(ends, bool)
+    if terminated_inside.any():
+        row = int(np.argmax(terminated_inside))
+        raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
+
+
+def take(flat: Mapping[str, Any], indices: Any) -> Arrays:
     """Copies rows.
 
     Args:
@@ -90,4 +209,12 @@ def take(flat: Mapping[str, np.ndarray], indices: Any) -> Arrays:
     Returns:
         The rows as a nested dict.
     """
-    return unflatten({name: array.take(indices, axis=0) for name, array in flat.items()})
+    return unflatten({name: _copied(array, indices) for name, array in flat.items()})
+
+
+def _copied(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
+    if isinstance(array, Gathered):
+        return _copied(array.array, array.numbers[indices])
+    if not array.flags.c_contiguous:
+        return array[indices]
+    return array.take(indices, axis=0)  # faster, but it copies all of what is not contiguous

@@ -12,7 +12,7 @@ from jaxagents.data import rows
 class Sampled:
     """Rows of named arrays that are drawn uniformly, with replacement."""
 
-    _flat: dict[str, np.ndarray]
+    _flat: dict[str, Any]
     _rng: np.random.Generator
 
     @abstractmethod
@@ -24,18 +24,22 @@ class Sampled:
 
         Args:
             batch_size: Number of rows.
-            indx: Numbers of the rows to take instead.
+            indx: The rows to take instead: `batch_size` numbers; an array of numbers shaped
+                `(..., batch_size)`, for several batches; or a boolean for each row, of which
+                `batch_size` are true.
 
         Returns:
-            A nested dict of arrays with `batch_size` rows.
+            A nested dict of arrays with `batch_size` rows, or shaped as `indx` on their first axes.
 
         Raises:
-            ValueError: There are no rows yet, or `batch_size` is not positive.
-            IndexError: An index is out of range.
+            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` chooses another
+                number of rows or is a scalar.
+            IndexError: A number is out of range, or there is not one boolean for each row.
+            TypeError: `indx` is neither made of whole numbers nor of booleans.
         """
         if indx is None:
             return rows.take(self._flat, self._draw(batch_size=batch_size))
-        return rows.take(self._flat, _checked(indx, len(self)))
+        return rows.take(self._flat, _checked(indx, batch_size, len(self)))
 
     def sample_many(self, n_batches: int, batch_size: int) -> rows.Arrays:
         """Copies the rows of several batches, those that as many calls of `sample` would give.
@@ -77,8 +81,10 @@ class Sampled:
         return self._rng.integers(len(self), size=tuple(sizes.values()))
 
 
-def _checked(indices: Any, n_rows: int) -> np.ndarray:
-    indices = np.asarray(indices)
+def _checked(indx: Any, batch_size: int, n_rows: int) -> np.ndarray:
+    indices = rows.chosen(indx, n_rows)
+    if indices.shape[-1] != batch_size:
+        raise ValueError(f"indx chooses {indices.shape[-1]} rows, but batch_size is {batch_size}.")
     if indices.size and not (indices.min() >= 0 and indices.max() < n_rows):
         raise IndexError(
             f"Indices must lie in [0, {n_rows}), got {indices.min()} to {indices.max()}."

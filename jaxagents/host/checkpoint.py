@@ -11,8 +11,9 @@ from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.store import CorruptCheckpointError, Store
 from jaxagents.core.writer import Writer, warn_if_unwritten
+from jaxagents.host.checks import check_learner
 from jaxagents.host.driver import Run
-from jaxagents.host.journal import read_part
+from jaxagents.host.journal import read_part, remove_abandoned
 from jaxagents.loggers import JSONLLogger
 
 _STATE = "state"
@@ -39,10 +40,18 @@ class HostStore(Store):
         for name in self.files(step):
             read_part(self.replay, name)
 
-    def files(self, step: int) -> list[str]:
-        """Names of the files with the transitions of a checkpoint."""
+    def files(self, step: int | str) -> list[str]:
+        """Names of the files with the transitions of a checkpoint, by its step or its folder's name."""
         parts = self.notes(step)[_STATE]["training"].get("replay") or []
         return [name for name, _, _ in parts]
+
+    def files_set_aside(self) -> set[str]:
+        """Names of the files with the transitions of damaged checkpoints, as far as they tell."""
+        names = set()
+        for folder in self.checkpoints.glob("*.damaged-*"):
+            with contextlib.suppress(CorruptCheckpointError):
+                names.update(self.files(folder.name))
+        return names
 
 
 def restore_learner(
@@ -69,10 +78,13 @@ def restore_learner(
         The learner, and the metrics of the training up to it.
 
     Raises:
+        TypeError: `learner` is none, but a class of learners for instance.
         FileNotFoundError: There is no such checkpoint.
-        ValueError: It is of another learner; the first leaf that differs is named.
+        ValueError: It is of another learner, of which the first leaf that differs is named, or of an
+            agent.
         CorruptCheckpointError: It is damaged. With `"best"` and `"last"`, the next is taken instead.
     """
+    check_learner(learner)
     store = HostStore(checkpoint_dir)
     template = without_weak_types(learner)
     restored = store.first_readable(
@@ -142,15 +154,20 @@ class Records:
         self.logger = JSONLLogger(store.directory / "metrics.jsonl", step_name="step")
 
     def __enter__(self) -> "Records":
-        """Locks the folder and describes the training in it.
+        """Locks the folder, describes the training in it, and removes what a kill left of another.
 
         Raises:
             FileExistsError: Another training writes to the folder.
         """
         self._writer.__enter__()
-        for step in self._store.steps():
+        steps = self._store.steps()
+        for step in steps:
             with contextlib.suppress(CorruptCheckpointError):
                 self._files[step] = self._store.files(step)
+        if len(self._files) == len(steps):
+            named = {name for names in self._files.values() for name in names}
+            with contextlib.suppress(OSError):
+                remove_abandoned(self._store.replay, named | self._store.files_set_aside())
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -8,9 +8,14 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from jaxagents.data import ReplayBuffer, rows
+from jaxagents.data import Dataset, ReplayBuffer, rows
+from jaxagents.host.config import HostConfig
 from jaxagents.host.episodes import example_transition
+from jaxagents.host.evaluation import check_single
+from jaxagents.loggers import Logger
 
+_LARGEST_ACTION = 1 + 1e-5
+_METHODS = ("update_many", "sample_actions")
 _TAKEN = (
     "step",
     "returns",
@@ -20,6 +25,95 @@ _TAKEN = (
     "truncated",
     "episode_return",
 )
+
+
+def check_learner(learner: Any) -> None:
+    """Raises unless this is a learner.
+
+    Raises:
+        TypeError: It is a class, or lacks a method.
+    """
+    if isinstance(learner, type):
+        name = learner.__name__
+        raise TypeError(
+            f"learner must be a learner, got the class {name}: make one with "
+            f"{name}.create(seed, observations, actions)."
+        )
+    missing = [method for method in _METHODS if not hasattr(learner, method)]
+    if missing:
+        raise TypeError(
+            f"learner must have the methods {list(_METHODS)}, but {type(learner).__name__} lacks "
+            f"{missing}."
+        )
+
+
+def check_config(config: Any, kind: type[HostConfig]) -> None:
+    """Raises unless this is a configuration of a kind.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(config, kind):
+        hint = f": give {kind.__name__}(**config)" if isinstance(config, Mapping) else ""
+        raise TypeError(f"config must be an {kind.__name__}, got {type(config).__name__}{hint}.")
+
+
+def as_loggers(loggers: Any) -> list[Logger]:
+    """Loggers as a list.
+
+    Raises:
+        TypeError: They are a single logger, or something else.
+    """
+    if hasattr(loggers, "log"):
+        raise TypeError(
+            f"loggers must be a list of loggers, got a single {type(loggers).__name__}: put it in "
+            "brackets."
+        )
+    if not isinstance(loggers, Iterable):
+        raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
+    listed = list(loggers)
+    for logger in listed:
+        if isinstance(logger, type) or not hasattr(logger, "log"):
+            raise TypeError(f"loggers must have a method log(step, metrics), got {logger!r}.")
+    return listed
+
+
+def as_dataset(dataset: Any) -> Dataset:
+    """A dataset, or a dict of arrays, as a dataset.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It has no rows, or its arrays do not fit together.
+    """
+    if not isinstance(dataset, Dataset | Mapping):
+        hint = ": give buffer.to_dataset()" if isinstance(dataset, ReplayBuffer) else ""
+        raise TypeError(
+            "dataset must be a Dataset, or a dict of arrays like one, got "
+            f"{type(dataset).__name__}{hint}."
+        )
+    data = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    if not len(data):
+        raise ValueError("The dataset has no rows.")
+    return data
+
+
+def check_dataset_actions(learner: Any, dataset: Dataset) -> None:
+    """Raises unless a learner could have taken the actions of a dataset.
+
+    Args:
+        learner: The learner, which says by `discrete_actions` whether its actions are discrete. If it
+            does not, whole numbers are taken to be.
+        dataset: The dataset.
+
+    Raises:
+        ValueError: Continuous actions are outside of [-1, 1], or discrete ones are not 0, 1, 2, ... up
+            to the number of the learner's actions.
+    """
+    for actions in jax.tree.leaves(dataset["actions"]) if "actions" in dataset else []:
+        if getattr(learner, "discrete_actions", actions.dtype.kind in "iu"):
+            _check_discrete(actions, _n_actions(learner))
+        elif actions.dtype.kind in "iuf" and actions.size:
+            _check_continuous(actions)
 
 
 def check_acts(learner: Any, env: gymnasium.Env) -> None:
@@ -47,15 +141,25 @@ def check_acts(learner: Any, env: gymnasium.Env) -> None:
             f"environment takes actions of {space}. Create the learner with "
             "env.action_space.sample() as its example of actions."
         )
+    n_actions = _n_actions(learner)
+    if isinstance(space, spaces.Discrete) and n_actions not in (None, space.n):
+        raise ValueError(
+            f"{name} has {n_actions} actions, but the environment takes actions of {space}: create "
+            f"the learner with n_actions={space.n}."
+        )
 
 
 def check_another(env: gymnasium.Env, eval_env: gymnasium.Env | None) -> None:
     """Raises if evaluations would play in the environment in which training plays.
 
     Raises:
+        TypeError: `eval_env` is not a single environment.
         ValueError: They would.
     """
-    if eval_env is not None and eval_env.unwrapped is env.unwrapped:
+    if eval_env is None:
+        return
+    check_single(eval_env)
+    if eval_env.unwrapped is env.unwrapped:
         raise ValueError(
             "eval_env must be another environment than env, whose episodes an evaluation would "
             "disturb: make a second one."
@@ -70,8 +174,11 @@ def check_buffer(buffer: ReplayBuffer, example: Mapping[str, Any]) -> None:
         example: A transition.
 
     Raises:
+        TypeError: It is no replay buffer.
         ValueError: It holds other arrays.
     """
+    if not isinstance(buffer, ReplayBuffer):
+        raise TypeError(f"buffer must be a ReplayBuffer, got {type(buffer).__name__}.")
     held = {name: array.shape[1:] for name, array in buffer.state_dict()["transitions"].items()}
     needed = {name: array.shape for name, array in rows.flatten(example).items()}
     if held != needed:
@@ -92,6 +199,34 @@ def check_reported(names: Iterable[str], learner: Any) -> None:
         raise ValueError(
             f"{type(learner).__name__}'s updates report {taken}, names that other metrics have: "
             "rename them."
+        )
+
+
+def _n_actions(learner: Any) -> int | None:
+    """The number of a learner's actions, if its configuration says it."""
+    return getattr(getattr(learner, "config", None), "n_actions", None)
+
+
+def _check_continuous(actions: np.ndarray) -> None:
+    low, high = actions.min(), actions.max()
+    if not -_LARGEST_ACTION <= low <= high <= _LARGEST_ACTION:
+        raise ValueError(
+            f"Actions must lie in [-1, 1], where learners act, but those of the dataset lie in "
+            f"[{low:g}, {high:g}]. Rescale them from the bounds of their space, as "
+            "from_minari(..., rescale_actions=True) does."
+        )
+
+
+def _check_discrete(actions: np.ndarray, n_actions: int | None) -> None:
+    if actions.dtype.kind not in "iu":
+        raise ValueError(
+            f"Discrete actions must be whole numbers, but those of the dataset are {actions.dtype}."
+        )
+    if actions.size and not 0 <= actions.min() <= actions.max() < (n_actions or np.inf):
+        last = "..." if n_actions is None else f"..., {n_actions - 1}"
+        raise ValueError(
+            f"Discrete actions must be 0, 1, {last}, but those of the dataset lie in "
+            f"[{actions.min()}, {actions.max()}]."
         )
 
 

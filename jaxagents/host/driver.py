@@ -132,9 +132,9 @@ class Run:
                 break
             bar.on_chunk(self._advance())
         if self.remaining:
+            bar.on_interruption(self.training.updates.learner, self.history)
             if records is not None and saved != self.training.step:
                 records.save(evaluated=False)
-            bar.on_interruption(self.training.updates.learner, self.history)
 
     def _advance(self) -> int:
         step = self.training.step

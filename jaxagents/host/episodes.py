@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.randomness import Stream, seed_of
+
+_IMAGE_NDIM = 3
 
 
 def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
@@ -48,11 +51,25 @@ def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
 
 
 def as_observation(observation: Any) -> Any:
-    """A copy of an observation, of single precision unless it consists of bytes."""
+    """A copy of an observation, as learners are handed it.
+
+    Bytes stay bytes, and images of other integers (three axes or more) stay integers, as JAX takes
+    them: encoders take integers to be in 0..255, and real numbers in 0..1. All else is cast to single
+    precision.
+
+    Args:
+        observation: A number or an array, or a dict of them that may be nested.
+
+    Returns:
+        The copy.
+    """
     if isinstance(observation, Mapping):
         return {name: as_observation(part) for name, part in observation.items()}
-    is_bytes = getattr(observation, "dtype", None) == np.uint8
-    return np.array(observation, np.uint8 if is_bytes else np.float32)
+    array = np.asarray(observation)
+    is_image = array.ndim >= _IMAGE_NDIM and array.dtype.kind in "iu"
+    if is_image or array.dtype == np.uint8:
+        return np.array(array, jax.dtypes.canonicalize_dtype(array.dtype))
+    return np.array(array, np.float32)
 
 
 def example_transition(env: gymnasium.Env) -> dict[str, Any]:

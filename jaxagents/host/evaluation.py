@@ -102,10 +102,14 @@ def concatenate_trajectories(trajectories: Sequence[Mapping[str, Any]], seed: in
         The dataset, whose rows are in the order of the episodes.
 
     Raises:
+        TypeError: They hold tuples, as those of observations in a `Tuple` space do.
         ValueError: There are no trajectories.
     """
     if not trajectories:
         raise ValueError("There are no trajectories.")
+    for trajectory in trajectories:
+        for key, value in trajectory.items():
+            _check_arrays(key, value)
     return Dataset(jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories), seed)
 
 
@@ -208,6 +212,18 @@ def _trajectory(steps: Step) -> dict[str, Any]:
         "masks": 1.0 - steps.terminated.astype(np.float32),
         "ends": steps.terminated | steps.truncated,
     }
+
+
+def _check_arrays(name: str, value: Any) -> None:
+    """Raises unless this is an array, or a dict of arrays that may be nested."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            _check_arrays(f"{name}/{key}", part)
+    elif isinstance(value, tuple):
+        raise TypeError(
+            f"{name!r} must be an array, or a dict of them, got a tuple: change the environment with "
+            "gymnasium.wrappers.TransformObservation or TransformAction, so that it has no Tuple space."
+        )
 
 
 def _stacked(trees: Sequence[Any]) -> Any:

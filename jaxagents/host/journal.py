@@ -1,7 +1,8 @@
 """A replay buffer on disk, in files that are written once."""
 
 import os
-from collections.abc import Iterable, Mapping
+import zipfile
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from jaxagents.data import ReplayBuffer, rows
 
 _TRANSITIONS = "transitions"
 _EXTRAS = "extras"
+_LIST = ".written"
+_UNFINISHED = ".unfinished"
 
 
 class Part(NamedTuple):
@@ -26,7 +29,8 @@ class Journal:
     """Writes the transitions of a replay buffer to disk, each of them once.
 
     A checkpoint adds one file with the transitions since the last checkpoint, and names the files that
-    together hold what the buffer holds.
+    together hold what the buffer holds. Every file is listed before it is written, so that what a kill
+    leaves behind is known.
     """
 
     def __init__(self, folder: Path, buffer: ReplayBuffer) -> None:
@@ -128,14 +132,57 @@ def read_part(folder: Path, name: str) -> dict[str, dict[str, np.ndarray]]:
     return arrays
 
 
+def remove_abandoned(folder: Path, named: Collection[str]) -> None:
+    """Deletes the files of a journal that no checkpoint names, as a kill leaves them behind.
+
+    Where no checkpoint names any, all stay, and are not a journal's any more: whoever has deleted the
+    checkpoints may have kept them on purpose.
+
+    Args:
+        folder: Folder of the files, which need not exist.
+        named: Names of the files that checkpoints name.
+    """
+    listed = _listed(folder)
+    abandoned = listed - set(named) if named else set()
+    for name in abandoned:
+        (folder / name).with_suffix(_UNFINISHED).unlink(missing_ok=True)
+        if _is_part(folder / name):
+            (folder / name).unlink()
+    if listed:
+        kept = "".join(f"{name}\n" for name in sorted(listed & set(named)))
+        (folder / _LIST).write_text(kept, encoding="utf-8")
+
+
+def _listed(folder: Path) -> set[str]:
+    """The names of the files that journals began to write in a folder."""
+    try:
+        names = (folder / _LIST).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return set()
+    return {name for name in names if name.endswith(".npz") and Path(name).name == name}
+
+
+def _is_part(path: Path) -> bool:
+    """Whether a file holds what those of a journal do, and nothing else."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            members = file.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+    kinds = {member.partition("/")[0] for member in members}
+    return bool(kinds) and kinds <= {_TRANSITIONS, _EXTRAS}
+
+
 def _write(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> str:
     """Writes a new file whole or not at all, and returns its name."""
     folder.mkdir(parents=True, exist_ok=True)
     path, number = folder / f"{stem}.npz", 1
-    while path.exists():
+    while path.exists() or path.with_suffix(_UNFINISHED).exists():
         number += 1
         path = folder / f"{stem}-{number}.npz"
-    unfinished = path.with_suffix(".unfinished")
+    unfinished = path.with_suffix(_UNFINISHED)
+    with (folder / _LIST).open("a", encoding="utf-8") as listed:
+        listed.write(f"{path.name}\n")
     try:
         with unfinished.open("wb") as file:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]

@@ -15,7 +15,7 @@ class EpisodeMonitor(RecordEpisodeStatistics):
 
     ```python
     env = EpisodeMonitor(gymnasium.make("Pendulum-v1"))
-    env = gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+    env = rescale_actions(env)
     ```
 
     It sees what the environment inside of it does: put wrappers that end episodes (`TimeLimit`) inside,

@@ -32,17 +32,18 @@ class OfflineTraining:
             config: The configuration.
         """
         self.step = 0
-        self.updates = Updates(learner, jax.tree.map(lambda array: array[0], {**dataset}))
-        self.names = self.updates.names
         self._dataset = dataset
+        self._keys = _keys(learner, dataset)
         self._config = config
+        self.updates = Updates(learner, jax.tree.map(lambda x: x[0], self._rows(1, [0])))
+        self.names = self.updates.names
 
     def advance(self, limit: int) -> None:
         """Starts one call of several updates."""
         per_call = self._config.updates_per_call
         stop = min(limit, self.step + per_call - self.step % per_call)
         indices = np.stack([self._indices(update) for update in range(self.step, stop)])
-        self.updates.make(self._dataset.sample(self._config.batch_size, indx=indices))
+        self.updates.make(self._rows(self._config.batch_size, indices))
         self.step = stop
 
     def drain(self) -> Sums:
@@ -58,6 +59,18 @@ class OfflineTraining:
         self.step = step
         self.updates.load(learner, state["updates"])
 
+    def _rows(self, batch_size: int, indices: Any) -> dict[str, Any]:
+        rows = self._dataset.sample(batch_size, indx=indices)
+        return {key: rows[key] for key in self._keys}
+
     def _indices(self, update: int) -> np.ndarray:
         rng = generator(self._config.seed, Stream.BATCHES, update)
         return rng.integers(len(self._dataset), size=self._config.batch_size)
+
+
+def _keys(learner: Any, dataset: Dataset) -> list[str]:
+    """What a learner is handed: what it declares to need and discounts, or else everything."""
+    declared = getattr(learner, "batch_keys", None)
+    if declared is None or not set(declared) <= set(dataset):
+        return list(dataset)
+    return [key for key in dataset if key in {*declared, "discounts"}]

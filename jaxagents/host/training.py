@@ -12,7 +12,17 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.progress import ProgressBar
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.host.checkpoint import HostStore, Records, go_on, learner_identity
-from jaxagents.host.checks import check_acts, check_another, check_buffer, check_reported
+from jaxagents.host.checks import (
+    as_dataset,
+    as_loggers,
+    check_acts,
+    check_another,
+    check_buffer,
+    check_config,
+    check_dataset_actions,
+    check_learner,
+    check_reported,
+)
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
 from jaxagents.host.driver import Run
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
@@ -46,7 +56,8 @@ def train_online(
 
     Each step starts the choice of an action, then an update, and takes the action while the update
     runs: the learner acts as it was before that update. Box actions are rescaled from [-1, 1] to the
-    environment's bounds. Observations are cast to single precision, unless they are bytes.
+    environment's bounds. Observations are cast to single precision, unless they are bytes or images of
+    integers.
 
     Args:
         learner: The learner, which is not changed.
@@ -69,11 +80,14 @@ def train_online(
             `episode_return` in training (NaN where there was none).
 
     Raises:
-        TypeError: `env` is not a single environment.
+        TypeError: An argument is of another type, such as a vector of environments.
         ValueError: Environments, learner, buffer or checkpoints do not fit together.
         FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
     """
-    config = config or OnlineConfig()
+    config = OnlineConfig() if config is None else config
+    check_config(config, OnlineConfig)
+    check_learner(learner)
+    loggers = as_loggers(loggers)
     env = rescale_actions(env)
     check_another(env, eval_env)
     check_acts(learner, env)
@@ -115,7 +129,8 @@ def train_offline(
     Args:
         learner: The learner, which is not changed.
         dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one, with the keys that
-            the learner learns from.
+            the learner learns from. Of a learner that declares its `batch_keys`, no others are used
+            but `discounts`.
         config: Configuration; by default `OfflineConfig()`.
         eval_env: An environment in which the learner is evaluated at every point, by the modes of its
             distributions and in the same episodes each time. By default it is not evaluated.
@@ -130,12 +145,18 @@ def train_offline(
             updates report (NaN at the first).
 
     Raises:
+        TypeError: An argument is of another type, such as a replay buffer.
         KeyError: The dataset lacks a key.
-        ValueError: Environment, learner, dataset or checkpoints do not fit together.
+        ValueError: Environment, learner, dataset or checkpoints do not fit together: the dataset is
+            empty, or its actions are none that the learner could take.
         FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
     """
-    config = config or OfflineConfig()
-    data = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    config = OfflineConfig() if config is None else config
+    check_config(config, OfflineConfig)
+    check_learner(learner)
+    loggers = as_loggers(loggers)
+    data = as_dataset(dataset)
+    check_dataset_actions(learner, data)
     store = _store(config, resume)
     training = OfflineTraining(learner, data, config)
     run = Run(training, config.n_updates, config, _evaluation(learner, eval_env, config))
@@ -155,17 +176,32 @@ def _train(
     """Goes on or begins, and trains; a progress bar is shown if there is a title for it."""
     training = run.training
     check_reported(training.updates.names, training.updates.learner)
-    with contextlib.ExitStack() as stack:
-        interruption = stack.enter_context(Interruption())
-        records = None
-        if store is not None:
-            if resume:
-                go_on(run, store, identity)
-            records = stack.enter_context(Records(store, run, identity))
-            loggers = [*loggers, records.logger]
-        bar = ProgressBar(title, training.step, run.remaining, title is None, training.unit)
-        run.drive(loggers, records, stack.enter_context(bar), interruption)
+    with Interruption() as interruption:
+        with contextlib.ExitStack() as stack:
+            records = None
+            if store is not None:
+                if resume:
+                    go_on(run, store, identity)
+                records = stack.enter_context(Records(store, run, identity))
+                loggers = [*loggers, records.logger]
+            bar = ProgressBar(title, training.step, run.remaining, title is None, training.unit)
+            run.drive(loggers, records, stack.enter_context(bar), interruption)
+        if run.remaining:
+            bar.say(_saved(run, store))
+    if run.remaining:
+        bar.say("What was learned so far is returned.")
     return training.updates.learner, run.history
+
+
+def _saved(run: Run, store: HostStore | None) -> str:
+    """What is on disk of an interrupted training, in words."""
+    step = run.training.step
+    steps = [] if store is None else [saved for saved in store.steps() if saved <= step]
+    if store is None or not steps:
+        return "Nothing was saved."
+    if steps[-1] < step:
+        return f"{store.place(steps[-1])} is the last: what came after it was not saved."
+    return f"All of it is in {store.directory}: resume=True goes on from there."
 
 
 def _store(config: HostConfig, resume: bool) -> HostStore | None:

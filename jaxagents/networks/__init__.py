@@ -2,6 +2,7 @@
 
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.critics import Critic, DiscreteCritic, MLPHead, ValueCritic
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
 from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
@@ -15,6 +16,7 @@ __all__ = [
     "CategoricalActor",
     "CategoricalPolicy",
     "Critic",
+    "Dense",
     "DictEncoder",
     "DiscreteCritic",
     "Ensemble",

@@ -4,6 +4,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.dense import Dense
+
 
 class PatchConv(nn.Module):
     """A two-dimensional convolution with "SAME" padding, as patches times a matrix.
@@ -26,7 +28,7 @@ class PatchConv(nn.Module):
         self, x: Float[Array, "*batch height width channels"]
     ) -> Float[Array, "*batch out_height out_width features"]:
         """Convolves images."""
-        return nn.Dense(self.features)(patches(x, self.kernel_size, self.stride))
+        return Dense(self.features)(patches(x, self.kernel_size, self.stride))
 
 
 def patches(

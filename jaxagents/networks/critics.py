@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.torsos import MLP, Activation
 
@@ -35,7 +36,7 @@ class MLPHead(nn.Module):
         )(x, train)
 
     def _outputs(self, x: Array, n_outputs: int, train: bool) -> Float[Array, "*batch outputs"]:
-        return nn.Dense(n_outputs, kernel_init=default_init())(self._hidden(x, train))
+        return Dense(n_outputs, kernel_init=default_init())(self._hidden(x, train))
 
 
 class Critic(MLPHead):

@@ -69,7 +69,7 @@ class DictEncoder(nn.Module):
         """Concatenates the encoded and the plain observations, in the order of their keys.
 
         Raises:
-            ValueError: There is no observation for an encoder.
+            ValueError: There is no observation for an encoder, or an observation is no vector.
         """
         missing = sorted(set(self.encoders) - set(observations))
         if missing:
@@ -83,4 +83,10 @@ class DictEncoder(nn.Module):
             else jnp.asarray(x, jnp.float32)
             for key, x in sorted(observations.items())
         ]
+        if len({part.shape[:-1] for part in parts}) > 1:
+            shapes = {key: jnp.shape(x) for key, x in observations.items()}
+            raise ValueError(
+                f"Observations without an encoder must be vectors, but there are {shapes}, and encoders "
+                f"for {sorted(self.encoders)}."
+            )
         return jnp.concatenate(parts, axis=-1)

@@ -42,7 +42,9 @@ class Ensemble(nn.Module):
 
         # Inputs that have the axis of members too leave every product a batch of plain ones. Otherwise
         # XLA makes a single product of all first layers, whose outputs it has to transpose.
-        own_args = jax.tree.map(lambda x: jnp.broadcast_to(x, (self.n_members, *x.shape)), args)
+        own_args = jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (self.n_members, *jnp.shape(x))), args
+        )
         return jax.vmap(apply)(params, jnp.arange(self.n_members), *own_args)
 
 

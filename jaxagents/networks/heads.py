@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.torsos import Activation, Torso
 
 _SMALL = nn.initializers.orthogonal(0.01)
@@ -33,7 +34,7 @@ class CategoricalActor(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, "n_actions"]:
         """Logits for one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
-        return nn.Dense(self.n_actions, kernel_init=_SMALL)(x)
+        return Dense(self.n_actions, kernel_init=_SMALL)(x)
 
 
 class GaussianActor(nn.Module):
@@ -58,7 +59,7 @@ class GaussianActor(nn.Module):
     def __call__(self, obs: Any) -> tuple[Float[Array, "*action"], Float[Array, "*action"]]:
         """Mean and log standard deviation for one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
-        mean = nn.Dense(math.prod(self.action_shape), kernel_init=_SMALL)(x)
+        mean = Dense(math.prod(self.action_shape), kernel_init=_SMALL)(x)
         initial = nn.initializers.constant(self.initial_log_std)
         log_std = self.param("log_std", initial, self.action_shape)
         return mean.reshape(self.action_shape), jnp.asarray(log_std)
@@ -81,4 +82,4 @@ class StateCritic(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, ""]:
         """Value of one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
-        return nn.Dense(1, kernel_init=_UNIT)(x)[0]
+        return Dense(1, kernel_init=_UNIT)(x)[0]

@@ -1,16 +1,19 @@
 """Networks whose output is a distribution of actions, for batches of observations."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jaxagents import ops
 from jaxagents.networks.critics import MLPHead
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.initialisation import default_init
 
 Temperature = Any
+Squash = Literal["distribution", "mean", "none"]
 
 
 class Policy(MLPHead, kw_only=True):
@@ -31,12 +34,24 @@ class Policy(MLPHead, kw_only=True):
     """
 
     action_dim: int
-    squash: Literal["distribution", "mean", "none"] = "distribution"
+    squash: Squash = "distribution"
     state_dependent_std: bool = True
     fixed_std: float | tuple[float, ...] | None = None
     log_std_min: float = -20.0
     log_std_max: float = 2.0
     output_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Validates the attributes.
+
+        Raises:
+            ValueError: There is no such squashing, or a fixed standard deviation is not positive.
+        """
+        if self.squash not in get_args(Squash):
+            raise ValueError(f"squash must be one of {get_args(Squash)}, got {self.squash!r}.")
+        if self.fixed_std is not None and not np.all(np.asarray(self.fixed_std) > 0.0):
+            raise ValueError(f"fixed_std must be positive, got {self.fixed_std}.")
+        super().__post_init__()
 
     @nn.compact
     def __call__(
@@ -67,7 +82,7 @@ class Policy(MLPHead, kw_only=True):
     def _moments(self, x: Array) -> tuple[Array, Array]:
         learned_by_layer = self.fixed_std is None and self.state_dependent_std
         n_outputs = self.action_dim * (2 if learned_by_layer else 1)
-        outputs = nn.Dense(n_outputs, kernel_init=default_init(self.output_scale))(x)
+        outputs = Dense(n_outputs, kernel_init=default_init(self.output_scale))(x)
         if self.fixed_std is not None:
             return outputs, jnp.log(jnp.asarray(self.fixed_std, jnp.float32))
         if learned_by_layer:

@@ -10,6 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jaxagents.networks.convolution import PatchConv
+from jaxagents.networks.dense import Dense
 
 Activation = Callable[[Array], Array]
 Initialiser = Callable[..., Array]
@@ -42,7 +43,7 @@ class MLP(nn.Module):
     ) -> Float[Array, "*batch features"]:
         """Applies the layers; with `train=True` dropout is active and needs an rng named `"dropout"`."""
         for i, width in enumerate(self.features):
-            x = nn.Dense(width, kernel_init=self.kernel_init)(x)
+            x = Dense(width, kernel_init=self.kernel_init)(x)
             if i == len(self.features) - 1 and not self.activate_final:
                 break
             if self.layer_norm:

@@ -54,10 +54,12 @@ class Categorical(Distribution):
         return jax.random.categorical(key, self.logits)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Log-probability of an action, in nats."""
+        """Log-probability of an action, in nats; minus infinity if there is no such action."""
         # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
-        taken = jax.nn.one_hot(action, self.logits.shape[-1], dtype=bool)
-        return jnp.sum(jnp.where(taken, jax.nn.log_softmax(self.logits), 0.0), axis=-1)
+        n_actions = self.logits.shape[-1]
+        taken = jax.nn.one_hot(action, n_actions, dtype=bool)
+        log_prob = jnp.sum(jnp.where(taken, jax.nn.log_softmax(self.logits), 0.0), axis=-1)
+        return jnp.where((action >= 0) & (action < n_actions), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""

@@ -107,7 +107,7 @@ def decaying(learning_rate):
 )
 def test_optimizers_of_a_traced_learning_rate(optimizer, same):
     def trained(learning_rate):
-        state = optimized(nn.Dense(1), PARAMS, optimizer, learning_rate)
+        state = optimized(nn.Dense(1), {"params": PARAMS}, optimizer, learning_rate)
         for _ in range(2):
             state = state.apply_gradients(grads=GRADS)
         return state

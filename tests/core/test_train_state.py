@@ -163,6 +163,20 @@ def test_a_target_follows(tau):
     np.testing.assert_array_equal(moved.step, 0)
 
 
+def test_a_target_keeps_its_types_and_takes_over_further_variables():
+    variables = {"params": jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)}
+    target = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.zeros(2)})
+    state = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.ones(2)})
+    moved = jax.jit(target_update)(state, target, jnp.float32(0.5))
+    assert moved.params["w"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(moved.extra_variables["stats"], 1.0)
+
+
+def test_parameters_are_no_further_variables():
+    with pytest.raises(ValueError, match="a collection 'params'"):
+        TrainState.create(nn.Dense(1), PARAMS, extra_variables={"params": PARAMS})
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_states_of_the_same_parameters_can_be_donated_together(compiled):
     keeps_params = optax.GradientTransformation(lambda params: params, lambda g, s, _: (g, s))

@@ -102,6 +102,18 @@ def test_an_interrupted_training_returns_what_it_has():
     trees.assert_equal(whole, resumed)
 
 
+@pytest.mark.parametrize("progress", [True, False])
+def test_says_where_it_was_interrupted_and_no_more_than_is_true(capfd, progress):
+    agent = CASE.make(MatchSign)
+    loggers = [InterruptingLogger(at=2)]
+    runner, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=progress, loggers=loggers
+    )
+    shown = capfd.readouterr().err
+    assert (f"Interrupted after {runner.update_step} of 100 updates." in shown) == progress
+    assert "nothing is lost" not in shown
+
+
 def test_loggers_get_the_mean_of_every_metric():
     logger = InterruptingLogger(at=None)
     _, metrics = CASE.make(MatchSign).train(

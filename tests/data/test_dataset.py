@@ -1,11 +1,15 @@
 """Datasets: shapes, sampling, transformations and files."""
 
+import pickle
+import tracemalloc
+
 import jax
 import numpy as np
 import pytest
 import trees
 
 from jaxagents.data import Dataset, Normalisation
+from jaxagents.iql import IQLLearner
 
 N = 20
 DISCOUNT = 0.9
@@ -36,6 +40,15 @@ def episodes():
     )
 
 
+def peak_memory(function):
+    """What a function gives, and the most memory that it took on its way."""
+    tracemalloc.start()
+    result = function()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return result, peak
+
+
 def test_reads_like_a_dict_with_the_length_of_its_arrays():
     dataset = Dataset(arrays())
     assert len(dataset) == dataset.size == N
@@ -43,7 +56,32 @@ def test_reads_like_a_dict_with_the_length_of_its_arrays():
     assert "actions" in dataset
     assert "rewards" not in dataset
     assert {**dataset}["actions"] is dataset["actions"]
+    assert dataset.get("actions") is list(dataset.values())[1] is dataset["actions"]
+    assert dataset.get("rewards") is None
+    assert dataset.get("rewards", 0.5) == 0.5
+    assert dataset != Dataset(dict(dataset.items()))
+    assert hash(dataset) == hash(dataset)
     assert "observations/image: uint8[4, 4, 3]" in repr(dataset)
+
+
+def test_learners_learn_from_a_dataset_as_from_a_dict():
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(2, 8, 3)).astype(np.float32)
+    dataset = Dataset(
+        {
+            "observations": observations[0],
+            "actions": rng.uniform(-1.0, 1.0, (8, 2)).astype(np.float32),
+            "rewards": np.ones(8, np.float32),
+            "next_observations": observations[1],
+            "masks": np.ones(8, np.float32),
+            "ends": np.zeros(8, bool),
+        }
+    )
+    learner = IQLLearner.create(0, observations[0, 0], dataset["actions"][0], features=(4,))
+    for batch in (dataset, dataset.n_step(3, DISCOUNT)):
+        _, info = learner.update(batch)
+        _, expected = learner.update({**batch})
+        trees.assert_equal(info, expected)
 
 
 def test_keeps_the_given_arrays():
@@ -58,6 +96,7 @@ def test_keeps_the_given_arrays():
         ({"a": {"b": np.zeros(3)}, "c": np.zeros(2)}, "'c' has 2 rows, but 'a/b' has 3"),
         ({"a": 1.0}, "'a' is a scalar"),
         ({"a/b": np.zeros(3)}, "must not contain '/'"),
+        ({"a": {"b": [[1.0], [1.0, 2.0]]}}, "'a/b' is no array: .* inhomogeneous"),
     ],
 )
 def test_refuses_what_does_not_fit_together(given, message):
@@ -97,6 +136,72 @@ def test_the_seed_decides_the_samples():
     assert (first != other.sample(8)["actions"]).any()
 
 
+def test_samples_columns_of_an_array_without_copying_it():
+    table = np.arange(100_000.0).reshape(10_000, 10)
+    dataset = Dataset({"x": table[:, :9], "y": table[:, 9]})
+    batch, peak = peak_memory(lambda: dataset.sample(5, indx=[3, 1, 4, 1, 5]))
+    np.testing.assert_array_equal(batch["x"], table[[3, 1, 4, 1, 5], :9])
+    np.testing.assert_array_equal(batch["y"], table[[3, 1, 4, 1, 5], 9])
+    assert peak < table.nbytes / 50
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda dataset: dataset.get_subset(slice(0, 8)),
+        lambda dataset: dataset.n_step(2, DISCOUNT),
+        lambda dataset: dataset.normalise(["rewards"])[0],
+        lambda dataset: dataset.split(0.5)[0],
+        lambda dataset: dataset.split(0.5)[1],
+        lambda dataset: dataset.normalise(["rewards"])[0].n_step(2, DISCOUNT).split(0.5)[1],
+    ],
+)
+def test_the_seed_decides_the_samples_of_what_is_made_of_a_dataset(transformed):
+    def drawn(seed):
+        dataset = Dataset(episodes(), seed)
+        dataset.sample(3)
+        return transformed(dataset).sample(50)["observations"]
+
+    np.testing.assert_array_equal(drawn(1), drawn(1))
+    assert (drawn(1) != drawn(2)).any()
+
+
+def test_as_many_rows_are_drawn_as_from_the_dataset_itself():
+    rows = Dataset(episodes(), seed=1).sample(50)["observations"]
+    for same in (
+        Dataset(episodes(), seed=1).n_step(2, DISCOUNT),
+        Dataset(episodes(), seed=1).normalise(["rewards"])[0],
+    ):
+        np.testing.assert_array_equal(same.sample(50)["observations"], rows)
+
+
+def test_the_parts_of_a_split_are_sampled_differently():
+    dataset, alone = Dataset(arrays(), seed=1), Dataset(arrays(), seed=1)
+    parts = dataset.split(0.5)
+    drawn = [np.searchsorted(part["actions"], part.sample(50)["actions"]) for part in parts]
+    own = dataset.sample(50)
+    assert (drawn[0] != drawn[1]).any()
+    assert all((rows != own["actions"] // 2).any() for rows in drawn)
+    trees.assert_equal(own, alone.sample(50))
+
+
+def test_goes_on_from_a_pickle():
+    dataset = Dataset(arrays(), seed=3)
+    dataset.sample(5)
+    other = pickle.loads(pickle.dumps(dataset))
+    trees.assert_equal(other.sample(9), dataset.sample(9))
+    trees.assert_equal(other.split(0.5)[0].sample(9), dataset.split(0.5)[0].sample(9))
+    view = episodes().n_step(3, DISCOUNT)
+    trees.assert_equal(pickle.loads(pickle.dumps(view)).sample(9), view.sample(9))
+
+
+def test_a_pickle_without_a_seed_is_one_of_seed_zero():
+    dataset = Dataset(arrays())
+    del dataset._seed
+    old = pickle.loads(pickle.dumps(dataset))
+    trees.assert_equal(old.split(0.5)[1].sample(9), Dataset(arrays()).split(0.5)[1].sample(9))
+
+
 def test_several_batches_are_those_of_as_many_samples():
     one, many = Dataset(arrays(), seed=1), Dataset(arrays(), seed=1)
     one.sample(3)
@@ -129,11 +234,52 @@ def test_samples_given_rows():
         Dataset(arrays()).sample(0)
 
 
-@pytest.mark.parametrize("indx", [slice(2, 5), [2, 3, 4], np.isin(np.arange(N), [2, 3, 4])])
+def test_given_rows_may_be_those_of_several_batches():
+    indices = np.random.default_rng(0).integers(N, size=(3, 4))
+    batches = Dataset(arrays()).sample(4, indx=indices)
+    np.testing.assert_array_equal(batches["actions"], indices)
+    assert batches["observations"]["image"].shape == (3, 4, 4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    "indx", [slice(2, 5), [2, 3, 4], (2, 3, 4), np.isin(np.arange(N), [2, 3, 4])]
+)
 def test_subsets(indx):
     subset = Dataset(arrays()).get_subset(indx)
     np.testing.assert_array_equal(subset["actions"], [2, 3, 4])
     assert subset["observations"]["image"].shape == (3, 4, 4, 3)
+    if not isinstance(indx, slice):
+        trees.assert_equal({**subset}, Dataset(arrays()).sample(3, indx=indx))
+
+
+def test_a_subset_may_have_no_rows():
+    for indx in ([], slice(0, 0), np.zeros(N, bool)):
+        assert len(Dataset(arrays()).get_subset(indx)) == 0
+
+
+@pytest.mark.parametrize(
+    ("indx", "error", "message"),
+    [
+        (3, ValueError, r"a list of numbers, got 3; try \[3\]"),
+        ([0.0, 1.0], TypeError, "whole numbers or by booleans, got float64"),
+        (None, TypeError, "whole numbers or by booleans, got object"),
+        (np.ones(N - 1, bool), IndexError, r"each of the 20 rows, got shape \(19,\)"),
+        (True, IndexError, r"each of the 20 rows, got shape \(\)"),
+        ([N], IndexError, "20"),
+    ],
+)
+def test_rows_are_chosen_by_whole_numbers_or_a_mask(indx, error, message):
+    with pytest.raises(error, match=message):
+        Dataset(arrays()).get_subset(indx)
+    if indx is not None:
+        with pytest.raises(error, match=message):
+            Dataset(arrays()).sample(1, indx=indx)
+
+
+def test_as_many_rows_are_given_as_are_asked_for():
+    for indx in ([1, 2, 3, 4], np.arange(N) < 4, np.zeros((3, 4), int)):
+        with pytest.raises(ValueError, match="indx chooses 4 rows, but batch_size is 3"):
+            Dataset(arrays()).sample(3, indx=indx)
 
 
 def test_splits_into_parts_without_overlap():
@@ -165,6 +311,62 @@ def test_n_step_adds_up_rewards_within_episodes(n):
     np.testing.assert_array_equal(dataset["rewards"], episodes()["rewards"])
 
 
+def test_n_steps_of_a_subset_and_of_any_rows_are_those_of_the_whole():
+    whole = {**episodes().n_step(3, DISCOUNT)}
+    indx = [5, 2, 2, 7]
+    expected = jax.tree.map(lambda x: x[indx], whole)
+    view = episodes().n_step(3, DISCOUNT)
+    trees.assert_equal(view.sample(4, indx=indx), expected)
+    trees.assert_equal({**view.get_subset(indx)}, expected)
+    trees.assert_equal(
+        view.get_subset(slice(2, None)).sample(2, indx=[0, 3])["rewards"], whole["rewards"][[2, 5]]
+    )
+    trees.assert_equal(dict(zip(view, view.values(), strict=True)), whole)
+    assert "next_observations/x: int64[]" in repr(view)
+    assert jax.tree.map(lambda x: x + 0, view)["next_observations"]["x"].shape == (8,)
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.h5"])
+def test_n_steps_are_saved(tmp_path, name):
+    view = episodes().n_step(3, DISCOUNT)
+    view.save(tmp_path / name)
+    trees.assert_equal(dict(Dataset.load(tmp_path / name)), dict(view))
+
+
+def test_n_step_copies_no_observations_until_they_are_drawn():
+    n, vectors_of_n_step = 2000, 12
+    observations = np.zeros((n + 1, 500), np.float32)
+    dataset = Dataset(
+        {
+            "observations": observations[:-1],
+            "rewards": np.ones(n, np.float32),
+            "next_observations": observations[1:],
+            "masks": np.ones(n, np.float32),
+            "ends": np.zeros(n, bool),
+        }
+    )
+
+    def sampled():
+        view = dataset.n_step(3, DISCOUNT)
+        return view.get_subset(slice(1, None)).sample(5)
+
+    batch, peak = peak_memory(sampled)
+    assert batch["next_observations"].shape == (5, 500)
+    assert peak < vectors_of_n_step * 8 * n < observations.nbytes / 10
+
+
+def test_n_step_refuses_what_it_would_get_wrong():
+    wrong_masks = np.array([1, 1, 0, 1, 1, 0, 1, 1], np.float32)
+    with pytest.raises(ValueError, match="Row 5 has a mask of 0, so the row must be an end"):
+        Dataset({**episodes(), "masks": wrong_masks}).n_step(2, DISCOUNT)
+    with pytest.raises(ValueError, match="'discounts', so that its rows are several steps already"):
+        episodes().n_step(2, DISCOUNT).n_step(2, DISCOUNT)
+    for key in ("rewards", "masks", "ends"):
+        column = episodes()[key][:, None]
+        with pytest.raises(ValueError, match=rf"one number of '{key}' .* got shape \(8, 1\)"):
+            Dataset({**episodes(), key: column}).n_step(2, DISCOUNT)
+
+
 def test_n_step_names_what_is_missing():
     with pytest.raises(KeyError, match="n_step needs 'rewards'"):
         Dataset(arrays()).n_step(2, DISCOUNT)
@@ -187,11 +389,35 @@ def test_normalises_by_the_first_key():
         dataset.normalise(["rewards"])
 
 
+@pytest.mark.parametrize(
+    ("keys", "error", "message"),
+    [
+        ("observations", TypeError, r"a list of names, got 'observations'; try \['observations'\]"),
+        ([], ValueError, "keys must name an array"),
+        (["rewards", "goals"], ValueError, r"'goals' has shape \(2,\), but 'rewards' has \(\)"),
+    ],
+)
+def test_normalises_arrays_of_one_shape_only(keys, error, message):
+    dataset = Dataset(
+        {"observations": np.zeros(3), "rewards": np.ones(3), "goals": np.ones((3, 2))}
+    )
+    with pytest.raises(error, match=message):
+        dataset.normalise(keys)
+
+
+def test_normalising_takes_little_more_memory_than_its_result():
+    x = np.random.default_rng(0).normal(size=(2, 20_000, 100)).astype(np.float32)
+    dataset = Dataset({"observations": x[0], "next_observations": x[1]})
+    _, peak = peak_memory(lambda: dataset.normalise(["observations", "next_observations"]))
+    assert peak < 1.2 * x.nbytes
+
+
 def test_statistics_are_those_of_numpy():
-    x = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
-    mean, std = Normalisation.of(x)
-    np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(std, x.std(axis=0), rtol=1e-5)
+    x = np.random.default_rng(0).normal(3.0, size=(300_000, 2)).astype(np.float32)
+    for given in (x[:100], x, x.astype(np.float64), (10 * x).astype(np.uint8), x[:, 0]):
+        mean, std = Normalisation.of(given)
+        np.testing.assert_allclose(mean, given.mean(axis=0, dtype=np.float64), rtol=1e-6)
+        np.testing.assert_allclose(std, given.std(axis=0, dtype=np.float64), rtol=1e-6)
 
 
 def test_is_a_pytree():

@@ -1,6 +1,7 @@
 """Replay buffers, against a list."""
 
 import collections
+import tracemalloc
 
 import jax
 import numpy as np
@@ -105,8 +106,21 @@ def test_the_seed_decides_the_samples():
     assert (first != filled(5, seed=2).sample(20)["actions"]).any()
 
 
+def test_the_seed_of_its_dataset_is_chosen():
+    for seed in (0, 4):
+        expected = Dataset(transitions(range(5)), seed).sample(20)
+        trees.assert_equal(filled(5, seed=1).to_dataset(seed).sample(20), expected)
+    trees.assert_equal(filled(5).to_dataset(0).sample(20), filled(5).to_dataset().sample(20))
+
+
 def test_samples_given_rows():
     np.testing.assert_array_equal(filled(3).sample(2, indx=[2, 0])["actions"], [2, 0])
+    held = np.array([True, False, True])
+    np.testing.assert_array_equal(filled(3).sample(2, indx=held)["actions"], [0, 2])
+    indices = np.array([[0, 1], [2, 2], [1, 0]])
+    np.testing.assert_array_equal(filled(3).sample(2, indx=indices)["actions"], indices)
+    with pytest.raises(ValueError, match="indx chooses 2 rows, but batch_size is 3"):
+        filled(3).sample(3, indx=indices)
     with pytest.raises(IndexError, match=r"must lie in \[0, 3\)"):
         filled(3).sample(1, indx=[3])
 
@@ -126,6 +140,49 @@ def test_starts_from_a_dataset():
         ReplayBuffer.create_from_initial_dataset(Dataset(transitions(range(4))), 3)
 
 
+def test_starts_from_a_dataset_without_rows():
+    no_rows = Dataset(transitions(range(4))).get_subset([])
+    buffer = ReplayBuffer.create_from_initial_dataset(no_rows, CAPACITY)
+    assert len(buffer) == 0
+    buffer.add_transition(transition(4))
+    assert_holds(buffer, [4])
+    with pytest.raises(ValueError, match="size must be positive, got 0"):
+        ReplayBuffer.create_from_initial_dataset(no_rows, 0)
+
+
+def test_starts_from_n_steps_as_from_a_dict():
+    n = 4
+    dataset = Dataset(
+        {
+            "rewards": np.ones(n, np.float32),
+            "next_observations": np.arange(n),
+            "masks": np.ones(n, np.float32),
+            "ends": np.zeros(n, bool),
+        }
+    ).n_step(2, 0.5)
+    buffer = ReplayBuffer.create_from_initial_dataset(dataset, CAPACITY)
+    trees.assert_equal({**buffer.to_dataset()}, {**dataset})
+
+
+@pytest.mark.parametrize("n_before", [0, 2000])
+def test_takes_no_more_memory_than_it_holds_to_start_from_a_dataset(n_before):
+    data = {"x": np.ones((3000, 100), np.float32)}
+    before = {"x": np.ones((n_before, 100), np.float32)}
+    tracemalloc.start()
+    buffer = ReplayBuffer.create_from_initial_dataset(before, 3000)
+    buffer.add_transitions(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.1 * data["x"].nbytes
+
+
+def test_its_own_memory_may_be_added_to_it():
+    buffer = ReplayBuffer.create({"x": np.int64(0)}, 5)
+    buffer.add_transitions({"x": np.arange(7)})
+    buffer.add_transitions(buffer.state_dict()["transitions"])
+    np.testing.assert_array_equal(buffer.last(5)["x"], [5, 6, 2, 3, 4])
+
+
 def test_names_what_does_not_fit():
     buffer = filled(2)
     misshapen = transition(0) | {"actions": np.zeros(3, np.int32)}
@@ -142,6 +199,40 @@ def test_names_what_does_not_fit():
         buffer.add_transitions(many)
     with pytest.raises(ValueError, match="size must be positive, got 0"):
         empty(size=0)
+    with pytest.raises(ValueError, match=r"'x' is no array: .* inhomogeneous"):
+        ReplayBuffer.create({"x": [[1.0], [1.0, 2.0]]}, 3)
+    assert_holds(buffer, range(2))
+
+
+@pytest.mark.parametrize("size", [1e6, "10", None])
+def test_refuses_a_size_that_is_no_whole_number(size):
+    for make in (ReplayBuffer.create, ReplayBuffer.create_from_initial_dataset):
+        with pytest.raises(TypeError, match=f"size must be a whole number, got {size!r}"):
+            make(transitions(range(2)), size)
+    assert empty(size=np.int64(3)).capacity == 3
+
+
+@pytest.mark.parametrize("instead", [np.zeros(2), None, 1.0, [1.0], "text", {}])
+def test_names_what_lacks_where_a_dict_is_held(instead):
+    buffer = filled(2)
+    for add, given in (
+        (buffer.add_transition, transition(0)),
+        (buffer.add_transitions, transitions(range(2))),
+    ):
+        with pytest.raises(ValueError, match="no 'observations/image'"):
+            add(given | {"observations": instead})
+    with pytest.raises(ValueError, match="no 'observations/image'"):
+        buffer.add_transition(instead)
+    assert_holds(buffer, range(2))
+
+
+@pytest.mark.parametrize("instead", [None, {"y": 1}, [[1], [1, 2]], "text"])
+def test_names_what_is_no_array(instead):
+    buffer = filled(2)
+    with pytest.raises((ValueError, TypeError), match="'actions'"):
+        buffer.add_transition(transition(0) | {"actions": instead})
+    with pytest.raises((ValueError, TypeError), match="'observations/image'"):
+        buffer.add_transition(transition(0) | {"observations": {"image": instead, "x": 0.0}})
     assert_holds(buffer, range(2))
 
 

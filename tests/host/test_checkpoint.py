@@ -4,19 +4,24 @@ import functools
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 import trees
 from filelock import FileLock
 from loops import Clock, Line, Picture, Recorder, Tiny
+from probes import MatchSign
+from registry import AGENTS
 
 from jaxagents.core.store import CorruptCheckpointError
+from jaxagents.core.writer import Writer
 from jaxagents.data import ReplayBuffer
 from jaxagents.host import (
     OfflineConfig,
@@ -89,7 +94,7 @@ def trained(folder, n_steps=60, **fields):
 
 
 def files(folder):
-    return sorted(path.name for path in (folder / "replay").iterdir())
+    return sorted(path.name for path in (folder / "replay").glob("*.npz"))
 
 
 def damage(path):
@@ -265,6 +270,98 @@ def test_leaves_other_files_alone(tmp_path):
     assert all(file.read_text() == "mine" for file in mine)
 
 
+def listed(folder):
+    return (folder / "replay" / ".written").read_text().split()
+
+
+def test_what_a_kill_leaves_behind_is_removed(tmp_path, monkeypatch):
+    trained(tmp_path, n_steps=50)
+    config = ONLINE.replace(checkpoint_dir=tmp_path, n_steps=100, keep_checkpoints=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "save", lambda *args: kill())  # before the checkpoint, after its file
+        with pytest.raises(Killed):
+            train(Line, config, resume=True)
+    assert files(tmp_path) == ["0.npz", "25.npz", "50.npz", "75.npz"]
+    unfinished, mine = tmp_path / "replay" / "75.unfinished", tmp_path / "replay" / "80.npz"
+    unfinished.write_text("half")
+    np.savez(mine, **{"transitions/ends": np.zeros(1)})
+    expected = train(Line, ONLINE.replace(n_steps=60))
+    outcome = train(Line, config.replace(n_steps=60), resume=True)
+    trees.assert_equal((expected[0], expected[2]), (outcome[0], outcome[2]))
+    assert files(tmp_path) == ["0.npz", "25.npz", "50.npz", "60.npz", "80.npz"]
+    assert not unfinished.exists()
+    assert sorted(listed(tmp_path)) == ["0.npz", "25.npz", "50.npz", "60.npz"]
+
+
+def test_only_its_own_files_are_removed(tmp_path):
+    trained(tmp_path, n_steps=50)
+    replay = tmp_path / "replay"
+    text, arrays = replay / "7.npz", replay / "8.npz"
+    text.write_text("mine")
+    np.savez(arrays, mine=np.zeros(3))
+    (tmp_path / "outside.npz").write_text("mine")
+    with (replay / ".written").open("a") as file:
+        file.write("7.npz\n8.npz\n../outside.npz\n9.npz\n")
+    train(Line, ONLINE.replace(checkpoint_dir=tmp_path), resume=True)
+    assert text.read_text() == (tmp_path / "outside.npz").read_text() == "mine"
+    assert arrays.exists()
+
+
+def test_transitions_are_kept_without_their_checkpoints(tmp_path):
+    trained(tmp_path, n_steps=50)
+    shutil.rmtree(tmp_path / "checkpoints")
+    for n_steps in (50, 60):
+        config = ONLINE.replace(checkpoint_dir=tmp_path, n_steps=n_steps)
+        train(Line, config, resume=True)
+    assert {"0.npz", "25.npz", "50.npz", "0-2.npz", "60.npz"} <= set(files(tmp_path))
+
+
+def test_says_what_an_interruption_leaves(tmp_path, capsys, monkeypatch):
+    def said(folder, **kwargs):
+        config = ONLINE.replace(checkpoint_dir=folder)
+        recorder = Recorder(30, interrupt)
+        train_online.func(learner_for(Line()), Line(), config, loggers=[recorder], **kwargs)
+        return capsys.readouterr().err
+
+    text = said(None)
+    assert "Interrupted after 30 of 60 steps." in text
+    assert "Nothing was saved." in text
+    assert "What was learned so far is returned." in text
+    assert f"All of it is in {tmp_path / 'whole'}: resume=True goes on" in said(tmp_path / "whole")
+    for folder in (None, tmp_path / "quiet"):
+        assert said(folder, progress=False) == ""
+
+    def full(writer, step, *args):
+        if step == 30:
+            raise OSError("No space left on device")
+        save(writer, step, *args)
+
+    save = Writer.save
+    monkeypatch.setattr(Writer, "save", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        text = said(tmp_path / "full")
+    assert f"checkpoint of step 25 in {tmp_path / 'full'} is the last: what came after" in text
+    assert "All of it" not in text
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_says_what_a_termination_leaves(progress):
+    script = SCRIPT.replace("checkpoint_dir={folder!r},", "").replace(
+        "progress=False", f"progress={progress}"
+    )
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    script = textwrap.dedent(script.format(tests=tests))
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while process.stdout.readline().strip() not in ("30", ""):
+            pass
+        process.terminate()
+        _, text = process.communicate(timeout=60)
+    assert ("Nothing was saved." in text) == progress
+    assert "is returned" not in text
+
+
 def test_describes_the_training(tmp_path):
     trained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -348,6 +445,34 @@ def test_refuses_to_go_on_from_something_else(tmp_path):
     with pytest.raises(ValueError, match=r"weights with shape \(2, 1\).*\(3, 1\)"):
         restore_learner(Tiny.create(np.zeros(3), 1), tmp_path)
     assert HostStore(tmp_path).steps() == [0, 25, 50, 60]
+
+
+@pytest.mark.filterwarnings("error")
+def test_refuses_the_checkpoints_of_an_agent(tmp_path):
+    agent = AGENTS[0].make(MatchSign, checkpoint_dir=tmp_path, n_steps=2)
+    agent.train(jax.random.key(0), AGENTS[0].hyperparams(), progress=False)
+    learner = learner_for(Line())
+    for mode in ("best", "last", 2):
+        with pytest.raises(ValueError, match=r"of an agent .*, and of no learner") as info:
+            restore_learner(learner, tmp_path, mode)
+        assert not isinstance(info.value, CorruptCheckpointError)
+    with pytest.raises(ValueError, match="checkpoints of an agent"):
+        train_online(learner, Line(), ONLINE.replace(checkpoint_dir=tmp_path), resume=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_agent_refuses_the_checkpoints_of_a_learner(tmp_path):
+    trained(tmp_path, n_steps=25)
+    agent = AGENTS[0].make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    for mode in ("best", "last", 25):
+        with pytest.raises(ValueError, match=r"of a learner .*, and of no agent") as info:
+            agent.restore(mode)
+        assert not isinstance(info.value, CorruptCheckpointError)
+
+
+def test_restores_no_class_of_learners(tmp_path):
+    with pytest.raises(TypeError, match="the class Tiny"):
+        restore_learner(Tiny, tmp_path)
 
 
 # orbax leaves unfinished tasks behind where reading fails; they are collected within these tests.

@@ -210,6 +210,17 @@ def sample(observation, *, seed, scale=1.0):
     return scale * jax.random.uniform(seed, (2,))
 
 
+def test_refuses_trajectories_with_tuples():
+    space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
+    step = {"observations": {"pair": (np.zeros(3), np.zeros(3))}, "actions": np.zeros(3)}
+    with pytest.raises(TypeError, match=r"'observations/pair' must be an array.*no Tuple space"):
+        concatenate_trajectories([step])
+    env = Countdown(space)
+    _, trajectories = evaluate_with_trajectories(lambda observation: (1, 0), env, 1)
+    with pytest.raises(TypeError, match="'actions' must be an array"):
+        concatenate_trajectories(trajectories)
+
+
 def test_a_fresh_key_at_each_call():
     policy = supply_rng(sample)
     first, second = policy(None), policy(None)

@@ -2,9 +2,11 @@
 
 import functools
 import json
+import types
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
@@ -369,6 +371,134 @@ def test_refuses_numbers_out_of_range():
 def test_to_resume_needs_a_folder():
     with pytest.raises(ValueError, match="needs a checkpoint_dir"):
         train_online(line_learner(), Line(), ONLINE, resume=True)
+
+
+def test_refuses_arguments_of_other_types():
+    def refuses(match, train, *args, error=TypeError, **kwargs):
+        with pytest.raises(error, match=match):
+            train(*args, **kwargs)
+
+    learner, data = line_learner(), line_data()
+    refuses("an OnlineConfig, got OfflineConfig", train_online, learner, Line(), OFFLINE)
+    refuses("an OfflineConfig, got OnlineConfig", train_offline, learner, data, ONLINE)
+    refuses(r"got dict: give OnlineConfig\(\*\*config\)", train_online, learner, Line(), {})
+    refuses("the class Tiny: make one with Tiny.create", train_online, Tiny, Line(), ONLINE)
+    refuses("the class Tiny", train_offline, Tiny, data, OFFLINE)
+    refuses(r"but dict lacks \['update_many', 'sample_actions'\]", train_offline, {}, data, OFFLINE)
+    for train, where, config in [(train_online, Line(), ONLINE), (train_offline, data, OFFLINE)]:
+        refuses("a single Recorder", train, learner, where, config, loggers=Recorder())
+        refuses("log.step, metrics", train, learner, where, config, loggers=[Recorder])
+        refuses("a list of loggers, got NoneType", train, learner, where, config, loggers=None)
+        refuses("single Gymnasium", train, learner, where, config, eval_env="Pendulum-v1")
+    refuses("buffer must be a ReplayBuffer", train_online, learner, Line(), ONLINE, buffer=data)
+    refuses(
+        r"got ReplayBuffer: give buffer.to_dataset\(\)",
+        train_offline,
+        learner,
+        ReplayBuffer.create_from_initial_dataset(data, 60),
+        OFFLINE,
+    )
+    refuses("a dict of arrays like one, got str", train_offline, learner, "data.npz", OFFLINE)
+    empty = data.get_subset(slice(0, 0))
+    refuses("has no rows", train_offline, learner, empty, OFFLINE, error=ValueError)
+
+
+class Chooser(Tiny):
+    """Says how many actions it has, as learners of discrete actions do."""
+
+    discrete_actions = True
+    config = types.SimpleNamespace(n_actions=2)
+
+
+def test_refuses_actions_that_a_learner_cannot_have_taken():
+    def refuses(match, learner, actions):
+        with pytest.raises(ValueError, match=match):
+            train_offline(learner, {**line_data(), "actions": actions}, OFFLINE)
+
+    ours = line_data()["actions"]
+    refuses(r"in \[-1, 1\].*lie in \[-1.8.*from_minari\(..., resc", line_learner(), 2 * ours)
+    refuses(r"lie in \[nan, nan\]", line_learner(), np.full_like(ours, np.nan))
+    chooser = Chooser.create(np.zeros(2), 2, discrete=True)
+    refuses("whole numbers, but those of the dataset are float32", chooser, ours)
+    refuses(r"0, 1, ..., 1, but .* lie in \[0, 2\]", chooser, np.arange(60) % 3)
+    refuses(r"0, 1, ..., but .* lie in \[-1, 0\]", line_learner(), np.arange(60) % 2 - 1)
+    for learner, actions in [(chooser, np.arange(60) % 2), (line_learner(), ours * (1 + 5e-6))]:
+        train_offline(learner, {**line_data(), "actions": actions}, OFFLINE.replace(n_updates=1))
+
+
+@pytest.mark.parametrize("n_actions", [1, 3])
+def test_refuses_a_learner_with_another_number_of_actions(n_actions):
+    class Other(Chooser):
+        config = types.SimpleNamespace(n_actions=n_actions)
+
+    learner = Other.create(np.zeros(2), n_actions, discrete=True)
+    env = Line(action_space=spaces.Discrete(2))
+    with pytest.raises(ValueError, match=rf"Other has {n_actions} actions.*Discrete\(2\).*=2"):
+        train_online(learner, env, ONLINE)
+    with pytest.raises(ValueError, match=f"Other has {n_actions} actions"):
+        train_offline(learner, {**line_data(), "actions": np.zeros(60, int)}, OFFLINE, eval_env=env)
+
+
+def test_a_learner_is_handed_only_the_keys_that_it_declares():
+    class Declared(Tiny):
+        batch_keys = ("observations", "rewards", "next_observations", "masks")
+
+        @jax.jit
+        def update_many(self, batches):
+            assert set(batches) == {*self.batch_keys, "discounts"}
+            return Tiny.update_many(self, batches)
+
+    data = {**line_data(), "discounts": np.ones(60), "names": np.array(["a"] * 60)}
+    learner, _ = train_offline(Declared.create(np.zeros(2), 1), data, OFFLINE)
+    expected, _ = train_offline(line_learner(), line_data(), OFFLINE)
+    trees.assert_equal(expected.weights, learner.weights)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (np.zeros((2, 2, 3), np.int64), np.int32),
+        (np.zeros((2, 2, 3), np.uint16), np.uint16),
+        (np.zeros((2, 2), np.uint8), np.uint8),
+        (np.zeros((2, 2, 3)), np.float32),
+        (np.zeros((2, 2, 3), bool), np.float32),
+        (np.zeros(4, np.int64), np.float32),
+        (np.int64(3), np.float32),
+        (3, np.float32),
+    ],
+)
+def test_images_of_integers_stay_integers(value, dtype):
+    assert as_observation({"x": value})["x"].dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64])
+def test_images_are_scaled_in_training_as_for_the_user(dtype):
+    class Wall(Clock):
+        observation_space = spaces.Box(0, 255, (2, 2, 3), dtype)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.full((2, 2, 3), 200, dtype), {}
+
+        def step(self, action):
+            _, _, *rest = super().step(action)
+            return np.full((2, 2, 3), 200, dtype), float(action[0]), *rest
+
+    class Scaling(Counting):
+        @jax.jit
+        def sample_actions(self, observations, *, seed=None, temperature=1.0):
+            full = 255 if jnp.issubdtype(observations.dtype, jnp.integer) else 1
+            return jnp.tanh(observations[0, 0, :1] / full)
+
+    env, buffer = Wall(), buffer_for(Wall())
+    learner = Scaling.create(env.observation_space.sample(), 1)
+    config = ONLINE.replace(n_steps=15)
+    _, metrics = train_online(learner, env, config, eval_env=Wall(), buffer=buffer)
+    observation, _ = env.reset()
+    assert np.issubdtype(buffer.to_dataset()["observations"].dtype, np.integer)
+    own = learner.sample_actions(observation)
+    np.testing.assert_array_equal(buffer.to_dataset()["actions"][10:], np.tile(own, (5, 1)))
+    np.testing.assert_allclose(metrics["final_rewards"], own[0])
 
 
 def test_rows_of_a_dataset_are_not_changed():

@@ -233,6 +233,8 @@ def test_images_beside_states_are_encoded(batch_shape):
 def test_an_encoder_without_observations_is_refused():
     with pytest.raises(ValueError, match=r"encoder for \['camera'\].*have \['image'\]"):
         DictEncoder({"camera": Flat()}).init(KEY, {"image": IMAGES})
+    with pytest.raises(ValueError, match=r"without an encoder must be vectors.*encoders for \[\]"):
+        DictEncoder({}).init(KEY, {"image": IMAGES, "state": jnp.zeros((len(IMAGES), 2))})
 
 
 @pytest.mark.parametrize("stop_gradient", [False, True])
@@ -250,3 +252,9 @@ def test_training_reaches_encoder_and_network():
     variables = initialised(network, IMAGES)
     trained = network.apply(variables, IMAGES, train=True, rngs={"dropout": KEY})
     assert (trained != network.apply(variables, IMAGES)).any()
+
+
+def test_fixed_standard_deviations_are_positive():
+    for std in (0.0, (0.1, -0.1)):
+        with pytest.raises(ValueError, match="fixed_std must be positive"):
+            Policy(WIDTHS, action_dim=3, fixed_std=std)

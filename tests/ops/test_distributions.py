@@ -90,6 +90,11 @@ class TestCategorical:
         gradient = jax.grad(log_prob)(self.distribution.logits[0])
         np.testing.assert_allclose(gradient, np.eye(5)[2] - self.probs[0], atol=1e-6)
 
+    def test_actions_that_do_not_exist_have_no_probability(self):
+        for action in (-1, 5):
+            log_probs = self.distribution.log_prob(jnp.full(len(self.probs), action))
+            np.testing.assert_array_equal(log_probs, -np.inf)
+
     def test_masked_actions_have_no_probability(self):
         log_probs = log_probs_of_all(MASKED, jnp.arange(5))
         allowed = ops.Categorical(MASKED.logits[ALLOWED])

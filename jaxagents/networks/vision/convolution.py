@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.dense import matmul
+
 Images = Float[Array, "batch height width channels"]
 Maps = Float[Array, "batch out_height out_width features"]
 Kernel = Float[Array, "size size channels features"]
@@ -75,7 +77,7 @@ def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Ma
     """
     if kernel.shape[0] == 1 and padding == 0:
         x = x[:, ::stride, ::stride]
-        y = x.reshape(-1, x.shape[-1]) @ kernel[0, 0]  # gradients over several axes would be slow
+        y = matmul(x.reshape(-1, x.shape[-1]), kernel[0, 0])
         return y.reshape(*x.shape[:-1], -1)
     return jnp.asarray(_convolve(x, kernel, stride, padding))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import serialization, traverse_util
 from jaxtyping import Array
 
@@ -52,47 +53,36 @@ def load_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> di
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file's ending is unknown, or names, shapes or kinds of numbers differ. The error
-            tells the names that are missing or too many, or the first array that differs.
+        ValueError: The file's ending is unknown, its content is not what the ending says or holds other
+            things than arrays, or names, shapes or kinds of numbers differ. The error tells the names
+            that are missing or too many, or the first array that differs.
     """
     path = _checked(path)
-    if path.suffix == ".safetensors":
-        found = _safetensors().load_file(path)
-    else:
-        found = _flatten(dict(serialization.msgpack_restore(path.read_bytes())))
-    expected = _flatten(variables)
-    missing, superfluous = expected.keys() - found.keys(), found.keys() - expected.keys()
-    if missing or superfluous:
-        problems = [
-            _listing("lacks", missing),
-            _listing("has, but the network lacks,", superfluous),
-        ]
-        raise ValueError(f"{path} does not fit: it {' and '.join(filter(None, problems))}.")
-    for name, leaf in expected.items():
-        _check_leaf(name, leaf, found[name])
-    loaded = {name: jnp.asarray(found[name], leaf.dtype) for name, leaf in expected.items()}
-    return traverse_util.unflatten_dict(loaded, sep="/")
+    return _fitted(str(path), variables, _read(path))
 
 
-def from_torch_resnet(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def from_torch_resnet(variables: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Variables of a `ResNetV1` with batch normalisation from those of the same network in PyTorch.
 
     ```python
-    tensors = safetensors.flax.load_file("resnet18.safetensors")
-    variables = from_torch_resnet(tensors)
-    features = make_encoder("resnet-18", norm="batch", scaling="imagenet").apply(variables, images)
+    encoder = make_encoder("resnet-18", norm="batch", scaling="imagenet")
+    shapes = jax.eval_shape(encoder.init, jax.random.key(0), images)
+    variables = from_torch_resnet(shapes, safetensors.flax.load_file("resnet18.safetensors"))
+    features = encoder.apply(variables, images)
     ```
 
     Args:
+        variables: The network's variables, or their shapes (`jax.eval_shape`).
         tensors: Arrays under the names that torchvision and timm give them. The classifier is left out.
 
     Returns:
-        The collections `params` and `batch_stats`.
+        The collections `params` and `batch_stats`, cast to the types of `variables`.
 
     Raises:
-        ValueError: A name is not one of these networks'.
+        ValueError: A name is not one of these networks', or names, shapes or kinds of numbers differ
+            from the network's, as those of a ResNet-34 do from a ResNet-18's.
     """
-    variables = {}
+    found = {}
     for name, tensor in tensors.items():
         if name.startswith("fc.") or name.endswith(".num_batches_tracked"):
             continue
@@ -102,8 +92,8 @@ def from_torch_resnet(tensors: Mapping[str, Any]) -> dict[str, Any]:
             leaf = "kernel" if array.ndim == 4 else "scale"
             array = jnp.transpose(array, (2, 3, 1, 0)) if array.ndim == 4 else array
         collection = "batch_stats" if leaf in ("mean", "var") else "params"
-        variables[f"{collection}/{module}/{leaf}"] = array
-    return traverse_util.unflatten_dict(variables, sep="/")
+        found[f"{collection}/{module}/{leaf}"] = array
+    return _fitted("The network of the tensors", variables, found)
 
 
 _TORCH_NAME = re.compile(
@@ -143,11 +133,53 @@ def _flatten(variables: Mapping[str, Any]) -> dict[str, Any]:
     return traverse_util.flatten_dict(dict(variables), sep="/")
 
 
-def _check_leaf(name: str, expected: Array | jax.ShapeDtypeStruct, found: Any) -> None:
+def _read(path: Path) -> dict[str, Any]:
+    """The arrays of a file by their names, which are joined with slashes."""
+    parse = _safetensors().load_file if path.suffix == ".safetensors" else _msgpack_arrays
+    try:
+        return parse(path)
+    except OSError:
+        raise
+    except Exception as error:
+        kind = path.suffix.removeprefix(".")
+        raise ValueError(f"{path} cannot be read as arrays in {kind}: {error}") from error
+
+
+def _msgpack_arrays(path: Path) -> dict[str, Any]:
+    tree = serialization.msgpack_restore(path.read_bytes())
+    if not isinstance(tree, dict):
+        raise TypeError(f"it holds no dict, but {type(tree).__name__}.")
+    arrays = _flatten(tree)
+    for name, leaf in arrays.items():
+        if not isinstance(leaf, np.ndarray | np.generic | jax.Array):
+            raise TypeError(f"{name!r} is no array, but {type(leaf).__name__}.")
+    return arrays
+
+
+def _fitted(source: str, variables: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by their joined names as a dict like `variables`, which they must fit."""
+    expected = _flatten(variables)
+    missing, superfluous = expected.keys() - found.keys(), found.keys() - expected.keys()
+    if missing or superfluous:
+        problems = [
+            _listing("lacks", missing),
+            _listing("has, but the network lacks,", superfluous),
+        ]
+        raise ValueError(f"{source} does not fit: it {' and '.join(filter(None, problems))}.")
+    for name, leaf in expected.items():
+        _check_leaf(source, name, leaf, found[name])
+    fitted = {name: jnp.asarray(found[name], leaf.dtype) for name, leaf in expected.items()}
+    return traverse_util.unflatten_dict(fitted, sep="/")
+
+
+def _check_leaf(source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: Any) -> None:
     if expected.shape != found.shape:
-        raise ValueError(f"{name!r} has the shape {found.shape}, but the network {expected.shape}.")
-    if jnp.issubdtype(expected.dtype, jnp.floating) != jnp.issubdtype(found.dtype, jnp.floating):
-        raise ValueError(f"{name!r} has the type {found.dtype}, but the network {expected.dtype}.")
+        difference = f"the shape {found.shape}, but the network {expected.shape}"
+    elif jnp.issubdtype(expected.dtype, jnp.floating) != jnp.issubdtype(found.dtype, jnp.floating):
+        difference = f"the type {found.dtype}, but the network {expected.dtype}"
+    else:
+        return
+    raise ValueError(f"{source} does not fit: {name!r} has {difference}.")
 
 
 def _listing(verb: str, names: Iterable[str]) -> str:

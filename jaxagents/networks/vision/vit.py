@@ -7,6 +7,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.vision.encoder import Encoder
 
 Positions = Literal["learned", "sincos"]
@@ -46,7 +47,7 @@ class ViT(Encoder):
         self, x: Float[Array, "batch height width channels"], train: bool
     ) -> Float[Array, "batch features"]:
         """Features of scaled images."""
-        tokens = nn.Dense(self.features, name="patches")(self._patches(x))
+        tokens = Dense(self.features, name="patches")(self._patches(x))
         batch, rows, columns, _ = tokens.shape
         tokens = tokens.reshape(batch, rows * columns, self.features)
         start = self.param("class_token", nn.initializers.zeros, (1, 1, self.features))
@@ -99,9 +100,9 @@ class TransformerLayer(nn.Module):
         x = x + attention(y)
         y = nn.LayerNorm(epsilon=1e-6, name="mlp_norm")(x)
         y = nn.gelu(
-            nn.Dense(_MLP_RATIO * features, kernel_init=glorot, name="mlp1")(y), approximate=False
+            Dense(_MLP_RATIO * features, kernel_init=glorot, name="mlp1")(y), approximate=False
         )
-        return x + nn.Dense(features, kernel_init=glorot, name="mlp2")(y)
+        return x + Dense(features, kernel_init=glorot, name="mlp2")(y)
 
 
 def sincos_positions(

@@ -33,6 +33,14 @@ IDENTITIES = {
     "solarize": {"probability": 0.0},
     "grayscale": {"probability": 0.0},
 }
+IN_INTEGERS = {
+    "random_resized_crop": {"scale": (1, 1), "ratio": (1, 1)},
+    "random_flip": {"probability": 1},
+    "colour_jitter": {"brightness": 1, "contrast": 0, "saturation": 0, "hue": 0, "probability": 1},
+    "gaussian_blur": {"sigma": (0, 1), "probability": 1},
+    "solarize": {"threshold": 1, "probability": 1},
+    "grayscale": {"probability": 1},
+}
 every_augmentation = pytest.mark.parametrize(
     ("name", "function"), augmentations.items(), ids=augmentations.keys()
 )
@@ -90,6 +98,22 @@ def test_what_are_no_images_is_refused(name, function):
         function(KEY, uint8_images(8, 8))
     with pytest.raises(TypeError, match=r"must be uint8 or floats in 0..1, got int32"):
         function(KEY, np.zeros((8, 8, 3), np.int32))
+
+
+@pytest.mark.parametrize("name", IN_INTEGERS)
+def test_numbers_may_be_integers(name):
+    images, function = uint8_images(2, 4, 4, 3), augmentations[name]
+    options = IN_INTEGERS[name]
+    floats = jax.tree.map(float, options)
+    np.testing.assert_array_equal(function(KEY, images, **options), function(KEY, images, **floats))
+    if "probability" in options:
+        unchanged = function(KEY, images, **{**options, "probability": 0})
+        np.testing.assert_array_equal(unchanged, images)
+
+
+@every_augmentation
+def test_empty_batches(name, function):
+    assert function(KEY, uint8_images(2, 0, 8, 6, 3)).shape == (2, 0, 8, 6, 3)
 
 
 # Each by itself.
@@ -229,6 +253,11 @@ def test_the_kernel_is_a_tenth_of_the_image_by_default():
     points[:, 32, 42] = 1.0
     reached = np.asarray(gaussian_blur(KEY, points, sigma=(3.0, 3.0)))[0, ..., 0] > 0.0
     assert reached.any(1).sum() == reached.any(0).sum() == 7
+
+
+def test_the_default_blur_leaves_images_of_a_single_row_or_column():
+    for images in (uint8_images(2, 1, 9, 3), uint8_images(2, 9, 1, 3)):
+        np.testing.assert_array_equal(gaussian_blur(KEY, images), images)
 
 
 def test_solarized_images():

@@ -8,9 +8,11 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
+from probes import Probe
 
+from jaxagents import PPO
 from jaxagents.core.train_state import TrainState
-from jaxagents.networks import MLP, WithEncoder
+from jaxagents.networks import MLP, CategoricalActor, StateCritic, WithEncoder
 from jaxagents.networks.vision import (
     AtariEncoder,
     Encoder,
@@ -23,6 +25,7 @@ from jaxagents.networks.vision import (
 )
 from jaxagents.networks.vision.resnet import BasicBlock, Bottleneck, PreActivationBottleneck
 from jaxagents.networks.vision.vit import sincos_positions
+from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -79,6 +82,7 @@ PUBLISHED = {  # numbers of parameters, with the classifier of 1000 classes
     "resnet-18": 11_689_512,
     "resnet-34": 21_797_672,
     "resnet-50": 25_557_032,
+    "resnet-101": 44_549_160,
     "resnet-152": 60_192_808,
     "resnetv2-50": 25_549_352,
     "vit-ti/16": 5_717_416,
@@ -355,6 +359,33 @@ def test_behind_an_encoder_in_one_network():
     y, variables = jax.eval_shape(lambda: network.init_with_output(KEY, images, train=True))
     assert y.shape == (3, 5)
     assert set(variables["params"]) == {"encoder", "network"}
+
+
+class Picture(Probe):
+    """Observes an image that is black or white."""
+
+    def observe(self, state):
+        return jnp.full((4, 4, 3), jnp.where(state.sign > 0, 255, 0), jnp.uint8)
+
+
+def test_in_the_networks_of_an_agent():
+    encoder = make_encoder("impala", sections=(4,), n_blocks=1)
+    config = AgentConfig(
+        n_steps=1,
+        batch_size=4,
+        minibatch_size=2,
+        rollout_length=4,
+        n_evals=1,
+        actor_network=WithEncoder(encoder, CategoricalActor(2, features=(4,))),
+        critic_network=WithEncoder(encoder, StateCritic(features=(4,))),
+    )
+    agent, hyperparams = PPO(Picture(), None, config), HyperParameters()
+    start = agent.start(KEY, hyperparams)
+    end, _ = agent.train(KEY, hyperparams, progress=False)
+    for network in ("actor_training", "critic_training"):
+        before, after = (getattr(runner, network).params["encoder"] for runner in (start, end))
+        changes = jax.tree.map(lambda x, y: np.abs(x - y).max(), before, after)
+        assert all(0.0 < change < 1.0 for change in jax.tree.leaves(changes)), network
 
 
 # What is refused.

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import safetensors.flax
 from flax import linen as nn
+from flax import serialization
 
 from jaxagents.networks import MLP, WithEncoder
 from jaxagents.networks.vision import (
     ResNetV1,
     from_torch_resnet,
     load_pretrained,
+    make_encoder,
     save_pretrained,
 )
 
@@ -90,11 +92,11 @@ def test_nothing_is_overwritten(tmp_path, name):
         ),
         (
             {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros((1, 2))}},
-            r"'params/b' has the shape \(1,\), but the network \(1, 2\)",
+            r"weights.* does not fit: 'params/b' has the shape \(1,\), but the network \(1, 2\)",
         ),
         (
             {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros(1, jnp.int32)}},
-            "'params/b' has the type float32, but the network int32",
+            "weights.* does not fit: 'params/b' has the type float32, but the network int32",
         ),
     ],
 )
@@ -103,6 +105,35 @@ def test_files_that_do_not_fit_are_refused(tmp_path, name, expected, message):
     save_pretrained(VARIABLES, tmp_path / name)
     with pytest.raises(ValueError, match=message):
         load_pretrained(expected, tmp_path / name)
+
+
+@every_format
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-3], lambda _: b"garbage", lambda _: b""]
+)
+def test_files_that_cannot_be_read_are_named(tmp_path, name, damage):
+    save_pretrained(VARIABLES, tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(damage(content))
+    with pytest.raises(ValueError, match=rf"{name} cannot be read as arrays in \w+: ") as raised:
+        load_pretrained(VARIABLES, tmp_path / name)
+    assert raised.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros(3), "it holds no dict, but ndarray"),
+        ([np.zeros(3)], "it holds no dict, but list"),
+        ({"a": {"kernel": 0.5}}, "'a/kernel' is no array, but float"),
+        ({"a": None}, "'a' is no array, but NoneType"),
+    ],
+)
+def test_files_of_other_things_than_arrays_are_named(tmp_path, content, message):
+    path = tmp_path / "x.msgpack"
+    path.write_bytes(serialization.msgpack_serialize(content))
+    with pytest.raises(ValueError, match=rf"x.msgpack cannot be read as .* {message}"):
+        load_pretrained(VARIABLES, path)
 
 
 def test_files_that_are_not_there_or_of_another_format(tmp_path):
@@ -201,8 +232,9 @@ def test_residual_networks_of_pytorch(bottleneck):
     x = torch_block(x, tensors, "layer2.0.", len(sizes), stride=2)
 
     encoder = ResNetV1(blocks=(2, 1), bottleneck=bottleneck, norm="batch")
-    variables = from_torch_resnet({**tensors, "fc.weight": np.zeros(3), "fc.bias": np.zeros(3)})
     fresh = jax.eval_shape(encoder.init, KEY, images)
+    classifier = {"fc.weight": np.zeros(3), "fc.bias": np.zeros(3)}
+    variables = from_torch_resnet(fresh, {**tensors, **classifier})
     assert jax.tree.map(jnp.shape, variables) == jax.tree.map(jnp.shape, fresh)
     features = jax.jit(encoder.apply)(variables, images)
     np.testing.assert_allclose(features, x.mean((2, 3)), rtol=1e-3, atol=1e-3)
@@ -211,15 +243,71 @@ def test_residual_networks_of_pytorch(bottleneck):
 @pytest.mark.parametrize("name", ["blocks.0.attn.qkv.weight", "conv4.weight", "conv1.scale"])
 def test_arrays_of_other_networks_are_refused(name):
     with pytest.raises(ValueError, match=f"'{name}' is no array of a residual network"):
-        from_torch_resnet({name: np.zeros(3)})
+        from_torch_resnet({}, {name: np.zeros(3)})
+
+
+STEM = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
+SMALLER = {**STEM, **torch_layers("layer1.0.", 64, 64, (3, 3), shortcut=False)}
+LARGER = {**SMALLER, **torch_layers("layer1.1.", 64, 64, (3, 3), shortcut=False)}
+IN_GRAY = {**SMALLER, "conv1": (64, 1, 7, 7)}
+
+
+@pytest.mark.parametrize(
+    ("layers", "norm", "message"),
+    [
+        (
+            LARGER,
+            "batch",
+            "has, but the network lacks, 'batch_stats/stage1_block2/norm1/mean', .* 5 m",
+        ),
+        (STEM, "batch", "it lacks 'batch_stats/stage1_block1/norm1/mean', .* and 5 more."),
+        (SMALLER, "group", "has, but the network lacks, 'batch_stats/stage1_block1/norm1/mean'"),
+        (IN_GRAY, "batch", r"'params/stem/kernel' has the shape \(7, 7, 1, 64\), but the network"),
+    ],
+)
+def test_weights_of_another_residual_network_are_refused(layers, norm, message):
+    encoder = ResNetV1(blocks=(1,), norm=norm)
+    shapes = jax.eval_shape(encoder.init, KEY, jnp.zeros((8, 8, 3)))
+    with pytest.raises(ValueError, match=f"The network of the tensors does not fit: .*{message}"):
+        from_torch_resnet(shapes, torch_tensors(layers))
+
+
+def test_weights_of_a_resnet_34_are_not_those_of_a_resnet_18():
+    """The names and shapes of a ResNet-34 in PyTorch, as the published network has them."""
+    layers, n_in = dict(STEM), 64
+    for stage, n_blocks in enumerate((3, 4, 6, 3)):
+        n_out = 64 * 2**stage
+        for block in range(n_blocks):
+            prefix = f"layer{stage + 1}.{block}."
+            layers |= torch_layers(prefix, n_in, n_out, (3, 3), shortcut=n_in != n_out)
+            n_in = n_out
+    tensors = {
+        f"{name}.{leaf}": np.zeros(shape, np.float32)
+        for name, shape in layers.items()
+        for leaf in [
+            "weight",
+            *(["bias", "running_mean", "running_var"] if len(shape) == 1 else []),
+        ]
+    }
+    images = jnp.zeros((32, 32, 3))
+    small, large = (
+        jax.eval_shape(make_encoder(name, norm="batch").init, KEY, images)
+        for name in ("resnet-18", "resnet-34")
+    )
+    variables = from_torch_resnet(large, tensors)
+    assert jax.tree.map(jnp.shape, variables) == jax.tree.map(jnp.shape, large)
+    with pytest.raises(ValueError, match=r"has, but the network lacks, .*stage1_block3"):
+        from_torch_resnet(small, tensors)
 
 
 def test_weights_of_pytorch_in_a_file(tmp_path):
-    tensors = torch_tensors({"conv1": (64, 3, 7, 7), "bn1": (64,)})
+    tensors = torch_tensors(STEM)
     safetensors.flax.save_file(
         {name: jnp.asarray(tensor) for name, tensor in tensors.items()}, tmp_path / "x.safetensors"
     )
-    variables = from_torch_resnet(safetensors.flax.load_file(tmp_path / "x.safetensors"))
+    encoder = ResNetV1(blocks=(), norm="batch")
+    shapes = jax.eval_shape(encoder.init, KEY, jnp.zeros((8, 8, 3)))
+    variables = from_torch_resnet(shapes, safetensors.flax.load_file(tmp_path / "x.safetensors"))
     expected = np.moveaxis(tensors["conv1.weight"], (0, 1), (3, 2))
     np.testing.assert_array_equal(variables["params"]["stem"]["kernel"], expected)
     var = variables["batch_stats"]["stem_norm"]["var"]

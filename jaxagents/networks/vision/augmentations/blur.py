@@ -34,7 +34,8 @@ def gaussian_blur(
         images: Images.
         sigma: Smallest and largest standard deviation of the kernel in pixels; (0, 0) changes nothing.
         kernel_size: Height and width of the kernel, an odd number; by default about a tenth of the
-            images' smaller side.
+            images' smaller side, and at least 3, unless that side is a single pixel, where images stay
+            as they are.
         probability: Share of images that are changed.
 
     Returns:
@@ -47,11 +48,12 @@ def gaussian_blur(
     check_pair("sigma", sigma, 0.0, np.inf)
     n, height, width, channels = images.shape
     smaller = min(height, width)
-    size = max(smaller // 20, 1) * 2 + 1 if kernel_size is None else kernel_size
+    default_border = min(max(smaller // 20, 1), smaller - 1)
+    size = 2 * default_border + 1 if kernel_size is None else kernel_size
     if size % 2 == 0 or not 0 <= size // 2 < smaller:
         raise ValueError(
             f"kernel_size must be odd, and less than twice the sides of {height} x {width} images, got "
-            f"{kernel_size}."
+            f"{size}."
         )
     sigma_key, choice_key = jax.random.split(key)
     deviation = jax.random.uniform(sigma_key, (n, 1), minval=sigma[0], maxval=sigma[1])
@@ -65,9 +67,11 @@ def gaussian_blur(
 
     border = (size // 2, size // 2)
     x = floats(images).reshape(n, height, width * channels)
-    x = jnp.pad(x, [(0, 0), border, (0, 0)], mode="reflect").reshape(n, 1, -1)
+    x = jnp.pad(x, [(0, 0), border, (0, 0)], mode="reflect")
+    x = x.reshape(n, 1, (height + size - 1) * width * channels)
     x = blur(x, height * width * channels, width * channels)
     x = jax.lax.optimization_barrier(x.reshape(n, height, width, channels))
-    x = jnp.pad(x, [(0, 0), (0, 0), border, (0, 0)], mode="reflect").reshape(n, height, -1)
+    x = jnp.pad(x, [(0, 0), (0, 0), border, (0, 0)], mode="reflect")
+    x = x.reshape(n, height, (width + size - 1) * channels)
     x = blur(jax.lax.optimization_barrier(x), width * channels, channels).reshape(images.shape)
     return for_some(choice_key, probability, like(images, x), images)

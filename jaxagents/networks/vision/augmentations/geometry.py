@@ -39,7 +39,8 @@ def random_crop(key: RandomKey, images: Images, *, padding: int = 4) -> Images:
     corners = jax.random.randint(key, (n, 2), 0, 2 * padding + 1)
     # Rows of bytes rather than of pixels: XLA copies long rows much faster.
     x = jnp.pad(images, [(0, 0), (0, 0), (padding, padding), (0, 0)], mode="edge")
-    x = jnp.pad(x.reshape(n, height, -1), [(0, 0), (padding, padding), (0, 0)], mode="edge")
+    x = x.reshape(n, height, (width + 2 * padding) * channels)
+    x = jnp.pad(x, [(0, 0), (padding, padding), (0, 0)], mode="edge")
 
     def crop(x: Array, corner: Array) -> Array:
         return jax.lax.dynamic_slice(

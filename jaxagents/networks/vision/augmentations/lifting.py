@@ -21,10 +21,10 @@ def augmentation(
 ) -> Callable[Concatenate[Array, AnyImages, P], Array]:
     """Lifts a function of one batch of images to any batch axes or none, and compiles it."""
     parameters = inspect.signature(function).parameters.values()
-    options = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     change: Callable[..., Array] = function
 
-    @functools.partial(jax.jit, static_argnames=options)
+    @functools.partial(jax.jit, static_argnames=list(defaults))
     def compiled(key: Array, images: Array, **kwargs: Any) -> Array:
         changed = change(key, images.reshape(-1, *images.shape[-3:]), **kwargs)
         return changed.reshape(*images.shape[:-3], *changed.shape[1:])
@@ -37,10 +37,17 @@ def augmentation(
             )
         if images.dtype != np.uint8 and not jnp.issubdtype(images.dtype, jnp.floating):
             raise TypeError(f"Images must be uint8 or floats in 0..1, got {images.dtype}.")
-        hashable = {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()}
-        return compiled(key, images, *args, **hashable)
+        options = {name: _like_default(x, defaults.get(name)) for name, x in kwargs.items()}
+        return compiled(key, images, *args, **options)
 
     return lifted
+
+
+def _like_default(option: Any, default: Any) -> Any:
+    """An option with integers as floats, and lists as tuples, where the default has those."""
+    if isinstance(default, tuple):
+        return tuple(map(float, option))
+    return float(option) if isinstance(default, float) else option
 
 
 def floats(images: Array) -> Array:

@@ -1,0 +1,142 @@
+"""Checks of the examples and batches that learners are given, made on shapes before anything runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxagents.core.arrays import is_traced
+
+_NUMBERS = ("rewards", "masks", "discounts")
+
+
+def check_example_actions(actions: Any, n_actions: int | None) -> None:
+    """Raises if an example of actions is of the wrong kind.
+
+    Args:
+        actions: One action or a batch of them.
+        n_actions: Number of discrete actions; `None` for continuous ones.
+
+    Raises:
+        TypeError: They are not of the kind.
+        ValueError: They have no components, or are no discrete actions of that number.
+    """
+    dtype, kind = jnp.result_type(actions), jnp.floating if n_actions is None else jnp.integer
+    if not jnp.issubdtype(dtype, kind):
+        raise TypeError(
+            f"The learner takes {kind.__name__} actions, got an example of type {dtype}."
+        )
+    if n_actions is None and jnp.ndim(actions) == 0:
+        raise ValueError(
+            "The learner takes actions with a last axis of components, got a scalar: an environment's "
+            "action has shape (action_dim,)."
+        )
+    if n_actions is not None and not is_traced(actions):
+        found = np.asarray(actions)
+        if not np.all((found >= 0) & (found < n_actions)):
+            raise ValueError(
+                f"Actions must lie in 0..{n_actions - 1} with n_actions={n_actions}, got "
+                f"{found.min()} to {found.max()}."
+            )
+
+
+def check_example_vectors(observations: Any, actions: Any, n_actions: int | None) -> None:
+    """Raises if examples of observations are not one vector for each action.
+
+    Args:
+        observations: One observation or a batch of them.
+        actions: As many actions.
+        n_actions: Number of discrete actions; `None` for continuous ones.
+
+    Raises:
+        ValueError: They are not.
+    """
+    shape = jnp.shape(actions)
+    lead = shape if n_actions is not None else shape[:-1]
+    found = jax.tree.map(jnp.shape, observations)
+    if not isinstance(found, tuple) or found[:-1] != lead or len(found) != len(lead) + 1:
+        raise ValueError(
+            "Without an encoder there must be one vector of observations for each action, got "
+            f"observations of shape {found} and actions of shape {shape}. Images and dicts need "
+            "encoder=."
+        )
+
+
+def check_batch(
+    batch: Mapping[str, Any], keys: Sequence[str], axes: Sequence[str], is_discrete: bool
+) -> None:
+    """Raises if a batch, or several along a first axis, is not as a learner needs it.
+
+    Args:
+        batch: Arrays by key.
+        keys: The keys that are needed.
+        axes: Names of the leading axes.
+        is_discrete: Whether actions are discrete.
+
+    Raises:
+        KeyError: A key is missing.
+        TypeError: Discrete actions are no integers.
+        ValueError: An array has too few or too many axes, or not the sizes of the others.
+    """
+    missing = [key for key in keys if key not in batch]
+    if missing:
+        raise KeyError(
+            f"The learner learns from {list(keys)}, but the batch lacks {missing}; it has "
+            f"{sorted(batch)}."
+        )
+    dtype = jnp.result_type(batch["actions"])
+    if is_discrete and not jnp.issubdtype(dtype, jnp.integer):
+        raise TypeError(f"'actions' must be integers, got an array of type {dtype}.")
+    numbers = (*_NUMBERS, "actions") if is_discrete else _NUMBERS
+    for key in numbers:
+        if key in batch:
+            _check_axes(key, batch[key], axes)
+    if not is_discrete:
+        _check_axes("actions", batch["actions"], [*axes, "action"])
+    lead = jnp.shape(batch["actions"])[: len(axes)]
+    for key in {*keys, *_NUMBERS} & set(batch):
+        for leaf in jax.tree.leaves(batch[key]):
+            if jnp.shape(leaf)[: len(axes)] != lead:
+                raise ValueError(
+                    f"{key!r} has shape {jnp.shape(leaf)}, but 'actions' has shape "
+                    f"{jnp.shape(batch['actions'])}: their axes ({', '.join(axes)}) must be the same."
+                )
+    if "next_observations" in keys:
+        _check_same_shapes(batch["observations"], batch["next_observations"])
+
+
+def _check_axes(key: str, array: Any, axes: Sequence[str]) -> None:
+    if jnp.ndim(array) != len(axes):
+        what = "vector" if axes[-1] == "action" else "number"
+        raise ValueError(
+            f"{key!r} must have one {what} for each sample, shape ({', '.join(axes)}), got shape "
+            f"{jnp.shape(array)}."
+        )
+
+
+def _check_same_shapes(observations: Any, successors: Any) -> None:
+    shapes, following = (jax.tree.map(jnp.shape, tree) for tree in (observations, successors))
+    if shapes != following:
+        raise ValueError(
+            f"'next_observations' must be shaped as 'observations', {shapes}, got {following}."
+        )
+
+
+def check_ensemble(values: tuple[int, ...], actions: tuple[int, ...]) -> None:
+    """Raises if critics do not give one value of each critic for each action.
+
+    Args:
+        values: Shape of what they give.
+        actions: Shape of the actions, the last axis of which are components.
+
+    Raises:
+        ValueError: They do not.
+    """
+    if len(values) != len(actions) or values[1:] != actions[:-1]:
+        expected = ", ".join(["critics", *map(str, actions[:-1])])
+        raise ValueError(
+            f"critic_network must give values of shape ({expected}) for actions of shape {actions}, got "
+            f"{values}: make several critics with jaxagents.networks.ensemblize(Critic, 2)()."
+        )

@@ -1,0 +1,116 @@
+"""Fully connected layers whose gradients are fast on a CPU."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jaxtyping import Array, Float
+
+Rows = Float[Array, "*batch rows inputs"]
+Weights = Float[Array, "*batch inputs outputs"]
+
+_matmul_p = Primitive("jaxagents_matmul")
+
+
+def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch rows outputs"]:
+    """The product of matrices, `x @ weights`.
+
+    The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
+    would compute it without the transposition, for which its CPU backend takes more than twice as long
+    as for the transposition and an ordinary product. This is a primitive, and no `jax.custom_vjp`,
+    because the rows of a batch are to be one product also where a function of one row is vmapped.
+
+    Args:
+        x: Rows.
+        weights: Weights, with the same leading axes.
+
+    Returns:
+        The products.
+    """
+    precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    dtype = jnp.result_type(x, weights)
+    x, weights = x.astype(dtype), weights.astype(dtype)
+    if _manual_axes(x) != _manual_axes(weights):  # XLA's product is made to bring them together
+        return jnp.matmul(x, weights)
+    return _matmul_p.bind(x, weights, precision=precision)
+
+
+def dot_general(
+    lhs: Array, rhs: Array, dimension_numbers: Any, precision: Any = None, **options: Any
+) -> Array:
+    """`jax.lax.dot_general` by [`matmul`][jaxagents.networks.dense.matmul], where it is one.
+
+    Args:
+        lhs: Left operand.
+        rhs: Right operand.
+        dimension_numbers: Axes that are contracted, and those of batches.
+        precision: Precision; anything but `None` is left to XLA.
+        **options: Further arguments of `jax.lax.dot_general`.
+
+    Returns:
+        The product.
+    """
+    of_last_axis = (((lhs.ndim - 1,), (0,)), ((), ()))
+    is_matmul = rhs.ndim == 2 and dimension_numbers == of_last_axis and lhs.dtype == rhs.dtype
+    if precision is not None or options or not is_matmul:
+        return jax.lax.dot_general(lhs, rhs, dimension_numbers, precision, **options)
+    rows = matmul(lhs.reshape(-1, lhs.shape[-1]), rhs)
+    return rows.reshape(*lhs.shape[:-1], rhs.shape[-1])
+
+
+Dense = functools.partial(nn.Dense, dot_general=dot_general)
+"""`flax.linen.Dense` with gradients that are faster on a CPU; it takes the same arguments."""
+
+
+def _product(x: Array, weights: Array, *, precision: Any) -> Array:
+    return jnp.matmul(x, weights, precision=precision)
+
+
+def _manual_axes(x: Array) -> Any:
+    """The axes of a `jax.shard_map` along which an array differs."""
+    return getattr(jax.typeof(x), "manual_axis_type", None)
+
+
+@_matmul_p.def_abstract_eval
+def _(x: Any, weights: Any, *, precision: Any) -> Any:
+    product = functools.partial(_product, precision=precision)
+    return jax.make_jaxpr(product)(x, weights).out_avals[0]
+
+
+def _gradient_of_rows(gradient: Array, _: Any, weights: Array, *, precision: Any) -> Array:
+    return _matmul_p.bind(gradient, jnp.swapaxes(weights, -1, -2), precision=precision)
+
+
+def _gradient_of_weights(gradient: Array, x: Array, _: Any, *, precision: Any) -> Array:
+    return _matmul_p.bind(_transposed(x), gradient, precision=precision)
+
+
+def _transposed(x: Array) -> Array:
+    def in_memory(x: Array) -> Array:
+        return jax.lax.optimization_barrier(jnp.swapaxes(x, -1, -2))
+
+    return jax.lax.platform_dependent(x, cpu=in_memory, default=lambda x: jnp.swapaxes(x, -1, -2))
+
+
+def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:
+    x, weights = args
+    x_axis, weights_axis = axes
+    if weights_axis is None:
+        x = jnp.moveaxis(x, x_axis, -3)
+        rows = x.reshape(*x.shape[:-3], -1, x.shape[-1])
+        products = _matmul_p.bind(rows, weights, precision=precision)
+        return products.reshape(*x.shape[:-1], -1), x.ndim - 3
+    weights = jnp.moveaxis(weights, weights_axis, 0)
+    shape = (len(weights), *x.shape)
+    x = jnp.broadcast_to(x, shape) if x_axis is None else jnp.moveaxis(x, x_axis, 0)
+    return _matmul_p.bind(x, weights, precision=precision), 0
+
+
+_matmul_p.def_impl(functools.partial(jax.jit, static_argnames="precision")(_product))
+ad.defbilinear(_matmul_p, _gradient_of_rows, _gradient_of_weights)
+batching.primitive_batchers[_matmul_p] = _vmapped
+mlir.register_lowering(_matmul_p, mlir.lower_fun(_product, multiple_results=False))

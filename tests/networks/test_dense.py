@@ -1,0 +1,124 @@
+"""Fully connected layers against those of Flax, under all transformations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from scripts import run_script
+
+from jaxagents.networks.dense import Dense, dot_general
+
+KEY = jax.random.key(0)
+X = jax.random.normal(KEY, (7, 3))
+PARAMS = nn.Dense(5).init(jax.random.key(1), X)
+SEVERAL = jax.tree.map(lambda x: jnp.stack([x, 2.0 * x]), PARAMS)
+
+
+def loss(layer):
+    return lambda params, x: jnp.sin(layer.apply(params, x)).sum()
+
+
+def descend(layer, x):
+    def step(params, _):
+        gradients = jax.grad(loss(layer))(params, x)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), None
+
+    return jax.lax.scan(step, PARAMS, length=3)[0]
+
+
+def vmapped(layer, params, in_axes=0, out_axes=0):
+    return jax.vmap(lambda x: layer.apply(params, x), in_axes, out_axes)
+
+
+CASES = {
+    "rows": lambda layer: layer.apply(PARAMS, X),
+    "one row": lambda layer: layer.apply(PARAMS, X[0]),
+    "several axes": lambda layer: layer.apply(PARAMS, X.reshape(1, 7, 1, 3)),
+    "gradients": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, X),
+    "gradients of a vmapped function": lambda layer: jax.grad(
+        lambda params: jax.vmap(lambda x: loss(layer)(params, x))(X).sum()
+    )(PARAMS),
+    "gradients of each row": lambda layer: jax.vmap(jax.grad(loss(layer)), (None, 0))(PARAMS, X),
+    "second derivatives": lambda layer: jax.hessian(loss(layer))(PARAMS, X),
+    "forward mode": lambda layer: jax.jvp(lambda p: layer.apply(p, X), (PARAMS,), (PARAMS,)),
+    "several layers": lambda layer: jax.vmap(lambda p: jax.grad(loss(layer))(p, X))(SEVERAL),
+    "several layers and rows": lambda layer: jax.vmap(
+        lambda p: vmapped(layer, p, out_axes=1)(X[:, None])
+    )(SEVERAL),
+    "columns": lambda layer: vmapped(layer, PARAMS, in_axes=1)(X.T),
+    "a scan of each row": lambda layer: jax.vmap(lambda x: descend(layer, x))(X),
+    "no rows": lambda layer: jax.grad(loss(layer))(PARAMS, X[:0]),
+    "short floats": lambda layer: layer.apply(
+        *jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("compiled", [False, True])
+def test_computes_what_the_layer_of_flax_does(case, compiled):
+    found, expected = (
+        (
+            jax.jit(lambda layer=layer: case(layer))
+            if compiled
+            else lambda layer=layer: case(layer)
+        )()
+        for layer in (Dense(5), nn.Dense(5))
+    )
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(
+            x.astype(float), y.astype(float), rtol=1e-5, atol=1e-5
+        ),
+        found,
+        expected,
+    )
+    assert jax.tree.map(jnp.result_type, found) == jax.tree.map(jnp.result_type, expected)
+
+
+def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
+    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(5))(params, x))(X).sum())
+    program = jax.jit(gradient).lower(PARAMS).as_text()
+    products = [line for line in program.splitlines() if "dot_general" in line]
+    assert len(products) == 2
+    assert all("contracting_dims = [1] x [0]" in line for line in products)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "options"),
+    [
+        ((((0,), (0,)), ((), ())), {}),
+        ((((1,), (1,)), ((), ())), {"precision": "highest"}),
+        ((((1,), (1,)), ((0,), (0,))), {"preferred_element_type": jnp.float32}),
+    ],
+)
+def test_other_products_are_left_to_xla(dimensions, options):
+    found = dot_general(X, X, dimensions, **options)
+    np.testing.assert_array_equal(found, jax.lax.dot_general(X, X, dimensions, **options))
+
+
+def test_over_several_devices():
+    script = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+    from jaxagents.networks.dense import Dense
+
+    layer, x = Dense(5), jax.random.normal(jax.random.key(0), (8, 3))
+    params = layer.init(jax.random.key(1), x)
+    gradient = jax.grad(lambda params, x: jnp.sin(layer.apply(params, x)).sum())
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    placed = jax.device_put(x, NamedSharding(mesh, P("data")))
+    places = {"mesh": mesh, "in_specs": (P(), P("data")), "out_specs": P()}
+    by_one = gradient(params, x)
+    summed = jax.shard_map(gradient, **places)  # over the places that share the parameters
+    own = jax.shard_map(
+        lambda params, x: jax.lax.psum(gradient(params, x), "data"), check_vma=False, **places
+    )
+    for by_several in (jax.jit(gradient), summed, own):
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4),
+            by_several(params, placed),
+            by_one,
+        )
+    """
+    run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
