@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 Rows = Float[Array, "*batch rows inputs"]
 Weights = Float[Array, "*batch inputs outputs"]
 
+_TALL = 8
 _matmul_p = Primitive("jaxagents_matmul")
 
 
@@ -21,7 +22,7 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch rows outputs"]:
 
     The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
     would compute it without the transposition, for which its CPU backend takes more than twice as long
-    as for the transposition and an ordinary product. This is a primitive, and no `jax.custom_vjp`,
+    as for the transposition and an ordinary product, where there are many more rows than columns. This is a primitive, and no `jax.custom_vjp`,
     because the rows of a batch are to be one product also where a function of one row is vmapped.
 
     Args:
@@ -90,10 +91,16 @@ def _gradient_of_weights(gradient: Array, x: Array, _: Any, *, precision: Any) -
 
 
 def _transposed(x: Array) -> Array:
-    def in_memory(x: Array) -> Array:
-        return jax.lax.optimization_barrier(jnp.swapaxes(x, -1, -2))
+    def swapped(x: Array) -> Array:
+        return jnp.swapaxes(x, -1, -2)
 
-    return jax.lax.platform_dependent(x, cpu=in_memory, default=lambda x: jnp.swapaxes(x, -1, -2))
+    def swapped_in_memory(x: Array) -> Array:
+        return jax.lax.optimization_barrier(swapped(x))
+
+    is_tall = x.ndim == 2 and x.shape[0] >= _TALL * x.shape[1]
+    if not is_tall:
+        return swapped(x)
+    return jax.lax.platform_dependent(x, cpu=swapped_in_memory, default=swapped)
 
 
 def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:

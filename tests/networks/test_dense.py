@@ -48,6 +48,7 @@ CASES = {
     )(SEVERAL),
     "columns": lambda layer: vmapped(layer, PARAMS, in_axes=1)(X.T),
     "a scan of each row": lambda layer: jax.vmap(lambda x: descend(layer, x))(X),
+    "many rows": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, jnp.tile(X, (8, 1))),
     "no rows": lambda layer: jax.grad(loss(layer))(PARAMS, X[:0]),
     "short floats": lambda layer: layer.apply(
         *jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
@@ -77,7 +78,8 @@ def test_computes_what_the_layer_of_flax_does(case, compiled):
 
 
 def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
-    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(5))(params, x))(X).sum())
+    rows = jnp.tile(X, (8, 1))
+    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(5))(params, x))(rows).sum())
     program = jax.jit(gradient).lower(PARAMS).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert len(products) == 2
