@@ -15,20 +15,46 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import peers
+from flax import linen as nn
 
 from jaxagents.networks.vision import augmentations, make_encoder
 
 KEY = jax.random.key(0)
-ENCODERS = {"atari": 84, "impala": 64, "resnet-18": 64, "resnetv2-26": 64, "vit-ti/16": 64}
-"""Height and width of the images of each encoder."""
+
+
+class FlaxImpala(nn.Module):
+    """The encoder `impala`, of the layers of Flax."""
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Encodes a batch."""
+        x = images.astype(jnp.float32) / 255.0
+        for features in (16, 32, 32):
+            x = nn.Conv(features, (3, 3))(x)
+            x = nn.max_pool(x, (3, 3), (2, 2), "SAME")
+            for _ in range(2):
+                y = nn.Conv(features, (3, 3))(nn.relu(x))
+                x = x + nn.Conv(features, (3, 3))(nn.relu(y))
+        return nn.relu(x).reshape(len(x), -1)
+
+
+ENCODERS = {
+    "atari": (make_encoder("atari"), 84),
+    "impala": (make_encoder("impala"), 64),
+    "the same, of Flax's layers": (FlaxImpala(), 64),
+    "resnet-18": (make_encoder("resnet-18"), 64),
+    "resnetv2-26": (make_encoder("resnetv2-26"), 64),
+    "vit-ti/16": (make_encoder("vit-ti/16"), 64),
+}
+"""Encoders, with the height and width of their images."""
 
 
 def main() -> None:
     """Measures everything and prints a page of Markdown."""
     args = parse_args()
     encoder_rows = [
-        [name, f"{side} x {side}", *encoder_times(name, side, args)]
-        for name, side in ENCODERS.items()
+        [name, f"{side} x {side}", *encoder_times(encoder, side, args)]
+        for name, (encoder, side) in ENCODERS.items()
     ]
     images = random_images(args.images, args.side)
     parts = [
@@ -75,9 +101,10 @@ def median_seconds(function: Callable[..., Any], *args: Any, repeats: int) -> fl
     return statistics.median(times)
 
 
-def encoder_times(name: str, side: int, args: argparse.Namespace, n_steps: int = 3) -> list[str]:
+def encoder_times(
+    encoder: nn.Module, side: int, args: argparse.Namespace, n_steps: int = 3
+) -> list[str]:
     """Milliseconds of the features and of the gradient, alone and in a loop."""
-    encoder = make_encoder(name)
     images = random_images(args.batch_size, side)
     variables = jax.jit(encoder.init)(KEY, images)
 

@@ -22,8 +22,9 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch rows outputs"]:
 
     The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
     would compute it without the transposition, for which its CPU backend takes more than twice as long
-    as for the transposition and an ordinary product, where there are many more rows than columns. This is a primitive, and no `jax.custom_vjp`,
-    because the rows of a batch are to be one product also where a function of one row is vmapped.
+    as for the transposition and an ordinary product, where there are many more rows than columns. This
+    is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also where
+    a function of one row is vmapped.
 
     Args:
         x: Rows.
