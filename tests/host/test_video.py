@@ -98,6 +98,7 @@ def test_films_an_environment_of_gymnasium(tmp_path, monkeypatch):
     assert (first != last).any()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio's reader
 def test_films_mp4(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     import imageio.v2 as imageio
