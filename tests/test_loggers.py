@@ -202,6 +202,7 @@ def test_wandb_runs_offline(tmp_path, wandb):
     names = {run.name for run in (logger.run, other.run, nameless.run)}
     assert len(names) == 3
     assert sum(name.startswith("sac-2") for name in names) == 2
+    wandb.teardown()  # its service writes files, and may still do so
     for run, logged in ((logger.run, [b"12.5", b"0.1", b"7.625"]), (other.run, [b"99.75"])):
         (file,) = directory.glob(f"wandb/offline-run-*-{run.id}/run-{run.id}.wandb")
         assert all(value in file.read_bytes() for value in logged)
