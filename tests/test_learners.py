@@ -11,7 +11,8 @@ from flax import linen as nn
 from learners import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
 from trees import assert_close, assert_equal, equal
 
-from jaxagents.networks import DictEncoder
+from jaxagents.bc import DiscreteBCLearner, ImitationConfig
+from jaxagents.networks import CategoricalPolicy, DictEncoder
 
 KEY = jax.random.key(0)
 
@@ -289,3 +290,18 @@ def test_examples_that_do_not_fit_are_refused(row):
     if row.learner.discrete_actions:
         with pytest.raises(ValueError, match=r"must lie in 0..1 with n_actions=2, got 0 to 2"):
             row.create(n_actions=2)
+
+
+def test_a_discrete_learner_need_not_be_told_how_many_actions_there_are():
+    class Steering(DiscreteBCLearner):
+        """Left, ahead or right."""
+
+        _config_type = ImitationConfig
+
+        @staticmethod
+        def _default_network(config, actions):
+            return CategoricalPolicy(features=config.features, n_actions=N_ACTIONS)
+
+    batch = LEARNERS["DiscreteBC"].batch()
+    learner = Steering.create(0, batch["observations"], batch["actions"], features=(8,))
+    assert learner.sample_actions(batch["observations"]).shape == (16,)

@@ -12,28 +12,29 @@ from jaxagents.core.arrays import is_traced
 _NUMBERS = ("rewards", "masks", "discounts")
 
 
-def check_example_actions(actions: Any, n_actions: int | None) -> None:
+def check_example_actions(actions: Any, is_discrete: bool, n_actions: int | None) -> None:
     """Raises if an example of actions is of the wrong kind.
 
     Args:
         actions: One action or a batch of them.
-        n_actions: Number of discrete actions; `None` for continuous ones.
+        is_discrete: Whether they are to be discrete.
+        n_actions: Number of discrete actions, if the configuration says it.
 
     Raises:
         TypeError: They are not of the kind.
         ValueError: They have no components, or are no discrete actions of that number.
     """
-    dtype, kind = jnp.result_type(actions), jnp.floating if n_actions is None else jnp.integer
+    dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
         raise TypeError(
             f"The learner takes {kind.__name__} actions, got an example of type {dtype}."
         )
-    if n_actions is None and jnp.ndim(actions) == 0:
+    if not is_discrete and jnp.ndim(actions) == 0:
         raise ValueError(
             "The learner takes actions with a last axis of components, got a scalar: an environment's "
             "action has shape (action_dim,)."
         )
-    if n_actions is not None and not is_traced(actions):
+    if is_discrete and n_actions is not None and not is_traced(actions):
         found = np.asarray(actions)
         if not np.all((found >= 0) & (found < n_actions)):
             raise ValueError(
@@ -42,19 +43,19 @@ def check_example_actions(actions: Any, n_actions: int | None) -> None:
             )
 
 
-def check_example_vectors(observations: Any, actions: Any, n_actions: int | None) -> None:
+def check_example_vectors(observations: Any, actions: Any, is_discrete: bool) -> None:
     """Raises if examples of observations are not one vector for each action.
 
     Args:
         observations: One observation or a batch of them.
         actions: As many actions.
-        n_actions: Number of discrete actions; `None` for continuous ones.
+        is_discrete: Whether they are discrete.
 
     Raises:
         ValueError: They are not.
     """
     shape = jnp.shape(actions)
-    lead = shape if n_actions is not None else shape[:-1]
+    lead = shape if is_discrete else shape[:-1]
     found = jax.tree.map(jnp.shape, observations)
     if not isinstance(found, tuple) or found[:-1] != lead or len(found) != len(lead) + 1:
         raise ValueError(

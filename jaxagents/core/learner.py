@@ -139,9 +139,9 @@ class Learner(PicklableNode):
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges()
         n_actions = getattr(config, "n_actions", None)
-        check_example_actions(actions, n_actions)
+        check_example_actions(actions, cls.discrete_actions, n_actions)
         if config.has_default_networks:
-            check_example_vectors(observations, actions, n_actions)
+            check_example_vectors(observations, actions, cls.discrete_actions)
         return _created(cls, config, hyperparams, _as_seed(seed), observations, actions)
 
     @jax.jit
