@@ -12,12 +12,12 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.bc import ImitationConfig, gaussian_policy
-from jaxagents.core.batches import check_ensemble
-from jaxagents.core.learner import Batch, Info, Learner
+from jaxagents.core.actor_critic import ActorCriticLearner
+from jaxagents.core.learner import Batch, Info
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
-from jaxagents.networks import Critic, ValueCritic, ensemblize
+from jaxagents.networks import ValueCritic
 from jaxagents.networks.initialisation import initialise
 
 
@@ -66,7 +66,7 @@ class IQLHyperparameters(Hyperparameters):
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class IQLLearner(Learner):
+class IQLLearner(ActorCriticLearner):
     """Implicit Q-learning for continuous actions, which asks for the value of no action beyond the data.
 
     Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. An
@@ -81,14 +81,10 @@ class IQLLearner(Learner):
         value: The value function of observations.
     """
 
-    actor: TrainState
-    critic: TrainState
-    target_critic: TrainState
     value: TrainState
 
     _config_type = IQLConfig
     _hyperparams_type = IQLHyperparameters
-    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
 
     @classmethod
     def _initial(
@@ -101,11 +97,8 @@ class IQLLearner(Learner):
     ) -> Self:
         rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
         actor = config.encoded(config.actor_network or gaussian_policy(config, actions.shape[-1]))
-        critic = config.encoded(
-            config.critic_network or ensemblize(Critic, config.n_critics)(config.features)
-        )
         value = config.encoded(config.value_network or ValueCritic(config.features))
-        critic_variables = initialise(critic, critic_key, observations, actions)
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -116,10 +109,8 @@ class IQLLearner(Learner):
                 config.actor_optimizer or config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
-            critic=optimized(
-                critic, critic_variables, config.optimizer, hyperparams.critic_learning_rate
-            ),
-            target_critic=TrainState.from_variables(critic, critic_variables),
+            critic=critic,
+            target_critic=target_critic,
             value=optimized(
                 value,
                 initialise(value, value_key, observations),
@@ -143,14 +134,6 @@ class IQLLearner(Learner):
             value=value,
         )
         return learner, {**value_info, **actor_info, **critic_info}
-
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
-        return self.actor(observations, temperature=temperature)
-
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        super()._check_networks(observations, actions)
-        values = jax.eval_shape(TrainState.__call__, self.critic, observations, actions)
-        check_ensemble(values.shape, jnp.shape(actions))
 
     def _update_value(self, q: Float[Array, "batch"], batch: Batch) -> tuple[TrainState, Info]:
         """Equation 5."""

@@ -9,12 +9,12 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
-from jaxagents.core.batches import check_ensemble
-from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.core.actor_critic import ActorCriticLearner
+from jaxagents.core.learner import Batch, Info, LearnerConfig
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
-from jaxagents.networks import Critic, Policy, ensemblize
+from jaxagents.networks import Policy
 from jaxagents.networks.initialisation import initialise
 
 
@@ -68,7 +68,7 @@ class Temperature(nn.Module):
         return jnp.exp(self.param("log_temperature", lambda _: jnp.log(initial)))
 
 
-class SACLearner(Learner):
+class SACLearner(ActorCriticLearner):
     """Soft actor-critic for continuous actions, with a learned temperature.
 
     Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", algorithm 1: an update moves
@@ -81,14 +81,10 @@ class SACLearner(Learner):
         temperature: The weight of the entropy.
     """
 
-    actor: TrainState
-    critic: TrainState
-    target_critic: TrainState
     temperature: TrainState
 
     _config_type = SACConfig
     _hyperparams_type = SACHyperparameters
-    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
 
     @classmethod
     def _initial(
@@ -106,10 +102,7 @@ class SACLearner(Learner):
         actor = config.encoded(
             config.actor_network or Policy(features=config.features, action_dim=action_dim)
         )
-        critic = config.encoded(
-            config.critic_network or ensemblize(Critic, config.n_critics)(config.features)
-        )
-        critic_variables = initialise(critic, critic_key, observations, actions)
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -120,10 +113,8 @@ class SACLearner(Learner):
                 config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
-            critic=optimized(
-                critic, critic_variables, config.optimizer, hyperparams.critic_learning_rate
-            ),
-            target_critic=TrainState.from_variables(critic, critic_variables),
+            critic=critic,
+            target_critic=target_critic,
             temperature=optimized(
                 Temperature(),
                 initialise(Temperature(), temperature_key, hyperparams.initial_temperature),
@@ -145,14 +136,6 @@ class SACLearner(Learner):
             temperature=temperature,
         )
         return learner, {**critic_info, **actor_info, **temperature_info}
-
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
-        return self.actor(observations, temperature=temperature)
-
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        super()._check_networks(observations, actions)
-        values = jax.eval_shape(TrainState.__call__, self.critic, observations, actions)
-        check_ensemble(values.shape, jnp.shape(actions))
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets = self._targets(key, batch)
