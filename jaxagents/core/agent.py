@@ -4,7 +4,7 @@ import abc
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,15 @@ from jaxagents.loggers import Logger
 _DEFAULT_N_EVALS = 32
 
 
-def compiled(method: Callable | None = None, *, static: Sequence[str] = ()) -> Any:
+def compiled(
+    method: Callable | None = None, *, static: Sequence[str] = (), donated: Sequence[str] = ()
+) -> Any:
     """Compiles a method of an agent, which is itself a static argument compared by value."""
     if method is None:
-        return functools.partial(compiled, static=static)
-    jitted = jax.jit(method, static_argnums=0, static_argnames=tuple(static))
+        return functools.partial(compiled, static=static, donated=donated)
+    jitted = jax.jit(
+        method, static_argnums=0, static_argnames=tuple(static), donate_argnames=tuple(donated)
+    )
 
     @functools.wraps(method)
     def call(self: "Agent", *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +62,8 @@ class Agent(metaclass=AgentMeta):
     returns; for convenience the agent remembers the last one.
 
     A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
-    (`_training_step`), and how hyperparameters are replaced (`_with_hyperparams`).
+    (`_training_step`), what of a runner acts (`_acting`), and how hyperparameters are replaced
+    (`_with_hyperparams`).
 
     Attributes:
         env: The environment.
@@ -67,9 +72,12 @@ class Agent(metaclass=AgentMeta):
         eval_during_training: Whether the agent is evaluated during training.
         n_actors: Number of actors in the environment.
         episodes: The environment with its time limit and resets.
+        data: Arrays that updates read and never change, such as a dataset. Compiled programs are
+            given them, and depend on their shapes alone.
     """
 
     config: Any
+    data: Any = ()
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
 
@@ -121,11 +129,15 @@ class Agent(metaclass=AgentMeta):
         """Replaces the hyperparameters of a runner."""
 
     @abc.abstractmethod
+    def _acting(self, runner: Any) -> Any:
+        """What `policy` is given of a runner."""
+
+    @abc.abstractmethod
     def policy(self, training: Any, obs: Any) -> Any:
         """The greedy action.
 
         Args:
-            training: State of the acting network.
+            training: What acts of a runner.
             obs: One observation.
 
         Returns:
@@ -136,6 +148,10 @@ class Agent(metaclass=AgentMeta):
     def _actors_shape(self) -> tuple[int, ...]:
         """Axes of the actors in rewards and values."""
         return ()
+
+    def _complete(self, runner: Any) -> Any:
+        """A runner to go on from, with what a checkpoint may have left out."""
+        return runner
 
     def _validate(self) -> None:
         """Raises if the environment, the networks and the configuration do not fit together."""
@@ -203,7 +219,7 @@ class Agent(metaclass=AgentMeta):
         n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         if training.is_tracing((rng, hyperparams, runner)):
             return self._train_compiled(
-                rng, hyperparams, runner, n_steps=n_steps, progress=bool(progress)
+                rng, hyperparams, runner, self.data, n_steps=n_steps, progress=bool(progress)
             )
         self._check_hyperparams(hyperparams, optional=runner is not None)
         goes_on = runner is not None and runner is self.training_runner
@@ -250,7 +266,7 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner before any update.
         """
-        return without_weak_types(self._create_runner(as_key(rng), _as_float32(hyperparams)))
+        return without_weak_types(self._create_runner(as_key(rng), _float32_copy(hyperparams)))
 
     @compiled
     def restart(self, runner: Any, hyperparams: Any) -> Any:
@@ -263,21 +279,26 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner with them.
         """
-        return self._with_hyperparams(runner, _as_float32(hyperparams))
+        return self._with_hyperparams(runner, _float32_copy(hyperparams))
 
-    @compiled
     def advance(self, runner: Any, n_updates: Any) -> Any:
-        """Makes updates.
+        """Makes updates, in the memory of the runner that it is given.
 
         Args:
-            runner: Any runner.
+            runner: Any runner. Its arrays are used up: go on with those that are returned, or give a
+                copy, `jax.tree.map(jnp.copy, runner)`.
             n_updates: Number of updates; one program serves every number.
 
         Returns:
             The runner after them.
         """
+        return self._advance(runner, self.data, n_updates)
+
+    @compiled(donated=("runner",))
+    def _advance(self, runner: Any, data: Any, n_updates: Any) -> Any:
+        agent = self.with_data(data)
         return jax.lax.fori_loop(
-            0, n_updates, lambda _, runner: self._training_step(runner), runner
+            0, n_updates, lambda _, runner: agent._training_step(runner), runner
         )
 
     @compiled
@@ -295,20 +316,35 @@ class Agent(metaclass=AgentMeta):
         if self.eval_during_training:
             rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
             n_evals = self.config.n_evals or _DEFAULT_N_EVALS
-            metrics |= self._play(as_key(rng), runner.actor_training, n_evals)
+            metrics |= self._play(as_key(rng), self._acting(runner), n_evals)
         return metrics
 
     @compiled(static=("n_steps", "progress"))
     def _train_compiled(
-        self, rng: Any, hyperparams: Any, runner: Any, *, n_steps: int, progress: bool
+        self, rng: Any, hyperparams: Any, runner: Any, data: Any, *, n_steps: int, progress: bool
     ) -> tuple[Any, Metrics]:
-        runner = self._starting_point(rng, hyperparams, runner)
-        return training.train_in_one_program(self, runner, n_steps, progress)
+        agent = self.with_data(data)
+        runner = agent._starting_point(rng, hyperparams, runner)
+        return training.train_in_one_program(agent, runner, n_steps, progress)
 
     def _starting_point(self, rng: Any, hyperparams: Any, runner: Any) -> Any:
         if runner is None:
             return self.start(as_key(rng), hyperparams)
+        runner = self._complete(jax.tree.map(jnp.copy, runner))
         return runner if hyperparams is None else self.restart(runner, hyperparams)
+
+    def with_data(self, data: Any) -> Self:
+        """The same agent, reading other data.
+
+        Args:
+            data: Arrays in the place of those of the attribute, of the same shapes.
+
+        Returns:
+            The agent.
+        """
+        agent = copy.copy(self)
+        object.__setattr__(agent, "data", data)
+        return agent
 
     def sweep(
         self, rngs: Any, hyperparams: Any, *, n_steps: int | None = None, progress: bool = True
@@ -333,6 +369,17 @@ class Agent(metaclass=AgentMeta):
         self._check_hyperparams(hyperparams)
         n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
+
+    def checkpointed(self, runner: Any) -> Any:
+        """What a checkpoint holds of a runner.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The runner, without what is left out.
+        """
+        return runner
 
     def collect_training(
         self, runner: Any, metrics: Metrics, previous_training_max_step: int | None = None
@@ -396,14 +443,15 @@ class Agent(metaclass=AgentMeta):
             RuntimeError: The agent has not been trained.
         """
         n_evals = checks.positive("n_evals", n_evals)
-        return self._evaluate_policy(as_key(rng), self.actor_training, n_evals=n_evals)
+        acting = self._acting(self._trained_runner())
+        return self._evaluate_policy(as_key(rng), acting, n_evals=n_evals)
 
     @compiled(static=("n_evals",))
-    def _evaluate_policy(self, rng: Any, actor_training: Any, *, n_evals: int) -> Metrics:
-        return self._play(rng, actor_training, n_evals)
+    def _evaluate_policy(self, rng: Any, acting: Any, *, n_evals: int) -> Metrics:
+        return self._play(rng, acting, n_evals)
 
-    def _play(self, rng: Any, actor_training: Any, n_evals: int) -> Metrics:
-        policy = functools.partial(self.policy, actor_training)
+    def _play(self, rng: Any, acting: Any, n_evals: int) -> Metrics:
+        policy = functools.partial(self.policy, acting)
         outcomes = play_episodes(self.episodes, policy, rng, n_evals)
         metrics = self._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
@@ -481,24 +529,6 @@ class Agent(metaclass=AgentMeta):
         return self._memory.get("metrics")
 
     @property
-    def actor_training(self) -> Any:
-        """The trained state of the actor.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self._trained_runner().actor_training
-
-    @property
-    def critic_training(self) -> Any:
-        """The trained state of the critic.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self._trained_runner().critic_training
-
-    @property
     def previous_training_max_step(self) -> int:
         """Number of updates behind the last runner; zero before any training."""
         if not self.agent_trained:
@@ -530,6 +560,7 @@ class Agent(metaclass=AgentMeta):
     def _seal(self) -> None:
         twin = copy.copy(self)
         twin.config = self.config.without_files()
+        twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
         twin._key = (type(self), fingerprint(vars(twin)))
         twin._program = twin
         twin._sealed = True
@@ -538,7 +569,8 @@ class Agent(metaclass=AgentMeta):
         if self.config.checkpoint_dir is not None:
             checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)
 
-        self._key = (type(self), fingerprint(vars(self)))
+        identities = [id(array) for array in jax.tree.leaves(self.data)]
+        self._key = (type(self), fingerprint({**vars(self), "data": identities}))
         self._program = twin
         self._memory: dict[str, Any] = {}
         self._sealed = True
@@ -585,5 +617,6 @@ class Agent(metaclass=AgentMeta):
         return f"<{str(self).splitlines()[0].rstrip(':')}>"
 
 
-def _as_float32(hyperparams: Any) -> Any:
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), hyperparams)
+def _float32_copy(hyperparams: Any) -> Any:
+    """Hyperparameters as arrays that are not the user's own, which updates would use up."""
+    return jax.tree.map(lambda x: jnp.array(x, jnp.float32), hyperparams)

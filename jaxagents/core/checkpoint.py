@@ -74,7 +74,11 @@ def restore(
             "This agent has no checkpoint_dir to restore from: set it in the configuration."
         )
     store = AgentStore(agent.config.checkpoint_dir)
-    template = jax.eval_shape(agent.start, jax.random.key(0), hyperparams)
+
+    def fresh(rng: Any, hyperparams: Any) -> Any:
+        return agent.checkpointed(agent.start(rng, hyperparams))
+
+    template = jax.eval_shape(fresh, jax.random.key(0), hyperparams)
     runner, history, _ = store.first_readable(
         mode, best_fn, lambda step: store.read(step, _identity(agent), template)
     )
@@ -96,6 +100,7 @@ class Records:
             earlier: Metrics of the trainings that it goes on from.
         """
         store = AgentStore(agent.config.checkpoint_dir)
+        self._checkpointed = agent.checkpointed
         self._earlier = earlier
         self._writer = Writer(
             store,
@@ -133,7 +138,8 @@ class Records:
 
     def _save(self, runner: Any, history: Metrics, mean_return: float | None) -> None:
         step = int(runner.update_step)
-        self._writer.save(step, runner, join(self._earlier, history), mean_return)
+        tree = self._checkpointed(runner)
+        self._writer.save(step, tree, join(self._earlier, history), mean_return)
 
 
 def _description(agent: Any) -> dict[str, Any]:

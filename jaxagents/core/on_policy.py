@@ -104,6 +104,24 @@ class OnPolicyBase(Agent):
         """
         return self._distribution(training, training.params, obs).mode()
 
+    @property
+    def actor_training(self) -> TrainState:
+        """The trained state of the actor.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().actor_training
+
+    @property
+    def critic_training(self) -> TrainState:
+        """The trained state of the critic.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().critic_training
+
     # Returns and advantages.
 
     def _trajectory_returns(
@@ -317,6 +335,9 @@ class OnPolicyBase(Agent):
                 runner.critic_training, hyperparams.critic_optimizer_params
             ),
         )
+
+    def _acting(self, runner: Runner) -> TrainState:
+        return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
         runner, traj = self._rollout(runner)

@@ -45,7 +45,7 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
     member_sets = jax.tree.map(lambda x: np.repeat(x, n_seeds), sets)
     lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
     with (
-        _members(agent.program, n_sets * n_seeds) as members,
+        _members(agent, n_sets * n_seeds) as members,
         Interruption() as interruption,
         SweepBar(agent, 0, n_steps, disable=not progress) as bar,
     ):
@@ -82,7 +82,7 @@ class MembersOnCores:
         """Compiles nothing yet.
 
         Args:
-            agent: The agent's program.
+            agent: The agent.
             threads: One for each core that is to be used.
         """
         self._agent = agent
@@ -124,11 +124,13 @@ class MembersOnDevices:
         """Compiles nothing yet.
 
         Args:
-            agent: The agent's program.
+            agent: The agent.
             devices: The devices, no more than members.
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
-        self._start, self._advance, self._evaluate = _vmapped_on_devices(agent, self._mesh)
+        self._data = agent.data
+        programs = _vmapped_on_devices(agent.program, self._mesh)
+        self._start, self._advance, self._evaluate = programs
 
     def start(self, rngs: Any, hyperparams: Any) -> Any:
         """Fresh runners, some of them twice to fill up the devices."""
@@ -140,7 +142,7 @@ class MembersOnDevices:
 
     def advance(self, runners: Any, n_updates: Any) -> Any:
         """Makes updates."""
-        return self._advance(runners, n_updates)
+        return self._advance(runners, n_updates, self._data)
 
     def evaluate(self, runners: Any) -> Metrics:
         """The metrics of one evaluation point."""
@@ -155,7 +157,12 @@ class MembersOnDevices:
 def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
 
-    def compiled(function: Callable, in_axes: tuple[int | None, ...]) -> Callable:
+    def advance(runner: Any, n_updates: Any, data: Any) -> Any:
+        return agent.with_data(data).advance(runner, n_updates)
+
+    def compiled(
+        function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
+    ) -> Callable:
         return jax.jit(
             jax.shard_map(
                 jax.vmap(function, in_axes),
@@ -163,12 +170,13 @@ def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Cal
                 in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
                 out_specs=_MEMBERS,
                 check_vma=False,
-            )
+            ),
+            donate_argnums=donated,
         )
 
     return (
         compiled(agent.start, (0, 0)),
-        compiled(agent.advance, (0, None)),
+        compiled(advance, (0, None, None), donated=(0,)),
         compiled(agent.evaluate, (0,)),
     )
 

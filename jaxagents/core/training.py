@@ -25,7 +25,7 @@ class Program(Protocol):
     """What is driven: an agent, or several trainings at once."""
 
     def advance(self, runner: Any, n_updates: Any, /) -> Any:
-        """Makes updates."""
+        """Makes updates, using up the runner."""
         ...
 
     def evaluate(self, runner: Any, /) -> Metrics:
@@ -165,7 +165,7 @@ def drive(
             for observer in observers:
                 observer.on_interruption(runner, history)
             break
-        points.append(jax.tree.map(np.asarray, program.evaluate(runner)))
+        points.append(jax.tree.map(np.array, program.evaluate(runner)))
         history = stack_metrics(points)
         for observer in observers:
             observer.on_point(runner, history)
