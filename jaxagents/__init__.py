@@ -2,36 +2,60 @@
 
 from importlib.metadata import version
 
-from jaxagents.bc import BCLearner, DiscreteBCLearner
+from jaxagents.bc import BC, BCLearner, DiscreteBCLearner
+from jaxagents.c51 import C51, C51Learner
 from jaxagents.core.agent import Agent
 from jaxagents.core.learner import Learner
+from jaxagents.core.off_policy import OffPolicyBase
+from jaxagents.core.offline import OfflineBase
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.core.train_state import TrainState, nonpytree_field, target_update
-from jaxagents.cql import CQLLearner, DiscreteCQLLearner
+from jaxagents.cql import CQL, CQLLearner, DiscreteCQLLearner
+from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from jaxagents.ippo import IPPO, IPPOBase
-from jaxagents.iql import IQLLearner
+from jaxagents.iql import IQL, IQLLearner
 from jaxagents.ppo import PPO, PPOBase
+from jaxagents.qrdqn import QRDQN, QRDQNLearner
 from jaxagents.reinforce import REINFORCE, REINFORCEBase
-from jaxagents.sac import SACLearner
+from jaxagents.sac import SAC, DiscreteSACLearner, SACLearner
+from jaxagents.td3 import TD3, TD3Learner
 
 __version__ = version("jaxagents")
 
 __all__ = [
+    "BC",
+    "C51",
+    "CQL",
+    "DDQN",
+    "DQN",
     "IPPO",
+    "IQL",
     "PPO",
+    "QRDQN",
     "REINFORCE",
+    "SAC",
+    "TD3",
     "Agent",
     "BCLearner",
+    "C51Learner",
     "CQLLearner",
+    "DDQNLearner",
+    "DQNBase",
+    "DQNLearner",
     "DiscreteBCLearner",
     "DiscreteCQLLearner",
+    "DiscreteSACLearner",
     "IPPOBase",
     "IQLLearner",
     "Learner",
+    "OffPolicyBase",
+    "OfflineBase",
     "OnPolicyBase",
     "PPOBase",
+    "QRDQNLearner",
     "REINFORCEBase",
     "SACLearner",
+    "TD3Learner",
     "TrainState",
     "nonpytree_field",
     "target_update",

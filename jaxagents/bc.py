@@ -10,7 +10,9 @@ from flax import linen as nn
 from jaxtyping import Array, Key
 
 from jaxagents import ops
+from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.core.offline import OfflineBase
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
@@ -196,3 +198,23 @@ class DiscreteBCLearner(BCLearner):
     @staticmethod
     def _agreement(modes: Array, actions: Array) -> Info:
         return {"accuracy": (modes == actions).mean()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(LearnerAgentConfig, BCConfig):
+    """Static configuration of the agent: that of the learner, and how it is trained."""
+
+
+class BC(OfflineBase):
+    """Behavioural cloning of a dataset on the device, for discrete and box actions.
+
+    ```python
+    agent = BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
+    runner, metrics = agent.train(jax.random.key(0), BCHyperparameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = BCHyperparameters
+    _continuous_learner = BCLearner
+    _discrete_learner = DiscreteBCLearner

@@ -7,11 +7,13 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.core.offline import OfflineBase
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
@@ -235,7 +237,7 @@ class DiscreteCQLLearner(Learner):
 
         def loss_fn(params: Any) -> tuple[Array, Info]:
             values = self.critic(batch["observations"], params=params)
-            data_values = _values_of(values, batch["actions"])
+            data_values = ops.values_of(values, batch["actions"])
             bellman_loss = 0.5 * ops.value_loss(data_values, targets).mean()
             penalty = ops.conservative_penalty(values, 0.0, data_values).mean()
             loss = bellman_loss + self.hyperparams.conservative_weight * penalty
@@ -252,11 +254,44 @@ class DiscreteCQLLearner(Learner):
     def _targets(self, batch: Batch) -> Float[Array, "batch"]:
         values = self.target_critic(batch["next_observations"])
         chooser = self.critic(batch["next_observations"]) if self.config.double else values
-        next_values = _values_of(values, chooser.argmax(axis=-1))
+        next_values = ops.values_of(values, chooser.argmax(axis=-1))
         return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], next_values)
 
 
-def _values_of(
-    values: Float[Array, "*batch n_actions"], actions: Int[Array, "*batch"]
-) -> Float[Array, "*batch"]:
-    return jnp.take_along_axis(values, actions[..., None], axis=-1)[..., 0]
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(LearnerAgentConfig, CQLConfig):
+    """Static configuration of the agent: that of the learner, and how it is trained.
+
+    Attributes:
+        double: See [`DiscreteCQLConfig`][jaxagents.cql.DiscreteCQLConfig].
+    """
+
+    double: bool = True
+
+
+class HyperParameters(CQLHyperparameters):
+    """Traced hyperparameters of the agent, beside those of [CQL][jaxagents.cql.CQLHyperparameters].
+
+    Attributes:
+        conservative_weight: Weight of the penalty; `None` is 5 for box and 1 for discrete actions.
+    """
+
+    conservative_weight: Traced = hyperparameter(None, 0.0)
+
+
+class CQL(OfflineBase):
+    """Conservative Q-learning on a dataset on the device, for discrete and box actions.
+
+    ```python
+    agent = CQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+
+    With discrete actions it is Q-learning with a penalty, and takes no notice of what concerns the
+    policy of box actions.
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+    _continuous_learner = CQLLearner
+    _discrete_learner = DiscreteCQLLearner

@@ -13,7 +13,9 @@ from jaxtyping import Array, Float, Key
 from jaxagents import ops
 from jaxagents.bc import ImitationConfig, gaussian_policy
 from jaxagents.core.actor_critic import ActorCriticLearner
+from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.learner import Batch, Info
+from jaxagents.core.offline import OfflineBase
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
@@ -174,3 +176,22 @@ class IQLLearner(ActorCriticLearner):
             return loss, {"critic_loss": loss, "q": values.mean()}
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(LearnerAgentConfig, IQLConfig):
+    """Static configuration of the agent: that of the learner, and how it is trained."""
+
+
+class IQL(OfflineBase):
+    """Implicit Q-learning on a dataset on the device, for box actions.
+
+    ```python
+    agent = IQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
+    runner, metrics = agent.train(jax.random.key(0), IQLHyperparameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = IQLHyperparameters
+    _continuous_learner = IQLLearner

@@ -1,20 +1,23 @@
-"""Soft actor-critic (Haarnoja et al., 2018, "Soft actor-critic algorithms and applications")."""
+"""Soft actor-critic (Haarnoja et al., 2018), for continuous and for discrete actions."""
 
 import dataclasses
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
-from jaxagents.core.actor_critic import ActorCriticLearner
+from jaxagents.core.actor_critic import ActorCriticLearner, squared_error
+from jaxagents.core.config import OffPolicyConfig
 from jaxagents.core.learner import Batch, Info, LearnerConfig
+from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
-from jaxagents.networks import Policy
+from jaxagents.networks import CategoricalPolicy, DiscreteCritic, Policy, ensemblize
 from jaxagents.networks.initialisation import initialise
 
 
@@ -42,8 +45,9 @@ class SACHyperparameters(Hyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target critics.
-        target_entropy: Entropy to which the temperature steers the policy, in nats; `None` is minus
-            the number of the action's components.
+        target_entropy: Entropy to which the temperature steers the policy, in nats. `None` is minus
+            the number of the action's components; for discrete actions, 0.98 times the largest
+            entropy.
         initial_temperature: Weight of the entropy before the first update.
         actor_learning_rate: Step size of the policy.
         critic_learning_rate: Step size of the critics.
@@ -96,12 +100,10 @@ class SACLearner(ActorCriticLearner):
         actions: Any,
     ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
-        action_dim = actions.shape[-1]
         if hyperparams.target_entropy is None:
-            hyperparams = hyperparams.replace(target_entropy=-float(action_dim))
-        actor = config.encoded(
-            config.actor_network or Policy(features=config.features, action_dim=action_dim)
-        )
+            target_entropy = cls._default_target_entropy(config, actions)
+            hyperparams = hyperparams.replace(target_entropy=target_entropy)
+        actor = config.encoded(config.actor_network or cls._default_actor(config, actions))
         critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
         return cls(
             config=config,
@@ -123,6 +125,14 @@ class SACLearner(ActorCriticLearner):
             ),
         )
 
+    @staticmethod
+    def _default_actor(config: Any, actions: Any) -> nn.Module:
+        return Policy(features=config.features, action_dim=actions.shape[-1])
+
+    @staticmethod
+    def _default_target_entropy(config: Any, actions: Any) -> float:
+        return -float(actions.shape[-1])
+
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, critic_key, actor_key = jax.random.split(self.rng, 3)
         critic, critic_info = self._update_critic(critic_key, batch)
@@ -141,18 +151,24 @@ class SACLearner(ActorCriticLearner):
         targets = self._targets(key, batch)
 
         def loss_fn(params: Any) -> tuple[Array, Info]:
-            values = self.critic(batch["observations"], batch["actions"], params=params)
-            return self._critic_loss(values, targets)
+            return self._critic_loss(self._values(params, batch), targets, batch)
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
+    def _values(self, params: Any, batch: Batch) -> Float[Array, "critics batch"]:
+        """The critics' values of the batch's actions."""
+        return self.critic(batch["observations"], batch["actions"], params=params)
+
     @staticmethod
     def _critic_loss(
-        values: Float[Array, "critics batch"], targets: Float[Array, "batch"]
+        values: Float[Array, "critics batch"],
+        targets: Float[Array, "batch"],
+        batch: Batch | None = None,
     ) -> tuple[Float[Array, ""], Info]:
         """Equation 5, for each critic."""
-        loss = 0.5 * jnp.square(values - targets).mean(axis=-1).sum()
-        return loss, {"critic_loss": loss, "q": values.mean()}
+        error, info = squared_error(values, targets, batch or {})
+        loss = 0.5 * error
+        return loss, {"critic_loss": loss, **info}
 
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         policy = self.actor(batch["next_observations"])
@@ -196,3 +212,131 @@ def dual_step(
         The multiplier after the step, and the product before it.
     """
     return multiplier.apply_loss_fn(loss_fn=lambda params: multiplier(params=params) * slack)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DiscreteSACConfig(SACConfig):
+    """What the compiled program of discrete SAC depends on, beside what that of SAC does.
+
+    Attributes:
+        n_actions: Number of actions.
+    """
+
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_actions")
+
+
+class DiscreteSACLearner(SACLearner):
+    """Soft actor-critic for discrete actions, with a learned temperature.
+
+    Christodoulou, 2019, "Soft actor-critic for discrete action settings", equations 10 to 12: the
+    critics give the values of all actions, so that expectations over the policy are taken exactly and
+    not by samples. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and has its
+    [hyperparameters][jaxagents.sac.SACHyperparameters].
+
+    Attributes:
+        actor: The policy, which gives an [`ops.Categorical`][jaxagents.ops.Categorical].
+        critic: The critics.
+        target_critic: Their slowly moving copies.
+        temperature: The weight of the entropy.
+    """
+
+    _config_type = DiscreteSACConfig
+    discrete_actions = True
+
+    @staticmethod
+    def _default_actor(config: Any, actions: Any) -> nn.Module:
+        return CategoricalPolicy(features=config.features, n_actions=config.n_actions)
+
+    @staticmethod
+    def _default_target_entropy(config: Any, actions: Any) -> float:
+        return 0.98 * float(np.log(config.n_actions))
+
+    @staticmethod
+    def _default_critics(config: Any) -> nn.Module:
+        return ensemblize(DiscreteCritic, config.n_critics)(
+            features=config.features, n_actions=config.n_actions
+        )
+
+    @staticmethod
+    def _critic_inputs(observations: Any, actions: Any) -> tuple[Any, ...]:
+        return (observations,)
+
+    def _values(self, params: Any, batch: Batch) -> Float[Array, "critics batch"]:
+        values = self.critic(batch["observations"], params=params)
+        return jax.vmap(ops.values_of, (0, None))(values, batch["actions"])
+
+    def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
+        policy = self.actor(batch["next_observations"])
+        values = self.target_critic(batch["next_observations"]).min(axis=0)
+        temperature = self.temperature() if self.config.backup_entropy else 0.0
+        next_values = expected_soft_value(policy, values, temperature)
+        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], next_values)
+
+    def _update_actor(
+        self, key: Key[Array, ""], critic: TrainState, batch: Batch
+    ) -> tuple[TrainState, Info]:
+        """Equation 12."""
+        temperature = self.temperature()
+        values = critic(batch["observations"]).min(axis=0)
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            policy = self.actor(batch["observations"], params=params)
+            loss = -expected_soft_value(policy, values, temperature).mean()
+            return loss, {"actor_loss": loss, "entropy": policy.entropy().mean()}
+
+        return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+
+def expected_soft_value(
+    policy: ops.Categorical, values: Float[Array, "batch n_actions"], temperature: Any
+) -> Float[Array, "batch"]:
+    r"""The entropy-regularised value of a policy over discrete actions.
+
+    $$V(s) = \sum_a \pi(a | s) \left(Q(s, a) - \alpha \log \pi(a | s)\right)$$
+
+    Christodoulou, 2019, "Soft actor-critic for discrete action settings", equation 10.
+
+    Args:
+        policy: The policy $\pi$.
+        values: Values $Q$ of all actions.
+        temperature: Weight of the entropy, $\alpha$.
+
+    Returns:
+        The value of each sample.
+    """
+    expected_values = (jax.nn.softmax(policy.logits) * values).sum(axis=-1)
+    return ops.soft_value(expected_values, -policy.entropy(), temperature)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(OffPolicyConfig, SACConfig):
+    """Static configuration of the agent: that of the learner, and how it is trained."""
+
+
+class HyperParameters(SACHyperparameters, ReplayHyperparameters):
+    """Traced hyperparameters of the agent.
+
+    Those of [SAC][jaxagents.sac.SACHyperparameters] and of
+    [prioritised replay][jaxagents.core.off_policy.ReplayHyperparameters].
+    """
+
+
+class SAC(OffPolicyBase):
+    """SAC with a replay buffer on the device, complete for discrete and box actions.
+
+    ```python
+    env, env_params = gymnax.make("Pendulum-v1")
+    agent = SAC(env, env_params, AgentConfig(n_steps=20_000, batch_size=1))
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+    _continuous_learner = SACLearner
+    _discrete_learner = DiscreteSACLearner

@@ -15,6 +15,7 @@ CHECKED = [
     "jaxagents.core.ready_made",
 ]
 
+pytest.register_assert_rewrite("suite")
 install_import_hook(CHECKED, "beartype.beartype")
 
 

@@ -8,7 +8,8 @@ from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.core.learner import Learner
 from jaxagents.cql import CQLLearner, DiscreteCQLLearner
 from jaxagents.iql import IQLLearner
-from jaxagents.sac import SACLearner
+from jaxagents.sac import DiscreteSACLearner, SACLearner
+from jaxagents.td3 import TD3Learner
 
 OBS_DIM, ACTION_DIM, N_ACTIONS = 5, 2, 3
 
@@ -53,6 +54,9 @@ def transitions(discrete_actions, lead, seed=0):
 
 LEARNERS = {
     "SAC": Row(SACLearner),
+    "DiscreteSAC": Row(DiscreteSACLearner, {"n_actions": N_ACTIONS}),
+    "TD3": Row(TD3Learner, {"policy_delay": 1}),
+    "TD3 delayed": Row(TD3Learner, acting="critic"),
     "IQL": Row(IQLLearner),
     "CQL": Row(CQLLearner, {"n_action_samples": 3}),
     "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),

@@ -34,12 +34,14 @@ class ProbeState(struct.PyTreeNode):
 class Probe:
     """Base: observes a sign and the time; subclasses say what is rewarded and when to end.
 
-    With `n_actors`, every actor observes the same and is rewarded for its own action.
+    With `n_actors`, every actor observes the same and is rewarded for its own action. Where actions are
+    `continuous`, positive ones stand for action 1.
     """
 
     n_steps = 1
 
-    def __init__(self, n_actors: int | None = None) -> None:
+    def __init__(self, n_actors: int | None = None, continuous: bool = False) -> None:
+        self.continuous = continuous
         if n_actors is not None:
             self.n_actors = n_actors
 
@@ -48,7 +50,22 @@ class Probe:
         return None
 
     def action_space(self, params: None) -> Any:
-        return Discrete(2)
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
+
+    def choice(self, action: Any) -> Any:
+        return action[0] > 0.0 if self.continuous else action
+
+    def action(self, choice: Any) -> Any:
+        return jnp.where(choice, 0.7, -0.7)[None] if self.continuous else jnp.asarray(choice, int)
+
+    def random_action(self, key: Any) -> Any:
+        if self.continuous:
+            return jax.random.uniform(key, (1,), minval=-1.0, maxval=1.0)
+        return jax.random.randint(key, (), 0, 2)
+
+    def best(self, state: ProbeState) -> Any:
+        """The choice that is rewarded most."""
+        return jnp.ones((), bool)
 
     def reset_env(self, key: Any, params: None) -> tuple[Any, ProbeState]:
         sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
@@ -106,14 +123,17 @@ class BestAction(Probe):
     """Rewards action 1, whatever is observed."""
 
     def reward(self, state: ProbeState, action: Any) -> Any:
-        return jnp.asarray(action == 1, float)
+        return jnp.asarray(self.choice(action) == 1, float)
 
 
 class MatchSign(Probe):
     """Rewards action 1 where the sign is positive and action 0 where it is negative."""
 
     def reward(self, state: ProbeState, action: Any) -> Any:
-        return jnp.asarray(action == (state.sign > 0), float)
+        return jnp.asarray(self.choice(action) == self.best(state), float)
+
+    def best(self, state: ProbeState) -> Any:
+        return state.sign > 0
 
 
 class Target(Probe):

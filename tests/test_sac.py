@@ -99,6 +99,22 @@ def test_an_update_follows_the_paper(backup_entropy, discounts):
     assert_close(moved.target_critic.params, expected)
 
 
+def test_errors_are_weighed_and_reported():
+    weights = np.random.default_rng(1).uniform(size=16).astype(np.float32)
+    batch = {**BATCH, "masks": np.zeros(16, np.float32), "weights": weights}
+    learner = create()
+    moved, info = learner.update(batch)
+
+    def critic_loss(params):
+        errors = [q - batch["rewards"] for q in values(params, OBS, ACTIONS)]
+        return sum(0.5 * jnp.mean(weights * e**2) for e in errors), errors
+
+    (loss, errors), grads = jax.value_and_grad(critic_loss, has_aux=True)(learner.critic.params)
+    np.testing.assert_allclose(info["critic_loss"], loss, rtol=1e-4)
+    assert_close(info["td_errors"], 0.5 * sum(jnp.abs(e) for e in errors))
+    assert_close(moved.critic.params, descended(learner.critic.params, grads, 0.2))
+
+
 def test_the_temperature_rises_where_the_policy_is_too_sure():
     for target_entropy, rises in [(10.0, True), (-10.0, False)]:
         learner, info = create(target_entropy=target_entropy).update(BATCH)

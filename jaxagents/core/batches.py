@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxagents.core.arrays import is_traced
 
-_NUMBERS = ("rewards", "masks", "discounts")
+_NUMBERS = ("rewards", "masks", "discounts", "weights")
 
 
 def check_example_actions(actions: Any, is_discrete: bool, n_actions: int | None) -> None:
@@ -125,19 +125,32 @@ def _check_same_shapes(observations: Any, successors: Any) -> None:
         )
 
 
-def check_ensemble(values: tuple[int, ...], actions: tuple[int, ...]) -> None:
-    """Raises if critics do not give one value of each critic for each action.
+def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raises if critics do not give the values of each critic along a first axis.
 
     Args:
         values: Shape of what they give.
-        actions: Shape of the actions, the last axis of which are components.
+        expected: Shape of the values of one critic.
 
     Raises:
         ValueError: They do not.
     """
-    if len(values) != len(actions) or values[1:] != actions[:-1]:
-        expected = ", ".join(["critics", *map(str, actions[:-1])])
+    if not values or values[1:] != expected:
+        axes = ", ".join(["critics", *map(str, expected)])
         raise ValueError(
-            f"critic_network must give values of shape ({expected}) for actions of shape {actions}, got "
-            f"{values}: make several critics with jaxagents.networks.ensemblize(Critic, 2)()."
+            f"critic_network must give values of shape ({axes}), got {values}: make several critics "
+            "with jaxagents.networks.ensemblize(Critic, 2)()."
         )
+
+
+def weighted_mean(losses: Any, batch: Mapping[str, Any]) -> Any:
+    """The mean of the losses of a batch's samples, weighed by `weights` where the batch has them.
+
+    Args:
+        losses: Losses, samples last.
+        batch: The batch.
+
+    Returns:
+        The mean over the samples.
+    """
+    return (losses * batch["weights"] if "weights" in batch else losses).mean(axis=-1)

@@ -39,6 +39,23 @@ def check_environment_methods(env: Any) -> None:
         )
 
 
+def check_one_actor(env: Any, name: str) -> None:
+    """Raises if an environment has several actors.
+
+    Args:
+        env: The environment.
+        name: Name of the agent, which trains one.
+
+    Raises:
+        ValueError: It has.
+    """
+    n_actors = int(getattr(env, "n_actors", 1))
+    if n_actors > 1:
+        raise ValueError(
+            f"{name} trains one actor, but {type(env).__name__} has {n_actors}. Use IPPO."
+        )
+
+
 def check_eval_rng(rng: Any) -> None:
     """Raises if `config.eval_rng` is neither `None` nor a random key."""
     if rng is not None:
@@ -158,3 +175,21 @@ def _widens(narrow: Any, wide: Any) -> bool:
 
 def _text(x: Any) -> str:
     return f"shape {tuple(x.shape)} and dtype {x.dtype}"
+
+
+def check_dataset_observations(observations: Any, expected: Any) -> None:
+    """Raises unless a dataset's observations are those of an environment.
+
+    Args:
+        observations: Arrays with a leading axis of rows.
+        expected: One observation of the environment, as shapes.
+
+    Raises:
+        ValueError: Structure or shape differ.
+    """
+    found = jax.tree.map(lambda x: tuple(x.shape[1:]), observations)
+    own = jax.tree.map(lambda x: tuple(x.shape), expected)
+    if found != own:
+        raise ValueError(
+            f"The dataset's observations have shape {found}, but those of the environment have {own}."
+        )

@@ -33,6 +33,11 @@ _OTHER_NAMES = {
     "target_update_rate": "tau",
     "hidden_dims": "features",
     "num_qs": "n_critics",
+    "train_freq": "rollout_length",
+    "buffer_capacity": "buffer_size",
+    "utd_ratio": "gradient_steps",
+    "target_update_interval": "target_update_period",
+    "target_network_update_freq": "target_update_period",
 }
 
 
@@ -125,7 +130,6 @@ class Config(StaticConfig):
     Attributes:
         n_steps: Number of update steps that `train` makes (additional ones when it goes on from a
             runner).
-        batch_size: Number of parallel environments (elsewhere `num_envs`).
         eval_frequency: Number of update steps between evaluations.
         eval_rng: Random key of the evaluations during training; every evaluation plays the same
             episodes' seeds. `None` is key 0.
@@ -138,7 +142,6 @@ class Config(StaticConfig):
     """
 
     n_steps: int = 200
-    batch_size: int = 16
     eval_frequency: int = 1
     eval_rng: Any = None
     n_evals: int | None = None
@@ -157,7 +160,6 @@ class Config(StaticConfig):
         super().__post_init__()
         self._check_positive(
             "n_steps",
-            "batch_size",
             "eval_frequency",
             "n_evals",
             "max_episode_steps",
@@ -188,6 +190,7 @@ class OnPolicyConfig(Config):
     """What the configurations of on-policy agents share.
 
     Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
         actor_network: A `flax.linen` module, or a module class or other function that is called
             with this configuration to make one. `None` takes a default network.
@@ -199,6 +202,7 @@ class OnPolicyConfig(Config):
             `True` squashes a Gaussian by tanh, `False` clips it.
     """
 
+    batch_size: int = 16
     rollout_length: int = 128
     actor_network: Any = None
     critic_network: Any = None
@@ -208,8 +212,92 @@ class OnPolicyConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("rollout_length")
+        self._check_positive("batch_size", "rollout_length")
         self._check_optimizer(self.optimizer)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LearnerAgentConfig(Config):
+    """What the configurations of agents around a learner share.
+
+    Attributes:
+        n_steps: Number of update steps that `train` makes.
+        eval_frequency: Number of update steps between evaluations.
+        minibatch_size: Number of transitions that a gradient step learns from.
+        gradient_steps: Number of gradient steps of an update step.
+    """
+
+    n_steps: int = 50_000
+    eval_frequency: int = 5_000
+    minibatch_size: int = 128
+    gradient_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("minibatch_size", "gradient_steps")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OffPolicyConfig(LearnerAgentConfig):
+    """What the configurations of off-policy agents share.
+
+    One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
+    the replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
+    drawn from it.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before learning from them.
+        buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
+        learning_starts: Number of transitions collected by random actions before the first update,
+            rounded up to whole steps of all environments.
+        n_step_returns: Number of steps over which rewards are summed before the value of the successor
+            is taken.
+        prioritised_replay: Whether transitions are drawn in proportion to their last
+            temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
+            of uniformly.
+        checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
+            training that goes on from one first has to fill a new buffer, and is another training.
+    """
+
+    batch_size: int = 8
+    rollout_length: int = 1
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    n_step_returns: int = 1
+    prioritised_replay: bool = False
+    checkpoint_buffer: bool = True
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive(
+            "batch_size", "rollout_length", "buffer_size", "learning_starts", "n_step_returns"
+        )
+        if self.buffer_size % self.batch_size:
+            below = self.buffer_size - self.buffer_size % self.batch_size
+            fitting = [size for size in (below, below + self.batch_size) if size]
+            raise ValueError(
+                f"{type(self).__name__}.buffer_size must be a multiple of batch_size "
+                f"({self.batch_size}), got {self.buffer_size}; {' or '.join(map(str, fitting))} would "
+                "do."
+            )
+        if self.n_warmup_steps * self.batch_size > self.buffer_size:
+            raise ValueError(
+                f"{type(self).__name__}.learning_starts must not exceed buffer_size "
+                f"({self.buffer_size}), got {self.learning_starts}."
+            )
+
+    @property
+    def n_warmup_steps(self) -> int:
+        """Number of steps taken in each environment before the first update."""
+        return -(-self.learning_starts // self.batch_size)
+
+    @property
+    def update_to_data_ratio(self) -> float:
+        """Number of gradient steps for each transition collected."""
+        return self.gradient_steps / (self.rollout_length * self.batch_size)
 
 
 def _value(config: StaticConfig, field: dataclasses.Field) -> Any:

@@ -436,10 +436,8 @@ class OnPolicyBase(Agent):
                 f"{type(self).__name__} needs an environment of several actors, but {env_name} has no "
                 "n_actors. Use PPO for one actor."
             )
-        if not self._actors_shape and self.n_actors > 1:
-            raise ValueError(
-                f"{type(self).__name__} trains one actor, but {env_name} has {self.n_actors}. Use IPPO."
-            )
+        if not self._actors_shape:
+            checks.check_one_actor(self.env, type(self).__name__)
 
     def _gives(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(OnPolicyBase, hook)

@@ -35,6 +35,8 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
         """
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), f"{path}{field.name}"
+            if value is None and field.default is None:
+                continue
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a number, got {value!r}.")
             if isinstance(value, Hyperparameters):

@@ -1,12 +1,13 @@
 """Networks for actors and critics (flax.linen)."""
 
 from jaxagents.networks.convolution import PatchConv
-from jaxagents.networks.critics import Critic, DiscreteCritic, MLPHead, ValueCritic
+from jaxagents.networks.critics import Critic, DiscreteCritic, DuelingCritic, MLPHead, ValueCritic
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
 from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
 from jaxagents.networks.initialisation import default_init
+from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
 from jaxagents.networks.torsos import MLP, Torso
@@ -19,9 +20,11 @@ __all__ = [
     "Dense",
     "DictEncoder",
     "DiscreteCritic",
+    "DuelingCritic",
     "Ensemble",
     "GaussianActor",
     "MLPHead",
+    "ObservationEncoder",
     "PatchConv",
     "PerActor",
     "Policy",
@@ -31,4 +34,5 @@ __all__ = [
     "WithEncoder",
     "default_init",
     "ensemblize",
+    "observation_encoder",
 ]

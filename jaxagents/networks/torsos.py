@@ -14,7 +14,7 @@ from jaxagents.networks.dense import Dense
 
 Activation = Callable[[Array], Array]
 Initialiser = Callable[..., Array]
-_IMAGE_NDIM = 3
+IMAGE_NDIM = 3
 _ORTHOGONAL = nn.initializers.orthogonal(np.sqrt(2.0))
 
 
@@ -79,8 +79,13 @@ class Torso(nn.Module):
         return MLP(self.features, self.activation)(jnp.concatenate(parts))
 
     def _flat_features(self, x: Array) -> Float[Array, "features"]:
-        if x.ndim == _IMAGE_NDIM:
-            scale = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
-            x = nn.relu(PatchConv(16)(x.astype(jnp.float32) / scale))
+        if x.ndim == IMAGE_NDIM:
+            x = nn.relu(PatchConv(16)(scaled(x)))
             x = nn.relu(PatchConv(32, stride=2)(x))
         return x.astype(jnp.float32).reshape(-1)
+
+
+def scaled(image: Array) -> Float[Array, "*batch height width channels"]:
+    """Pixels in single precision; integers are scaled from 0..255 to 0..1."""
+    full_range = 255.0 if jnp.issubdtype(image.dtype, jnp.integer) else 1.0
+    return image.astype(jnp.float32) / full_range

@@ -1,6 +1,18 @@
 """The mathematics of the agents as small pure functions, time first."""
 
-from jaxagents.ops.distributions import Categorical, Distribution, Gaussian, TanhGaussian
+from jaxagents.ops.distributional import (
+    categorical_projection,
+    quantile_huber_loss,
+    quantile_midpoints,
+)
+from jaxagents.ops.distributions import (
+    Categorical,
+    Distribution,
+    EpsilonGreedy,
+    Gaussian,
+    TanhGaussian,
+)
+from jaxagents.ops.exploration import exponential_decay, linear_decay
 from jaxagents.ops.losses import (
     approximate_kl,
     clipped_surrogate,
@@ -18,25 +30,31 @@ from jaxagents.ops.returns import (
     lambda_returns,
     scan_backwards,
 )
-from jaxagents.ops.targets import soft_value, td_target
+from jaxagents.ops.targets import soft_value, td_target, values_of
 
 __all__ = [
     "Categorical",
     "Distribution",
+    "EpsilonGreedy",
     "Gaussian",
     "TanhGaussian",
     "advantage_weights",
     "approximate_kl",
+    "categorical_projection",
     "clipped_surrogate",
     "clipped_value_loss",
     "conservative_penalty",
     "expectile_loss",
+    "exponential_decay",
     "gae_step",
     "generalised_advantages",
     "lambda_return_step",
     "lambda_returns",
+    "linear_decay",
     "minibatch_indices",
     "policy_gradient",
+    "quantile_huber_loss",
+    "quantile_midpoints",
     "random_bijection",
     "scan_backwards",
     "soft_value",
@@ -44,4 +62,5 @@ __all__ = [
     "take_minibatch",
     "td_target",
     "value_loss",
+    "values_of",
 ]

@@ -87,6 +87,54 @@ class Categorical(Distribution):
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
 
+class EpsilonGreedy(Distribution):
+    r"""The action of the largest value, or with probability $\epsilon$ any, all being equally likely.
+
+    $$\pi(a) = \frac{\epsilon}{n} + (1 - \epsilon) \, 1(a = \arg\max_b Q_b)$$
+
+    Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 2.2.
+
+    Attributes:
+        values: Values $Q$ of the actions, shaped `(*batch, n_actions)`.
+        epsilon: Probability $\epsilon$, broadcastable to the batch.
+    """
+
+    values: Any
+    epsilon: Any
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
+        """Draws one action, by one random number: below epsilon it chooses the action too."""
+        n_actions = self.values.shape[-1]
+        greedy = self.mode()
+        u = jax.random.uniform(key, greedy.shape)
+        positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
+        explored = jnp.floor(u / positive * n_actions).astype(greedy.dtype)
+        return jnp.where(u < self.epsilon, jnp.minimum(explored, n_actions - 1), greedy)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Log-probability of an action, in nats; minus infinity if there is no such action."""
+        any_other, greedy = self._probs()
+        log_prob = jnp.log(jnp.where(action == self.mode(), greedy, any_other))
+        exists = (action >= 0) & (action < self.values.shape[-1])
+        return jnp.where(exists, log_prob, -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy, in nats."""
+        any_other, greedy = self._probs()
+        n_others = self.values.shape[-1] - 1
+        entropy = n_others * jax.scipy.special.entr(any_other) + jax.scipy.special.entr(greedy)
+        return jnp.broadcast_to(entropy, self.values.shape[:-1])
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The greedy action."""
+        return jnp.argmax(self.values, axis=-1)
+
+    def _probs(self) -> tuple[Any, Any]:
+        """The probabilities of any other action, and of the greedy one."""
+        any_other = self.epsilon / self.values.shape[-1]
+        return any_other, 1.0 - self.epsilon + any_other
+
+
 class Gaussian(Distribution):
     r"""Independent normal components, $a_i \sim \mathcal{N}(\mu_i, \sigma_i^2)$.
 

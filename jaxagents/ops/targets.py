@@ -1,6 +1,8 @@
 """Targets of action values."""
 
-from jaxtyping import Array, Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 Scalar = float | Float[Array, ""]
 
@@ -43,3 +45,20 @@ def soft_value(
         The value of each sample.
     """
     return value - temperature * log_prob
+
+
+def values_of(
+    values: Float[Array, "*batch n_actions"], actions: Int[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """The values of the actions that were taken.
+
+    Args:
+        values: Values of all actions.
+        actions: One action of each sample.
+
+    Returns:
+        The value of each.
+    """
+    # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
+    taken = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
+    return jnp.where(taken, values, 0.0).sum(axis=-1)

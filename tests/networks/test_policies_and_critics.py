@@ -13,6 +13,7 @@ from jaxagents.networks import (
     Critic,
     DictEncoder,
     DiscreteCritic,
+    DuelingCritic,
     Ensemble,
     Policy,
     ValueCritic,
@@ -34,6 +35,9 @@ OBS, ACTIONS = uniform(6, 5), uniform(6, 3)
 NETWORKS = {
     "Critic": (Critic(WIDTHS), (OBS, ACTIONS), ()),
     "DiscreteCritic": (DiscreteCritic(WIDTHS, n_actions=4), (OBS,), (4,)),
+    "DiscreteCritic of atoms": (DiscreteCritic(WIDTHS, n_actions=4, n_outputs=3), (OBS,), (4, 3)),
+    "DuelingCritic": (DuelingCritic(WIDTHS, n_actions=4), (OBS,), (4,)),
+    "DuelingCritic of atoms": (DuelingCritic(WIDTHS, n_actions=4, n_outputs=3), (OBS,), (4, 3)),
     "ValueCritic": (ValueCritic(WIDTHS), (OBS,), ()),
     "Ensemble": (ensemblize(Critic, 2)(WIDTHS), (OBS, ACTIONS), ()),
 }
@@ -64,9 +68,7 @@ def test_batches_are_networks_of_single_inputs(name):
     members = outputs.shape[: outputs.ndim - 1 - len(output_shape)]
     assert outputs.shape == (*members, 6, *output_shape)
     single = network.apply(variables, *(x[2] for x in inputs))
-    np.testing.assert_allclose(
-        outputs[..., 2, :] if output_shape else outputs[..., 2], single, rtol=1e-4
-    )
+    np.testing.assert_allclose(outputs.take(2, axis=len(members)), single, rtol=1e-4, atol=1e-6)
     stacked = network.apply(variables, *(x.reshape(2, 3, -1) for x in inputs))
     np.testing.assert_allclose(stacked.reshape(outputs.shape), outputs, rtol=1e-4, atol=1e-6)
 
@@ -80,6 +82,41 @@ def test_a_critic_is_an_mlp_of_observation_and_action():
         x = np.maximum(x @ weights["kernel"] + weights["bias"], 0.0)
     expected = (x @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"])[:, 0]
     np.testing.assert_allclose(Critic(WIDTHS).apply(variables, OBS, ACTIONS), expected, rtol=1e-4)
+
+
+def affine(x, layer):
+    return np.asarray(x) @ layer["kernel"] + layer["bias"]
+
+
+def hidden(x, mlp):
+    for i in range(len(mlp)):
+        x = np.maximum(affine(x, mlp[f"Dense_{i}"]), 0.0)
+    return x
+
+
+@pytest.mark.parametrize("widths", [(8, 9, 7), (8, 7), (7,), ()], ids=str)
+@pytest.mark.parametrize("n_outputs", [None, 1, 3])
+def test_a_dueling_critic_is_the_sum_of_two_streams(widths, n_outputs):
+    network = DuelingCritic(widths, n_actions=4, n_outputs=n_outputs)
+    variables = initialised(network, OBS)
+    params = jax.tree.map(np.asarray, variables["params"])
+    shared, own_1, own_2 = (params.get(f"MLP_{i}", {}) for i in range(3))
+    x = hidden(OBS, shared)
+    value = affine(hidden(x, own_1), params["Dense_0"]).reshape(6, 1, n_outputs or 1)
+    advantages = affine(hidden(x, own_2), params["Dense_1"]).reshape(6, 4, n_outputs or 1)
+    expected = value + advantages - advantages.mean(axis=1, keepdims=True)
+    q = network.apply(variables, OBS)
+    assert q.shape == ((6, 4) if n_outputs is None else (6, 4, n_outputs))
+    q = q.reshape(expected.shape)
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(q.mean(axis=1, keepdims=True), value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_discrete_critic_has_the_outputs_of_an_action_side_by_side():
+    network = DiscreteCritic(WIDTHS, n_actions=4, n_outputs=3)
+    variables = initialised(network, OBS)
+    flat = DiscreteCritic(WIDTHS, n_actions=12).apply(variables, OBS)
+    np.testing.assert_array_equal(network.apply(variables, OBS), flat.reshape(6, 4, 3))
 
 
 def test_layers_can_be_normalised_and_left_without_the_last_nonlinearity():

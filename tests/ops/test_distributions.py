@@ -126,6 +126,57 @@ class TestCategorical:
         np.testing.assert_allclose(value, 0.0, atol=1e-6)
 
 
+class TestEpsilonGreedy:
+    values = np.random.default_rng(8).normal(size=(4, 5)).astype(np.float32)
+    epsilon = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
+    distribution = ops.EpsilonGreedy(jnp.asarray(values), jnp.asarray(epsilon))
+    greedy = np.eye(5)[values.argmax(axis=-1)]
+    probs = epsilon[:, None] / 5.0 + (1.0 - epsilon[:, None]) * greedy
+
+    def test_log_probs(self):
+        log_probs = log_probs_of_all(self.distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
+        np.testing.assert_allclose(np.exp(log_probs), self.probs, rtol=1e-6)
+        np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, rtol=1e-6)
+        np.testing.assert_array_equal(np.isneginf(log_probs), self.probs == 0.0)
+
+    def test_actions_that_do_not_exist_have_no_probability(self):
+        for action in (-1, 5):
+            log_probs = self.distribution.log_prob(jnp.full(4, action))
+            np.testing.assert_array_equal(log_probs, -np.inf)
+
+    def test_entropy(self):
+        logs = np.log(np.where(self.probs > 0.0, self.probs, 1.0))
+        expected = -(self.probs * logs).sum(axis=-1)
+        np.testing.assert_allclose(self.distribution.entropy(), expected, rtol=1e-5)
+        assert self.distribution.entropy()[0] == 0.0
+
+    def test_mode_is_the_action_of_the_largest_value(self):
+        np.testing.assert_array_equal(self.distribution.mode(), self.values.argmax(axis=-1))
+
+    def test_samples_have_the_right_frequencies(self):
+        samples = draw(self.distribution)
+        for actor in range(4):
+            counts = np.bincount(samples[:, actor], minlength=5)
+            expected = N_SAMPLES * self.probs[actor]
+            deviation = np.sqrt(expected * (1.0 - self.probs[actor]))
+            assert (np.abs(counts - expected) <= 5.0 * deviation).all()
+
+    @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+    def test_epsilon_is_broadcast(self, epsilon):
+        one_for_all = ops.EpsilonGreedy(self.distribution.values, epsilon)
+        each = ops.EpsilonGreedy(self.distribution.values, jnp.full(4, epsilon))
+        key, actions = jax.random.key(0), jnp.arange(4)
+        np.testing.assert_array_equal(one_for_all.sample(key), each.sample(key))
+        np.testing.assert_array_equal(one_for_all.log_prob(actions), each.log_prob(actions))
+        np.testing.assert_array_equal(one_for_all.entropy(), each.entropy())
+        assert one_for_all.entropy().shape == (4,)
+
+    def test_a_single_action_is_certain(self):
+        alone = ops.EpsilonGreedy(jnp.array([2.0]), 0.5)
+        assert (draw(alone, 100) == 0).all()
+        assert alone.log_prob(jnp.array(0)) == alone.entropy() == 0.0
+
+
 class TestGaussian:
     def test_log_prob_against_the_formula(self):
         mean, std, action = np.random.default_rng(1).uniform(0.5, 2.0, (3, 4, 2)).astype(np.float32)
@@ -294,6 +345,10 @@ def categorical_of(x):
     return ops.Categorical(jnp.concatenate([x, -x], axis=-1))
 
 
+def epsilon_greedy_of(x):
+    return ops.EpsilonGreedy(jnp.concatenate([x, -x], axis=-1), jax.nn.sigmoid(x.sum(axis=-1)))
+
+
 def gaussian_of(x):
     return ops.Gaussian(x, 0.1 * x)
 
@@ -308,7 +363,9 @@ def all_outputs(distribution, action):
     return distribution.log_prob(action), distribution.entropy(), distribution.mode()
 
 
-every_kind = pytest.mark.parametrize("make", [categorical_of, gaussian_of, tanh_gaussian_of])
+every_kind = pytest.mark.parametrize(
+    "make", [categorical_of, epsilon_greedy_of, gaussian_of, tanh_gaussian_of]
+)
 
 
 @every_kind
@@ -362,6 +419,7 @@ def test_each_key_draws_its_own_action(make):
     "distribution",
     [
         ops.Categorical(jnp.array([0.5, -1.0, 2.0])),
+        ops.EpsilonGreedy(jnp.array([0.5, -1.0, 2.0]), 0.5),
         gaussian([0.5, -1.0], [0.3, 2.0]),
         squashed([0.5, -1.0], [0.3, 0.5]),
     ],

@@ -1,6 +1,7 @@
-"""The suite that every agent passes."""
+"""The suite that every agent passes: files that import it have its tests.
 
-import re
+They name their agents in a fixture `case`, and those of them that learn values in `valued_case`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,48 +16,40 @@ from probes import (
     MatchSign,
     SignReward,
 )
-from registry import AGENTS, Case
+from registry import Case
 
 KEY = jax.random.key(0)
 
 
-@pytest.fixture(params=AGENTS, ids=lambda case: case.name)
-def case(request) -> Case:
-    return request.param
-
-
 def learned(case: Case, env: type, n_steps: int, **fields):
+    n_steps = round(n_steps * case.updates)
     agent = case.make(env, eval_during_training=False, n_steps=n_steps, **fields)
     agent.train(KEY, case.hyperparams(), progress=False)
     return agent
 
 
-def values(agent, *observations):
-    critic = agent.critic_training
-    return np.stack([np.asarray(critic(jnp.asarray(obs))) for obs in observations])
+def test_learns_the_value_of_a_constant_reward(valued_case):
+    agent = learned(valued_case, ConstantReward, n_steps=150)
+    np.testing.assert_allclose(valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]]), 1.0, atol=0.05)
 
 
-def test_learns_the_value_of_a_constant_reward(case):
-    agent = learned(case, ConstantReward, n_steps=150)
-    np.testing.assert_allclose(values(agent, [1.0, 0.0], [-1.0, 0.0]), 1.0, atol=0.05)
+def test_learns_values_that_depend_on_the_observation(valued_case):
+    agent = learned(valued_case, SignReward, n_steps=150)
+    positive, negative = valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]])
+    np.testing.assert_allclose(positive, 1.0, atol=0.1)
+    np.testing.assert_allclose(negative, -1.0, atol=0.1)
 
 
-def test_learns_values_that_depend_on_the_observation(case):
-    agent = learned(case, SignReward, n_steps=150)
-    np.testing.assert_allclose(values(agent, [1.0, 0.0])[0], 1.0, atol=0.1)
-    np.testing.assert_allclose(values(agent, [-1.0, 0.0])[0], -1.0, atol=0.1)
-
-
-def test_learns_to_discount(case):
-    agent = learned(case, DelayedReward, n_steps=200)
-    first, second = values(agent, [1.0, 0.0], [1.0, 1.0])
+def test_learns_to_discount(valued_case):
+    agent = learned(valued_case, DelayedReward, n_steps=200)
+    first, second = valued_case.values(agent, [[1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(first, 0.5, atol=0.05)
     np.testing.assert_allclose(second, 1.0, atol=0.05)
 
 
-def test_bootstraps_at_truncation(case):
-    agent = learned(case, Endless, n_steps=300, max_episode_steps=3)
-    np.testing.assert_allclose(values(agent, [1.0, 1.0]), 2.0, atol=0.1)
+def test_bootstraps_at_truncation(valued_case):
+    agent = learned(valued_case, Endless, n_steps=300, max_episode_steps=3)
+    np.testing.assert_allclose(valued_case.values(agent, [[1.0, 1.0]]), 2.0, atol=0.1)
 
 
 def test_learns_the_best_action(case):
@@ -69,7 +62,8 @@ def test_learns_a_policy_that_depends_on_the_observation(case):
     agent = learned(case, MatchSign, n_steps=150)
     returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
     np.testing.assert_array_equal(returns, 1.0)
-    np.testing.assert_allclose(values(agent, [1.0, 0.0], [-1.0, 0.0]), 1.0, atol=0.15)
+    if case.learns_values:
+        np.testing.assert_allclose(case.values(agent, [[1.0, 0.0], [-1.0, 0.0]]), 1.0, atol=0.15)
 
 
 def test_evaluates_before_training_at_each_frequency_and_at_the_end(case):
@@ -81,16 +75,15 @@ def test_evaluates_before_training_at_each_frequency_and_at_the_end(case):
     assert runner.update_step == 5
     assert metrics["returns"].shape == metrics["final_rewards"].shape == (4, 3, *actors)
     assert metrics["terminated"].shape == metrics["lengths"].shape == (4, 3)
-    assert np.isnan(metrics["actor_loss"][0])
-    assert np.isfinite(metrics["actor_loss"][1:]).all()
+    assert np.isnan(metrics[case.loss][0])
+    assert np.isfinite(metrics[case.loss][1:]).all()
 
 
 def test_makes_exactly_the_gradient_steps_it_should(case):
     agent = case.make(MatchSign, n_steps=5)
     runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
-    config = agent.config
-    assert runner.actor_training.step == 5 * config.actor_epochs * config.n_minibatches
-    assert runner.critic_training.step == 5 * config.critic_epochs * config.n_minibatches
+    for made, in_one_update in case.gradient_steps(runner).values():
+        assert made == 5 * in_one_update
 
 
 def test_same_seed_same_run(case):
@@ -99,7 +92,7 @@ def test_same_seed_same_run(case):
         agent.train(jax.random.key(seed), case.hyperparams(), progress=False) for seed in (3, 3, 4)
     )
     trees.assert_equal(first, second)
-    assert not trees.equal(first[0].actor_training.params, other[0].actor_training.params)
+    assert not trees.equal(case.acting(first[0]).params, case.acting(other[0]).params)
 
 
 def test_raw_keys_give_the_same_run_as_typed_ones(case):
@@ -134,37 +127,27 @@ def test_vmapped_over_every_hyperparameter_equals_single(case):
     member = jax.tree.map(lambda x: x[1], (runners, metrics))
     single = agent.train(KEY, jax.tree.map(lambda x: x[1], stacked), progress=False)
     trees.assert_close(member, single)
-    first, last = (jax.tree.map(lambda x, i=i: x[i], runners.actor_training.params) for i in (0, 2))
+    params = case.acting(runners).params
+    first, last = (jax.tree.map(lambda x, i=i: x[i], params) for i in (0, 2))
     assert not trees.equal(first, last)
-
-
-def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):
-    """A batched QR decomposition can freeze XLA's CPU backend."""
-    keys = jax.random.split(KEY, (2, 3))
-    start = jax.vmap(jax.vmap(case.make(MatchSign).start, (0, None)), (0, None))
-    program = jax.jit(start).lower(keys, case.hyperparams()).as_text()
-    decompositions = re.findall(r"@lapack_sgeqrf.*-> \(tensor<([0-9x]+)xf32>", program)
-    assert decompositions
-    assert all(shape.count("x") == 1 for shape in decompositions)
 
 
 def test_sweep_equals_single_runs(case, capfd):
     agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)
     rates = jnp.array([1e-2, 0.0, 1e-3])
-    optimizer = case.module.OptimizerParams(learning_rate=rates)
-    hyperparams = case.hyperparams(actor_optimizer_params=optimizer)
+    hyperparams = case.hyperparams(learning_rate=rates)
     result = agent.sweep(keys, hyperparams)
     shown = capfd.readouterr().err
     assert "5/5" in shown
     assert "returns " in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
     member = jax.tree.map(lambda x: x[2, 1], (result.runners, result.metrics))
-    one = case.hyperparams(actor_optimizer_params=optimizer.replace(learning_rate=rates[2]))
+    one = case.hyperparams(learning_rate=rates[2])
     trees.assert_equal(member, agent.train(keys[1], one, progress=False))
     means = result.metrics["returns"][:, :, -1].reshape(3, -1).mean(axis=1)
     assert result.best == np.argmax(means)
-    assert result.best_hyperparams.actor_optimizer_params.learning_rate == rates[result.best]
+    assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
 def test_going_on_from_a_runner_equals_one_run(case):
@@ -196,17 +179,16 @@ def test_restored_from_disk_equals_one_run(case, tmp_path):
 def test_new_hyperparameters_take_effect_when_going_on(case):
     agent = case.make(MatchSign)
     runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    frozen = case.module.OptimizerParams(learning_rate=0.0)
-    hyperparams = case.hyperparams(actor_optimizer_params=frozen, critic_optimizer_params=frozen)
-    after, _ = agent.train(None, hyperparams, runner, n_steps=2, progress=False)
-    trees.assert_equal(runner.actor_training.params, after.actor_training.params)
-    trees.assert_equal(runner.critic_training.params, after.critic_training.params)
+    frozen = case.hyperparams(learning_rate=0.0)
+    after, _ = agent.train(None, frozen, runner, n_steps=2, progress=False)
+    trees.assert_equal(case.acting(runner).params, case.acting(after).params)
+    assert all(step > 0 for step, _ in case.gradient_steps(after).values())
 
 
 def test_the_returned_state_can_be_trained_outside(case):
     agent = case.make(MatchSign)
     runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    actor = runner.actor_training
+    actor = case.acting(runner)
     moved = actor.apply_gradients(grads=jax.tree.map(jnp.ones_like, actor.params))
     assert moved.step == actor.step + 1
     assert not trees.equal(moved.params, actor.params)
@@ -223,8 +205,7 @@ def test_equal_agents_compile_nothing_new(case):
     def session(learning_rate: float) -> int:
         agent = case.make(Counting, n_steps=4)
         traced.clear()
-        optimizer = case.module.OptimizerParams(learning_rate=learning_rate)
-        hyperparams = case.hyperparams(actor_optimizer_params=optimizer)
+        hyperparams = case.hyperparams(learning_rate=learning_rate)
         runner, _ = agent.train(KEY, hyperparams, progress=False)
         agent.train(None, hyperparams, runner, n_steps=3, progress=False)
         agent.eval(KEY, n_evals=7)
@@ -256,20 +237,21 @@ def test_refuses_to_act_untrained(case):
 
 def test_refuses_hyperparameters_out_of_range(case):
     agent = case.make(MatchSign)
+    negative = case.hyperparams(learning_rate=-1.0)
+    for train in (agent.train, lambda *args: agent.sweep(jax.random.split(*args[:1], 2), args[1])):
+        with pytest.raises(ValueError, match=r"learning_rate must lie in \[0, inf\], got -1"):
+            train(KEY, negative)
+
+
+def test_refuses_discounts_out_of_range(valued_case):
+    agent = valued_case.make(MatchSign)
     with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\], got 1.5"):
-        agent.train(KEY, case.hyperparams(gamma=1.5))
-    negative = case.module.OptimizerParams(learning_rate=-1.0)
-    with pytest.raises(ValueError, match=r"actor_optimizer_params.learning_rate must lie in"):
-        agent.sweep(
-            jax.random.split(KEY, 2),
-            case.hyperparams(actor_optimizer_params=negative),
-            progress=False,
-        )
+        agent.train(KEY, valued_case.hyperparams(gamma=1.5))
 
 
 def test_refuses_hyperparameters_and_keys_that_are_none(case):
     agent = case.make(MatchSign)
-    with pytest.raises(TypeError, match=rf"{case.name} takes a jaxagents.*HyperParameters, got 3"):
+    with pytest.raises(TypeError, match=r" takes a jaxagents.*Hyper[pP]arameters, got 3"):
         agent.train(KEY, 3)
     with pytest.raises(
         TypeError, match=r"Expected a random key such as jax.random.key\(0\), got 3"
@@ -279,6 +261,7 @@ def test_refuses_hyperparameters_and_keys_that_are_none(case):
 
 def test_describes_itself(case):
     text = str(case.make(MatchSign))
-    assert text.startswith(f"{case.name} on MatchSign")
-    assert "batch_size: 8" in text
-    assert "gamma: 0.5" in case.make(MatchSign).log_hyperparams(case.hyperparams())
+    assert text.startswith(f"{case.agent.__name__} on MatchSign")
+    assert case.size in text
+    described = case.make(MatchSign).log_hyperparams(case.hyperparams())
+    assert f"learning_rate: {case.learning_rate:g}" in described

@@ -1,0 +1,143 @@
+"""Shows what the off-policy agents learn in the environments of gymnax, each with several seeds.
+
+The seeds of an agent are trained by one `sweep`. What was learned is kept in a file of results, so that
+agents and environments can be run one after another, on different days: a run replaces its own rows, and
+the report is made of all that is there.
+"""
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnax
+import jax
+import numpy as np
+import peers
+from matplotlib import pyplot as plt
+from off_policy_tasks import TASKS, Task
+
+EVALUATIONS = 10
+EPISODES = 32
+
+
+def main() -> None:
+    """Trains, and writes results, pictures and the report."""
+    args = parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    results_file = args.output / "off_policy.json"
+    results = json.loads(results_file.read_text()) if results_file.exists() else {}
+    for name in args.only if not args.report else ():
+        task = TASKS[name]
+        for label in task.agents if args.agents is None else args.agents:
+            if label in task.agents:
+                results.setdefault(name, {})[label] = run(name, label, args)
+                results_file.write_text(json.dumps(results) + "\n")
+    for name in results:
+        plot(TASKS[name], results[name], args.output / f"off_policy_{name}.png")
+    (args.output / "off_policy.md").write_text(report(results) + "\n")
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--only", nargs="+", choices=TASKS, default=list(TASKS), help="environments")
+    add("--agents", nargs="+", help="agents, by default all of each environment")
+    add("--seeds", type=int, default=5, help="seeds of each agent")
+    add("--quick", action="store_true", help="only try whether everything runs")
+    add("--report", action="store_true", help="only make the report anew")
+    add("--output", type=Path, default=Path("runs/off-policy"), help="folder of the results")
+    return parser.parse_args()
+
+
+def run(name: str, label: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Trains several seeds of an agent, and gives what describes the training."""
+    task = TASKS[name]
+    agent_type, config, hyperparams = task.agents[label]
+    steps_per_update = config.rollout_length * config.batch_size
+    n_steps = 20 if args.quick else task.n_steps // steps_per_update
+    n_seeds = 2 if args.quick else args.seeds
+    config = config.replace(
+        n_steps=n_steps, eval_frequency=max(1, n_steps // EVALUATIONS), n_evals=EPISODES
+    )
+    agent = agent_type(*gymnax.make(task.env), config)
+    print(f"{label} on {task.env}: {n_seeds} seeds", file=sys.stderr)
+    began = time.perf_counter()
+    result = agent.sweep(jax.random.split(jax.random.key(0), n_seeds), hyperparams)
+    seconds = time.perf_counter() - began
+    metrics = jax.tree.map(lambda x: x[0], result.metrics)
+    test_returns = [
+        float(np.mean(tested(agent, jax.tree.map(lambda x, i=i: x[0, i], result.runners))))
+        for i in range(n_seeds)
+    ]
+    return {
+        "steps": (metrics["update_step"][0] * steps_per_update).tolist(),
+        "curves": np.round(metrics["returns"].mean(axis=-1), 2).tolist(),
+        "returns": test_returns,
+        "seconds": round(seconds, 1),
+        "date": f"{datetime.date.today():%Y-%m-%d}",
+    }
+
+
+def tested(agent: Any, runner: Any) -> np.ndarray:
+    """Returns of 100 further episodes."""
+    agent.collect_training(runner, {})
+    return agent.eval(jax.random.key(1), n_evals=100)["returns"]
+
+
+def plot(task: Task, results: dict[str, Any], path: Path) -> None:
+    """Draws the mean of the seeds of each agent, and each seed thinly."""
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for label, result in results.items():
+        curves = np.array(result["curves"])
+        (line,) = axes.plot(result["steps"], curves.mean(axis=0), lw=2, label=label)
+        axes.plot(result["steps"], curves.T, color=line.get_color(), lw=0.7, alpha=0.4)
+    axes.set(xlabel="environment steps", ylabel="mean return", title=task.env)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def report(results: dict[str, Any]) -> str:
+    """The page: a table and a picture for each environment."""
+    lines = ["# What off-policy agents learn", "", INTRODUCTION.format(machine=peers.machine()), ""]
+    for name, task in TASKS.items():
+        if name not in results:
+            continue
+        rows = []
+        for label, result in results[name].items():
+            means = result["returns"]
+            numbers = [f"{f(means):,.1f}" for f in (np.mean, np.std, np.min, np.max)]
+            total = result["steps"][-1]
+            rows.append([label, *numbers, len(means), f"{total:,}", f"{result['seconds']:.0f}"])
+        head = ["", "Mean", "Std", "Lowest", "Highest", "Seeds", "Steps", "Seconds for all seeds"]
+        picture = f"![Learning curves](off_policy_{name}.png)"
+        lines += [
+            f"## {task.env}",
+            "",
+            task.reference,
+            "",
+            peers.table(head, rows),
+            "",
+            picture,
+            "",
+        ]
+    return "\n".join(lines).rstrip()
+
+
+INTRODUCTION = """\
+Made by `python benchmarks/off_policy.py --output docs/benchmarks` on a machine with {machine}.
+
+Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard deviation,
+lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; nothing was selected by
+seed, and no checkpoint was chosen: it is the last that counts. Curves are of 32 greedy episodes at each of ten
+points, the mean of the seeds, and each of them thinly."""
+
+
+if __name__ == "__main__":
+    main()

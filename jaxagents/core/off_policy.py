@@ -1,0 +1,212 @@
+"""The base of agents that learn from a replay buffer of what they did before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from jaxagents.core.agent import compiled
+from jaxagents.core.config import OffPolicyConfig
+from jaxagents.core.learner import Batch, Info
+from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
+from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.priorities import importance_weights
+from jaxagents.envs.spaces import is_discrete
+
+_SMALLEST_PRIORITY = 1e-6
+
+Act = Callable[[Key[Array, ""], Any, Any], Array]
+
+
+class ReplayHyperparameters(Hyperparameters):
+    """Traced hyperparameters of prioritised replay, which uniform replay does not use.
+
+    The defaults are those of Castro et al., 2018, "Dopamine: a research framework for deep
+    reinforcement learning".
+
+    Attributes:
+        priority_exponent: Power of the temporal-difference error to which the probability of a
+            transition is proportional; 0 draws uniformly.
+        importance_exponent: Power of the importance weights that make up for it; 1 does so fully.
+    """
+
+    priority_exponent: Traced = hyperparameter(0.5, 0.0)
+    importance_exponent: Traced = hyperparameter(0.5, 0.0, 1.0)
+
+
+class OffPolicyRunner(LearnerRunner):
+    """Everything that training carries from one update step to the next.
+
+    Attributes:
+        buffer: The replay buffer; `None` as restored from a checkpoint without it.
+        envstate: States of the environments, `batch_size` along the first axis.
+        obs: Their current observations.
+    """
+
+    buffer: Any
+    envstate: Any
+    obs: Any
+
+
+class OffPolicyBase(LearnerAgent):
+    """Collects transitions, stores them in a replay buffer on the device, and learns from draws of it.
+
+    A subclass may override how actions are explored (`_explore`).
+    """
+
+    config: Any
+    _config_type = OffPolicyConfig
+    _hyperparams_type = ReplayHyperparameters
+
+    def _explore(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
+        """Draws the actions that are taken in training.
+
+        Args:
+            key: Random key.
+            learner: The learner.
+            obs: Observations of all environments.
+            n_steps: Number of environment steps made before, all environments together, without those
+                before learning started.
+
+        Returns:
+            Actions of the learner, one for each environment.
+        """
+        return learner.sample_actions(obs, seed=key)
+
+    def checkpointed(self, runner: Any) -> Any:
+        """What a checkpoint holds of a runner: all, unless `config.checkpoint_buffer` is false.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The runner, without its replay buffer if that is left out.
+        """
+        return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
+
+    @compiled
+    def refill(self, runner: Any) -> Any:
+        """Collects transitions in a new replay buffer, as many as learning starts with.
+
+        Args:
+            runner: A runner, whose own replay buffer is not used.
+
+        Returns:
+            The runner with the new replay buffer.
+        """
+        rng, key = jax.random.split(runner.rng)
+        runner = runner.replace(rng=rng, buffer=self._empty_buffer())
+        return self._collect(runner, key, self.config.n_warmup_steps, self._explore)
+
+    def _complete(self, runner: Any) -> Any:
+        return self.refill(runner) if runner.buffer is None else runner
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> OffPolicyRunner:
+        learner_rng, env_rng, warmup_rng, rng = jax.random.split(rng, 4)
+        env_rngs = jax.random.split(env_rng, self.config.batch_size)
+        obs, envstate = jax.vmap(self.episodes.reset)(env_rngs)
+        runner = OffPolicyRunner(
+            learner=self._create_learner(learner_rng, hyperparams),
+            buffer=self._empty_buffer(),
+            envstate=envstate,
+            obs=obs,
+            rng=rng,
+            update_step=jnp.zeros((), jnp.int32),
+            info={},
+        )
+        runner = self._collect(runner, warmup_rng, self.config.n_warmup_steps, self._act_randomly)
+        _, info = jax.eval_shape(self._learn, runner, rng)
+        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+
+    def _empty_buffer(self) -> DeviceBuffer:
+        obs = self._observation
+        example = {
+            "observations": obs,
+            "actions": jax.eval_shape(self._zero_action),
+            "rewards": jax.ShapeDtypeStruct((), jnp.float32),
+            "next_observations": obs,
+            "masks": jax.ShapeDtypeStruct((), jnp.float32),
+            "ends": jax.ShapeDtypeStruct((), jnp.bool),
+        }
+        config = self.config
+        return DeviceBuffer.create(
+            example, config.buffer_size, config.batch_size, config.prioritised_replay
+        )
+
+    def _act_randomly(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
+        """Draws actions uniformly."""
+        example, n_envs = self._zero_action(), self.config.batch_size
+        if is_discrete(self.episodes.action_space):
+            return jax.random.randint(key, (n_envs,), 0, self.episodes.action_space.n)
+        return jax.random.uniform(key, (n_envs, *example.shape), minval=-1.0, maxval=1.0)
+
+    def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+        rng, collect_rng, learn_rng = jax.random.split(runner.rng, 3)
+        runner = self._collect(runner, collect_rng, self.config.rollout_length, self._explore)
+        runner, info = self._learn(runner, learn_rng)
+        return runner.replace(rng=rng, info=info, update_step=runner.update_step + 1)
+
+    def _collect(
+        self, runner: OffPolicyRunner, rng: Key[Array, ""], n_steps: int, act: Act
+    ) -> OffPolicyRunner:
+        n_envs = self.config.batch_size
+        earlier_steps = runner.update_step.astype(float) * (self.config.rollout_length * n_envs)
+
+        def act_and_step(step: Any, carry: tuple) -> tuple:
+            buffer, obs, envstate = carry
+            act_rng, step_rng = jax.random.split(jax.random.fold_in(rng, step))
+            actions = act(act_rng, runner.learner, obs, earlier_steps + step * n_envs)
+            taken = self.episodes.step_all(
+                jax.random.split(step_rng, (n_envs, 2)), envstate, self._to_environment(actions)
+            )
+            transitions = {
+                "observations": obs,
+                "actions": actions,
+                "rewards": taken.reward,
+                "next_observations": taken.next_obs,
+                "masks": 1.0 - taken.terminated,
+                "ends": taken.terminated | taken.truncated,
+            }
+            return buffer.add(transitions), taken.obs, taken.envstate
+
+        carry = (runner.buffer, runner.obs, runner.envstate)
+        buffer, obs, envstate = jax.lax.fori_loop(0, n_steps, act_and_step, carry)
+        return runner.replace(buffer=buffer, obs=obs, envstate=envstate)
+
+    def _learn(self, runner: OffPolicyRunner, rng: Key[Array, ""]) -> tuple[OffPolicyRunner, Info]:
+        buffer = runner.buffer
+
+        def gradient_step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
+            learner, priorities = carry
+            return self._gradient_step(learner, buffer.replace(priorities=priorities), rng)
+
+        carry = (runner.learner, buffer.priorities)
+        rngs = jax.random.split(rng, self.config.gradient_steps)
+        (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
+        info = jax.tree.map(lambda x: x.mean(axis=0), infos)
+        return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), info
+
+    def _gradient_step(
+        self, learner: Any, buffer: DeviceBuffer, rng: Key[Array, ""]
+    ) -> tuple[tuple, Info]:
+        size, hyperparams = self.config.minibatch_size, learner.hyperparams
+        if not self.config.prioritised_replay:
+            batch = self._batch(buffer, buffer.sample_indices(rng, size), hyperparams)
+            learner, info = learner.update(batch)
+            return (learner, buffer.priorities), info
+        indices, probabilities = buffer.sample_prioritised(rng, size)
+        weights = importance_weights(probabilities, hyperparams.importance_exponent)
+        batch = {**self._batch(buffer, indices, hyperparams), "weights": weights}
+        learner, info = learner.update(batch)
+        errors = info.pop("td_errors")
+        priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
+        return (learner, buffer.with_priorities(indices, priorities).priorities), info
+
+    def _batch(self, buffer: DeviceBuffer, indices: Array, hyperparams: Any) -> Batch:
+        n = self.config.n_step_returns
+        if n == 1:
+            return buffer.take(indices)
+        return buffer.n_step(indices, n, hyperparams.gamma)

@@ -1,0 +1,122 @@
+"""The base of agents that learn from a fixed dataset."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxagents.core import checks
+from jaxagents.core.config import LearnerAgentConfig
+from jaxagents.core.learner import Info
+from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
+from jaxagents.data import Dataset
+from jaxagents.envs.spaces import box_bounds, is_discrete
+
+_OPTIONAL_KEYS = ("discounts",)
+_TOLERANCE = 1e-3
+
+
+class OfflineBase(LearnerAgent):
+    """Learns from draws of a dataset on the device; the environment serves to evaluate.
+
+    The dataset is the agent's `data`: it is neither part of a runner nor of a checkpoint, and seeds that
+    are trained at once share it.
+    """
+
+    _config_type = LearnerAgentConfig
+
+    def __init__(
+        self,
+        env: Any,
+        env_params: Any,
+        config: Any,
+        eval_during_training: bool = True,
+        *,
+        dataset: Dataset,
+    ) -> None:
+        """Makes an agent and puts its dataset on the device.
+
+        Args:
+            env: The environment in which the agent is evaluated; see [`Agent`][jaxagents.Agent].
+            env_params: Its parameters; `None` takes `env.default_params`.
+            config: Static configuration.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of
+                training.
+            dataset: Transitions, with observations and actions as the environment has them.
+
+        Raises:
+            KeyError: The dataset lacks a key.
+            TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment; or see [`Agent`][jaxagents.Agent].
+        """
+        super().__init__(env, env_params, config, eval_during_training)
+        self._check_action_space()
+        self.data = self._prepared(dataset)
+
+    def _prepared(self, dataset: Dataset) -> dict[str, Any]:
+        """The arrays that the learner needs, on the device, with actions in its units."""
+        keys = self._learner_type.batch_keys
+        missing = [key for key in keys if key not in dataset]
+        if missing:
+            raise KeyError(
+                f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
+                f"has {sorted(dataset)}."
+            )
+        arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
+        checks.check_dataset_observations(arrays["observations"], self._observation)
+        self._check_actions(np.asarray(arrays["actions"]))
+        arrays["actions"] = self._to_learner(arrays["actions"])
+        return jax.tree.map(jnp.asarray, arrays)
+
+    def _check_actions(self, actions: np.ndarray) -> None:
+        space, name = self.episodes.action_space, type(self.env).__name__
+        if is_discrete(space):
+            if not np.issubdtype(actions.dtype, np.integer):
+                raise TypeError(f"Discrete actions must be integers, got type {actions.dtype}.")
+            low, high, shape = np.zeros(()), np.asarray(space.n - 1), ()
+        else:
+            (low, high), shape = box_bounds(space), tuple(space.shape)
+        if actions.shape[1:] != shape:
+            raise ValueError(
+                f"The dataset's actions have shape {actions.shape[1:]}, but those of {name} have "
+                f"{shape}."
+            )
+        slack = _TOLERANCE * (high - low)
+        if np.any(actions < low - slack) or np.any(actions > high + slack):
+            raise ValueError(
+                f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
+                f"inside of {name}'s action_space {space!r}. They must be in the environment's units."
+            )
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> LearnerRunner:
+        learner_rng, rng = jax.random.split(rng)
+        runner = LearnerRunner(
+            learner=self._create_learner(learner_rng, hyperparams),
+            rng=rng,
+            update_step=jnp.zeros((), jnp.int32),
+            info={},
+        )
+        _, info = jax.eval_shape(
+            lambda data, *args: self.with_data(data)._learn(*args), self.data, runner.learner, rng
+        )
+        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+
+    def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
+        rng, key = jax.random.split(runner.rng)
+        learner, info = self._learn(runner.learner, key)
+        return runner.replace(
+            learner=learner, rng=rng, info=info, update_step=runner.update_step + 1
+        )
+
+    def _learn(self, learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
+        n_rows = len(self.data["actions"])
+
+        def gradient_step(learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
+            indices = jax.random.randint(rng, (self.config.minibatch_size,), 0, n_rows)
+            return learner.update(jax.tree.map(lambda x: x[indices], self.data))
+
+        rngs = jax.random.split(rng, self.config.gradient_steps)
+        learner, infos = jax.lax.scan(gradient_step, learner, rngs)
+        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)

@@ -1,0 +1,331 @@
+"""A replay buffer on the device."""
+
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, ArrayLike, Float, Int, Key
+
+from jaxagents.core.train_state import nonpytree_field
+from jaxagents.data import rows
+from jaxagents.data.dataset import Dataset
+from jaxagents.data.priorities import PriorityTree
+
+_OF_THE_LAST = ("next_observations", "masks", "ends")
+"""What n-step transitions have of the last of their rows."""
+
+
+class DeviceBuffer(struct.PyTreeNode):
+    """The most recent transitions of several environments, as a pytree for compiled loops.
+
+    ```python
+    buffer = DeviceBuffer.create(example_transition, capacity=1_000_000, n_envs=10)
+
+
+    @partial(jax.jit, donate_argnums=0)
+    def train(buffer, key):
+        def step(i, buffer):
+            buffer = buffer.add(transitions)
+            batch = buffer.sample(jax.random.fold_in(key, i), 256)
+            ...
+            return buffer
+
+        return jax.lax.fori_loop(0, n_steps, step, buffer)
+    ```
+
+    A loop's carry and donated arguments are written in place. In each step, add first, then sample: to
+    write after reading, XLA copies the whole buffer, unless what is added depends on what was read.
+
+    Transitions are dicts as [`ReplayBuffer`][jaxagents.data.ReplayBuffer] has them, with the *true*
+    successor as `next_observations`, `masks` (0 where the environment ended the episode, so that nothing
+    follows, else 1) and `ends` (whether the row is the last of its episode, be it terminated or
+    truncated). Rows lie in order of time, those of one time in order of the environments: the next row
+    in time after row `i` is row `(i + n_envs) % capacity`.
+
+    Attributes:
+        storage: Arrays with a leading axis of `capacity` rows.
+        position: Row to which the next transitions go.
+        size: Number of rows held, which are the first ones.
+        priorities: Priorities of the rows; `None` without them.
+        capacity: Number of rows that it can hold (static).
+        n_envs: Number of transitions that are added at a time (static).
+    """
+
+    storage: Any
+    position: Int[Array, ""]
+    size: Int[Array, ""]
+    priorities: PriorityTree | None
+    capacity: int = nonpytree_field()
+    n_envs: int = nonpytree_field()
+
+    @classmethod
+    def create(
+        cls, example: Any, capacity: int, n_envs: int = 1, prioritised: bool = False
+    ) -> "DeviceBuffer":
+        """An empty buffer.
+
+        Args:
+            example: One transition of one environment, or its shapes (`jax.ShapeDtypeStruct`), in a dict
+                that may be nested.
+            capacity: Number of rows that it can hold, a multiple of `n_envs`.
+            n_envs: Number of transitions that are added at a time, one of each environment.
+            prioritised: Whether rows have priorities.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            ValueError: `n_envs` is not positive, or `capacity` is no positive multiple of it.
+            TypeError: One of them is no whole number.
+        """
+        capacity, n_envs = _checked_sizes(capacity, n_envs)
+        shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
+        return cls(
+            storage=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), shapes),
+            position=jnp.zeros((), jnp.int32),
+            size=jnp.zeros((), jnp.int32),
+            priorities=PriorityTree.create(capacity) if prioritised else None,
+            capacity=capacity,
+            n_envs=n_envs,
+        )
+
+    def add(self, transitions: Any) -> "DeviceBuffer":
+        """Adds one transition of each environment, in the place of the oldest once it is full.
+
+        With priorities, they get the largest that any row had so far.
+
+        Args:
+            transitions: Structured as the example, with a leading axis of `n_envs`.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            ValueError: The structure or a shape is another; the error names the key.
+            TypeError: An array is of another kind, such as real numbers where whole ones are held.
+        """
+        new = _fitted(transitions, self.storage, self.n_envs)
+        priorities = self.priorities
+        if priorities is not None:
+            priorities = priorities.set_largest(self.position, self.n_envs)
+        update = jax.lax.dynamic_update_slice_in_dim
+        return self.replace(
+            storage=jax.tree.map(lambda x, y: update(x, y, self.position, 0), self.storage, new),
+            position=(self.position + self.n_envs) % self.capacity,
+            size=jnp.minimum(self.size + self.n_envs, self.capacity),
+            priorities=priorities,
+        )
+
+    def sample(self, key: Key[Array, ""], batch_size: int) -> Any:
+        """Rows drawn uniformly, with replacement. An empty buffer gives zeros.
+
+        Args:
+            key: Random key.
+            batch_size: Number of rows.
+
+        Returns:
+            Structured as the example, with a leading axis of `batch_size`.
+        """
+        return self.take(self.sample_indices(key, batch_size))
+
+    def sample_indices(self, key: Key[Array, ""], batch_size: int) -> Int[Array, "batch_size"]:
+        """Numbers of rows held, drawn uniformly, with replacement.
+
+        Args:
+            key: Random key.
+            batch_size: Number of rows.
+
+        Returns:
+            The numbers.
+        """
+        return jax.random.randint(key, (batch_size,), 0, self.size)
+
+    def take(self, indices: Int[Array, "*shape"]) -> Any:
+        """Rows by their numbers.
+
+        Args:
+            indices: The numbers.
+
+        Returns:
+            Structured as the example, with the axes of `indices` in front.
+        """
+        return _taken(self.storage, indices)
+
+    def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> Any:
+        r"""Transitions over up to `n` steps, none of them over the end of an episode.
+
+        The reward of the row at time $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its
+        successor, mask and end those of the row at time $t + m - 1$, with $m = n$ or what is left of the
+        episode or of its environment's rows. A new key `discounts` holds $\gamma^m$, which weighs the
+        value of the successor.
+
+        Sutton, 1988, "Learning to predict by the methods of temporal differences".
+
+        Args:
+            indices: Numbers of the rows.
+            n: Largest number of steps (static).
+            gamma: $\gamma$.
+
+        Returns:
+            The rows as `take` gives them, with `discounts`.
+
+        Raises:
+            ValueError: `n` is not positive, or there is not one reward, mask and end for each row.
+            KeyError: A key is missing.
+        """
+        if n < 1:
+            raise ValueError(f"n must be positive, got {n}.")
+        self._check_can_step()
+        steps = jnp.arange(n)
+        window = (indices[..., None] + self.n_envs * steps) % self.capacity
+        following = (window + self.n_envs) % self.capacity
+        newest = following // self.n_envs == self.position // self.n_envs
+        goes_on = ~(self.storage["ends"][window].astype(bool) | newest)[..., :-1]
+        m = 1 + jnp.cumprod(goes_on, axis=-1, dtype=jnp.int32).sum(axis=-1)
+        powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
+        rewards = powers[:-1] * self.storage["rewards"][window]
+        last = (indices + self.n_envs * (m - 1)) % self.capacity
+        return _taken(self.storage, indices) | {
+            **_taken({key: self.storage[key] for key in _OF_THE_LAST}, last),
+            "rewards": jnp.where(steps < m[..., None], rewards, 0.0).sum(axis=-1),
+            "discounts": powers[m],
+        }
+
+    def sample_prioritised(
+        self, key: Key[Array, ""], batch_size: int
+    ) -> tuple[Int[Array, "batch_size"], Float[Array, "batch_size"]]:
+        r"""Numbers of rows, drawn with probabilities in proportion to their priorities.
+
+        $$P_i = \frac{p_i}{\sum_j p_j}$$
+
+        Rows whose priority is zero are never drawn. At least one needs another.
+
+        Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
+
+        Args:
+            key: Random key.
+            batch_size: Number of rows.
+
+        Returns:
+            The numbers, and $P_i$ of each, for
+            [`importance_weights`][jaxagents.data.importance_weights].
+
+        Raises:
+            ValueError: The buffer has no priorities.
+        """
+        indices, probabilities = self._priority_tree().sample(key, batch_size)
+        return jnp.minimum(indices, self.size - 1), probabilities
+
+    def with_priorities(
+        self, indices: Int[Array, "n"], priorities: Float[Array, "n"]
+    ) -> "DeviceBuffer":
+        r"""Gives rows other priorities.
+
+        Args:
+            indices: Numbers of the rows. One that occurs twice gets either of its priorities.
+            priorities: Not negative, and finite; in the paper
+                $p_i = (|\delta_i| + \epsilon)^\alpha$ of the temporal-difference error $\delta_i$.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            ValueError: The buffer has no priorities.
+        """
+        return self.replace(priorities=self._priority_tree().set(indices, priorities))
+
+    def to_dataset(self, seed: int = 0) -> Dataset:
+        """A copy of what the buffer holds, on the host.
+
+        The rows of an environment follow each other in time, then come those of the next one. The newest
+        row of each is an end, even in the midst of an episode, so that
+        [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment.
+
+        Args:
+            seed: Seed of the dataset's sampling.
+
+        Returns:
+            The dataset.
+
+        Raises:
+            ValueError: The buffer is one of several, as `jax.vmap` makes them.
+        """
+        if jnp.ndim(self.size):
+            raise ValueError(
+                f"These are buffers of shape {jnp.shape(self.size)}; take one at a time, such as "
+                "jax.tree.map(lambda x: x[0], buffers)."
+            )
+        n_times = int(self.size) // self.n_envs
+        oldest = int(self.position) if self.size == self.capacity else 0
+        times = oldest + self.n_envs * np.arange(n_times)
+        order = (times + np.arange(self.n_envs)[:, None]).ravel() % self.capacity
+        flat = rows.flatten(jax.device_get(self.storage))
+        held = {name: array[order] for name, array in flat.items()}
+        if "ends" in held and n_times:
+            held["ends"][n_times - 1 :: n_times] = True
+        return Dataset(rows.unflatten(held), seed)
+
+    def _priority_tree(self) -> PriorityTree:
+        if self.priorities is None:
+            raise ValueError("The buffer has no priorities: create it with prioritised=True.")
+        return self.priorities
+
+    def _check_can_step(self) -> None:
+        for key in ("rewards", *_OF_THE_LAST):
+            if key not in self.storage:
+                raise KeyError(f"n_step needs {key!r}; the buffer holds {sorted(self.storage)}.")
+        for key in ("rewards", "masks", "ends"):
+            if self.storage[key].ndim != 1:
+                raise ValueError(
+                    f"n_step needs one number of {key!r} for each row, got shape "
+                    f"{self.storage[key].shape}."
+                )
+
+
+def _checked_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
+    for name, value in (("capacity", capacity), ("n_envs", n_envs)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{name} must be a whole number, got {value!r}.")
+    capacity, n_envs = operator.index(capacity), operator.index(n_envs)
+    if n_envs < 1:
+        raise ValueError(f"n_envs must be positive, got {n_envs}.")
+    if capacity < 1 or capacity % n_envs:
+        below = max(capacity // n_envs, 0) * n_envs
+        nearby = " or ".join(str(size) for size in (below, below + n_envs) if size)
+        raise ValueError(
+            f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; {nearby} would "
+            "do."
+        )
+    return capacity, n_envs
+
+
+def _fitted(transitions: Any, storage: Any, n_envs: int) -> Any:
+    """The transitions in the structure and the types of the storage."""
+    given, held = _leaves_by_name(transitions), _leaves_by_name(storage)
+    if given.keys() != held.keys():
+        raise ValueError(
+            f"The transitions have {sorted(given)}, but the buffer holds {sorted(held)}."
+        )
+    for name, array in held.items():
+        shape, expected = jnp.shape(given[name]), (n_envs, *array.shape[1:])
+        if shape != expected:
+            raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
+        dtype = jnp.result_type(given[name])
+        if not np.can_cast(dtype, array.dtype, "same_kind"):
+            raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {array.dtype}.")
+    leaves = [jnp.asarray(given[name], array.dtype) for name, array in held.items()]
+    return jax.tree.unflatten(jax.tree.structure(storage), leaves)
+
+
+def _leaves_by_name(tree: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
+    return {name(path): leaf for path, leaf in leaves}
+
+
+def _taken(arrays: Any, indices: Array) -> Any:
+    return jax.tree.map(lambda x: x[indices], arrays)

@@ -1,0 +1,66 @@
+"""From batches of observations of any structure to vectors."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from jaxagents.networks.convolution import PatchConv
+from jaxagents.networks.torsos import IMAGE_NDIM, scaled
+
+
+class ObservationEncoder(nn.Module):
+    """Encodes observations of any structure as vectors.
+
+    [`observation_encoder`][jaxagents.networks.observation_encoder] makes it for an example.
+
+    Images (three axes: height, width, channels) pass through convolutions of 3 x 3 pixels with
+    rectifiers; integers in them are scaled from 0..255 to 0..1. Everything is flattened, and the parts
+    are concatenated. Each part may have any leading axes, the same for all.
+
+    Attributes:
+        ndims: Numbers of axes of the leaves of one observation.
+        n_categories: Number of values of an observation that is one integer, which is then one-hot.
+        channels: Numbers of channels of the convolutions.
+    """
+
+    ndims: tuple[int, ...]
+    n_categories: int | None = None
+    channels: tuple[int, ...] = (16,)
+
+    @nn.compact
+    def __call__(self, observations: Any, train: bool = False) -> Float[Array, "*batch features"]:
+        """Encodes observations; in training it does the same."""
+        if self.n_categories is not None:
+            return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
+        leaves = map(jnp.asarray, jax.tree.leaves(observations))
+        parts = [self._flat(x, ndim) for x, ndim in zip(leaves, self.ndims, strict=True)]
+        return jnp.concatenate(parts, axis=-1)
+
+    def _flat(self, x: Array, ndim: int) -> Float[Array, "*batch features"]:
+        batch_shape = x.shape[: x.ndim - ndim]
+        if ndim == IMAGE_NDIM:
+            x = scaled(x)
+            for n_channels in self.channels:
+                x = nn.relu(PatchConv(n_channels)(x))
+        return x.astype(jnp.float32).reshape(*batch_shape, -1)
+
+
+def observation_encoder(obs: Any, n_categories: int | None = None) -> ObservationEncoder | None:
+    """The encoder that a network of vectors needs for its observations.
+
+    Args:
+        obs: One observation, or its shapes and types.
+        n_categories: Number of values of an observation that is one integer.
+
+    Returns:
+        The encoder; `None` if an observation is one vector of real numbers.
+    """
+    leaves = jax.tree.leaves(jax.eval_shape(lambda x: x, obs))
+    ndims = tuple(x.ndim for x in leaves)
+    is_real = jnp.issubdtype(leaves[0].dtype, jnp.floating)
+    if jax.tree_util.all_leaves([obs]) and ndims == (1,) and is_real and n_categories is None:
+        return None
+    return ObservationEncoder(ndims, n_categories)

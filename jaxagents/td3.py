@@ -1,0 +1,205 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018)."""
+
+import dataclasses
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from jaxagents import ops
+from jaxagents.core.actor_critic import ActorCriticLearner, squared_error
+from jaxagents.core.config import OffPolicyConfig
+from jaxagents.core.learner import Batch, Info, LearnerConfig
+from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.core.optimizer import optimized
+from jaxagents.core.train_state import TrainState, target_update
+from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.networks import Policy
+from jaxagents.networks.initialisation import initialise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TD3Config(LearnerConfig):
+    """What the compiled program of TD3 depends on.
+
+    Attributes:
+        actor_network: Module that maps observations and a temperature to a distribution of actions, of
+            which the mode is learned. `None` takes the default network.
+        n_critics: Number of critics, of whose targets' values the smallest is taken (2 in the paper).
+        policy_delay: Number of updates of the critics for each of the policy and the targets.
+    """
+
+    n_critics: int = 2
+    policy_delay: int = 2
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_critics", "policy_delay")
+
+
+class TD3Hyperparameters(Hyperparameters):
+    """Traced hyperparameters of TD3. The defaults are those of the authors' code.
+
+    Noises are in units of half the box of actions.
+
+    Attributes:
+        gamma: Discount.
+        tau: Step size of the target policy and of the target critics.
+        target_noise: Standard deviation of the noise on the actions whose values are targets.
+        target_noise_clip: Largest such noise.
+        exploration_noise: Standard deviation of the noise on the actions that are drawn, at a
+            temperature of 1.
+        actor_learning_rate: Step size of the policy.
+        critic_learning_rate: Step size of the critics.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
+    target_noise: Traced = hyperparameter(0.2, 0.0)
+    target_noise_clip: Traced = hyperparameter(0.5, 0.0)
+    exploration_noise: Traced = hyperparameter(0.1, 0.0)
+    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+class TD3Learner(ActorCriticLearner):
+    """Twin delayed DDPG: a deterministic policy for continuous actions.
+
+    Fujimoto et al., 2018, "Addressing function approximation error in actor-critic methods", algorithm
+    1: an update moves the critics, and each `policy_delay`-th also the policy by the new critics, and
+    then the targets.
+
+    Attributes:
+        actor: The policy, whose actions are the modes of its distributions.
+        target_actor: Its slowly moving copy.
+        critic: The critics.
+        target_critic: Their slowly moving copies.
+    """
+
+    target_actor: TrainState
+
+    _config_type = TD3Config
+    _hyperparams_type = TD3Hyperparameters
+
+    @classmethod
+    def _initial(
+        cls,
+        config: TD3Config,
+        hyperparams: TD3Hyperparameters,
+        rng: Key[Array, ""],
+        observations: Any,
+        actions: Any,
+    ) -> Self:
+        rng, actor_key, critic_key = jax.random.split(rng, 3)
+        default = Policy(
+            features=config.features, action_dim=actions.shape[-1], squash="mean", fixed_std=1.0
+        )
+        actor = config.encoded(config.actor_network or default)
+        variables = initialise(actor, actor_key, observations)
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
+        return cls(
+            config=config,
+            hyperparams=hyperparams,
+            rng=rng,
+            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
+            target_actor=TrainState.from_variables(actor, variables),
+            critic=critic,
+            target_critic=target_critic,
+        )
+
+    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+        noise = temperature * self.hyperparams.exploration_noise
+        return self.actor(observations, temperature=noise)
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        rng, key = jax.random.split(self.rng)
+        critic, critic_info = self._update_critic(key, batch)
+        networks, actor_info = jax.lax.cond(
+            critic.step % self.config.policy_delay == 0,
+            lambda: self._moved(critic, batch),
+            lambda: self._delayed(critic, batch),
+        )
+        return self.replace(rng=rng, critic=critic, **networks), {**critic_info, **actor_info}
+
+    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
+        targets = self._targets(key, batch)
+
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            values = self.critic(batch["observations"], batch["actions"], params=params)
+            loss, info = squared_error(values, targets, batch)
+            return loss, {"critic_loss": loss, **info}
+
+        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+    def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
+        next_actions = self._smoothed(key, self.target_actor(batch["next_observations"]).mode())
+        values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
+        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], values)
+
+    def _smoothed(
+        self, key: Key[Array, ""], actions: Float[Array, "batch action"]
+    ) -> Float[Array, "batch action"]:
+        """Actions near those of the policy, whose values are to be alike."""
+        clip = self.hyperparams.target_noise_clip
+        noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape)
+        return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
+
+    def _moved(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
+        """The policy and the targets after their update by the new critics."""
+        actor, info = self.actor.apply_loss_fn(
+            loss_fn=lambda params: self._actor_loss(params, critic, batch), has_aux=True
+        )
+        tau = self.hyperparams.tau
+        networks = {
+            "actor": actor,
+            "target_actor": target_update(actor, self.target_actor, tau),
+            "target_critic": target_update(critic, self.target_critic, tau),
+        }
+        return networks, info
+
+    def _delayed(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
+        """The policy and the targets as they are, and the loss all the same."""
+        networks = {
+            "actor": self.actor,
+            "target_actor": self.target_actor,
+            "target_critic": self.target_critic,
+        }
+        return networks, self._actor_loss(self.actor.params, critic, batch)[1]
+
+    def _actor_loss(
+        self, params: Any, critic: TrainState, batch: Batch
+    ) -> tuple[Float[Array, ""], Info]:
+        """The first critic's values of the policy's actions, with the sign of a loss."""
+        actions = self.actor(batch["observations"], params=params).mode()
+        loss = -critic(batch["observations"], actions)[0].mean()
+        return loss, {"actor_loss": loss}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(OffPolicyConfig, TD3Config):
+    """Static configuration of the agent: that of the learner, and how it is trained."""
+
+
+class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
+    """Traced hyperparameters of the agent.
+
+    Those of [TD3][jaxagents.td3.TD3Hyperparameters] and of
+    [prioritised replay][jaxagents.core.off_policy.ReplayHyperparameters].
+    """
+
+
+class TD3(OffPolicyBase):
+    """TD3 with a replay buffer on the device, complete for box actions.
+
+    ```python
+    env, env_params = gymnax.make("Pendulum-v1")
+    agent = TD3(env, env_params, AgentConfig(n_steps=20_000, batch_size=1))
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+    _continuous_learner = TD3Learner

@@ -1,0 +1,384 @@
+"""What is particular to agents around a learner."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from probes import Box, Discrete, Endless, MatchSign, Probe, Target
+
+from jaxagents import C51, DQN, QRDQN, SAC, DQNBase, c51, dqn, ops, qrdqn, sac
+
+KEY = jax.random.key(0)
+SMALL = {
+    "n_steps": 4,
+    "eval_frequency": 2,
+    "n_evals": 3,
+    "batch_size": 4,
+    "minibatch_size": 8,
+    "buffer_size": 64,
+    "learning_starts": 10,
+    "features": (8,),
+}
+
+
+def small_dqn(env=None, agent=DQN, **fields):
+    return agent(MatchSign() if env is None else env, None, dqn.AgentConfig(**{**SMALL, **fields}))
+
+
+def small_sac(env, **fields):
+    return SAC(env, None, sac.AgentConfig(**{**SMALL, **fields}))
+
+
+class Counter(Probe):
+    """Counts from a random number on, for three steps or for ever; action 1 is rewarded."""
+
+    def __init__(self, n_steps=3):
+        super().__init__()
+        self.n_steps = n_steps
+
+    def observe(self, state):
+        return jnp.stack([state.sign * 100.0 + state.time, state.time.astype(float)])
+
+    def reward(self, state, action):
+        return jnp.asarray(action, float)
+
+
+# What is collected.
+
+
+@pytest.mark.parametrize(("n_steps", "limit"), [(3, 9999), (100, 3)], ids=["ended", "cut"])
+def test_the_buffer_holds_true_successors_and_how_episodes_end(n_steps, limit):
+    agent = small_dqn(Counter(n_steps), max_episode_steps=limit)
+    runner = agent.advance(agent.start(KEY, dqn.HyperParameters()), np.int32(8))
+    rows = runner.buffer.to_dataset()
+    assert len(rows) == 3 * 4 + 8 * 4
+    np.testing.assert_array_equal(rows["next_observations"], rows["observations"] + 1.0)
+    is_last = rows["observations"][:, 1] == 2
+    newest = np.arange(1, 5) * len(rows) // 4 - 1  # counts as an end in a dataset
+    np.testing.assert_array_equal(np.delete(rows["ends"], newest), np.delete(is_last, newest))
+    np.testing.assert_array_equal(rows["masks"], 1.0 - is_last if limit == 9999 else 1.0)
+    np.testing.assert_array_equal(rows["rewards"], rows["actions"])
+
+
+def test_learning_starts_with_random_actions_in_whole_steps_of_all_environments():
+    agent = small_dqn(learning_starts=50)
+    buffer = agent.start(KEY, dqn.HyperParameters()).buffer
+    assert buffer.size == 52
+    assert 0.2 < buffer.to_dataset()["actions"].mean() < 0.8
+
+
+def test_an_update_step_collects_and_learns_as_configured():
+    agent = small_dqn(rollout_length=3, gradient_steps=2)
+    assert agent.config.update_to_data_ratio == 2 / 12
+    runner = agent.start(KEY, dqn.HyperParameters())
+    runner = agent.advance(runner, np.int32(2))
+    assert runner.buffer.size == 12 + 2 * 3 * 4
+    assert runner.learner.critic.step == 2 * 2
+    assert runner.update_step == 2
+
+
+@pytest.mark.parametrize("decay", ["linear", "exponential"])
+def test_random_actions_become_rarer_with_environment_steps(decay):
+    agent = small_dqn(exploration_decay=decay)
+    hyperparams = dqn.HyperParameters(initial_epsilon=0.9, epsilon=0.1, epsilon_steps=100.0)
+    epsilons = [float(agent._epsilon(hyperparams, jnp.float32(n))) for n in (0, 50, 100, 1000)]
+    halfway, end = (0.5, 0.1) if decay == "linear" else (0.1 + 0.8 * np.exp([-0.5, -1.0]))
+    np.testing.assert_allclose(epsilons, [0.9, halfway, end, 0.1], atol=1e-3)
+
+
+def test_acts_greedily_without_exploration_and_at_random_with_full_exploration():
+    agent = small_dqn(Counter())
+
+    def shares(epsilon):
+        hyperparams = dqn.HyperParameters(
+            initial_epsilon=epsilon, epsilon=epsilon, critic_learning_rate=0.0
+        )
+        runner = agent.start(KEY, hyperparams)
+        runner = agent.advance(runner.replace(buffer=agent.program._empty_buffer()), np.int32(16))
+        rows = runner.buffer.to_dataset()
+        greedy = runner.learner.critic(jnp.asarray(rows["observations"])).argmax(-1)
+        return (rows["actions"] == greedy).mean()
+
+    assert shares(0.0) == 1.0
+    assert 0.2 < shares(1.0) < 0.8
+
+
+def test_box_actions_are_in_the_units_of_each():
+    agent = small_sac(Target())  # from -2 to 1
+    runner = agent.advance(agent.start(KEY, sac.HyperParameters()), np.int32(10))
+    rows = runner.buffer.to_dataset()
+    assert rows["actions"].min() < -0.5
+    assert rows["actions"].max() > 0.5
+    assert np.abs(rows["actions"]).max() <= 1.0
+    sign = rows["observations"][:, :1]
+    distance = np.square(-0.5 + 1.5 * rows["actions"] - 0.5 * sign).sum(-1)
+    np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)
+    obs = jnp.array([1.0, 0.0])
+    unit = runner.learner.sample_actions(obs)
+    np.testing.assert_allclose(agent.policy(runner.learner, obs), -0.5 + 1.5 * unit, rtol=1e-6)
+    np.testing.assert_allclose(agent.program._to_learner(-0.5 + 1.5 * unit), unit, atol=1e-6)
+
+
+def test_boxes_of_any_shape_are_flat_for_the_learner():
+    class Matrix(Target):
+        def action_space(self, params):
+            return Box(-2.0, 1.0, (2, 3))
+
+        def reward(self, state, action):
+            assert action.shape == (2, 3)
+            return -jnp.square(action).sum()
+
+    agent = small_sac(Matrix())
+    runner, _ = agent.train(KEY, sac.HyperParameters(), progress=False)
+    assert runner.buffer.storage["actions"].shape == (64, 6)
+    assert agent.policy(jnp.zeros(2)).shape == (2, 3)
+
+
+class Images(Probe):
+    """Shows the sign in an image of bytes, beside a number."""
+
+    def observe(self, state):
+        image = jnp.broadcast_to(jnp.where(state.sign > 0, 255, 0), (5, 5, 1))
+        return {"image": image.astype(jnp.uint8), "time": state.time}
+
+    def reward(self, state, action):
+        return jnp.asarray(action == (state.sign > 0), float)
+
+
+def test_learns_from_images_that_stay_bytes_and_from_dicts():
+    agent = small_dqn(Images(), n_steps=300, minibatch_size=32, eval_frequency=300)
+    hyperparams = dqn.HyperParameters(critic_learning_rate=1e-2, epsilon=1.0)
+    runner, metrics = agent.train(KEY, hyperparams, progress=False)
+    assert runner.buffer.storage["observations"]["image"].dtype == jnp.uint8
+    np.testing.assert_array_equal(metrics["returns"][-1], 1.0)
+
+
+# How it is kept.
+
+
+def test_a_given_runner_stays_what_it_was():
+    agent = small_dqn()
+    hyperparams = dqn.HyperParameters(gamma=jnp.float32(0.5))
+    runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    before = jax.tree.map(jnp.copy, runner)
+    agent.train(None, hyperparams, runner, n_steps=2, progress=False)
+    trees.assert_equal(before, runner)
+    assert hyperparams.gamma == 0.5
+
+
+@pytest.mark.parametrize("prioritised", [False, True], ids=["uniform", "prioritised"])
+@pytest.mark.parametrize("n_members", [None, 3], ids=["single", "vmapped"])
+def test_a_buffer_is_in_memory_once(prioritised, n_members):
+    agent = small_dqn(buffer_size=80_000, prioritised_replay=prioritised, n_step_returns=2)
+    start, advance = agent.start, agent.advance
+    keys = KEY
+    if n_members:
+        keys = jax.random.split(KEY, n_members)
+        start, advance = jax.vmap(start, (0, None)), jax.vmap(advance, (0, None))
+    runner = jax.eval_shape(start, keys, dqn.HyperParameters())
+    if n_members:
+        start_size = jax.jit(start).lower(keys, dqn.HyperParameters()).compile().memory_analysis()
+        data = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(runner.buffer))
+        assert start_size.temp_size_in_bytes < 0.1 * data
+    program = jax.jit(advance, donate_argnums=0).lower(runner, np.int32(5)).compile()
+    memory = program.memory_analysis()
+    data = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(runner.buffer))
+    in_all = (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+    )
+    assert in_all < 1.1 * data
+
+
+def test_checkpoints_may_leave_the_buffer_out(tmp_path):
+    fields = {"checkpoint_dir": tmp_path, "checkpoint_buffer": False}
+    agent = small_dqn(**fields)
+    agent.train(KEY, dqn.HyperParameters(), progress=False)
+    again = small_dqn(**fields, restore_agent=True)
+    runner, _ = again.restore("last")
+    assert runner.buffer is None
+    assert runner.update_step == 4
+    trees.assert_equal(agent.learner, again.learner)
+    again.eval(KEY, n_evals=2)
+    resumed, _ = again.train(None, None, runner, n_steps=3, progress=False)
+    assert resumed.update_step == 7
+    assert resumed.buffer.size == 12 + 3 * 4
+    assert list(again.training_metrics["update_step"]) == [0, 2, 4, 6, 7]
+
+
+def test_the_learner_keeps_the_hooks_of_its_agent_wherever_it_goes():
+    class Shifted(DQN):
+        def _loss(self, learner, params, batch, targets):
+            losses, details = super()._loss(learner, params, batch, targets)
+            return losses + 1000.0, details
+
+    agent = small_dqn(agent=Shifted)
+    runner, metrics = agent.train(KEY, dqn.HyperParameters(), progress=False)
+    assert metrics["critic_loss"][-1] > 999.0
+    batch = runner.buffer.take(jnp.arange(8))
+    for learner in (agent.learner, pickle.loads(pickle.dumps(agent.learner))):
+        _, info = learner.update(batch)
+        assert info["critic_loss"] > 999.0
+
+
+# Options.
+
+
+def test_prioritised_replay_draws_what_was_estimated_worst():
+    agent = small_dqn(Counter(), prioritised_replay=True, n_steps=30)
+    runner, _ = agent.train(KEY, dqn.HyperParameters(priority_exponent=1.0), progress=False)
+    buffer, learner = runner.buffer, runner.learner
+    _, probabilities = buffer.sample_prioritised(KEY, 8)
+    assert np.ptp(probabilities) > 0.0
+    priorities = np.asarray(buffer.priorities.levels[0][: int(buffer.size)])
+    batch = {**buffer.take(jnp.arange(len(priorities))), "weights": jnp.ones(len(priorities))}
+    _, info = learner.update(batch)
+    assert np.corrcoef(priorities, info["td_errors"])[0, 1] > 0.5
+
+
+def test_uniform_priorities_are_uniform_replay_without_weights():
+    agent = small_dqn(prioritised_replay=True)
+    hyperparams = dqn.HyperParameters(priority_exponent=0.0)
+    runner, _ = agent.train(KEY, hyperparams, progress=False)
+    _, probabilities = runner.buffer.sample_prioritised(KEY, 8)
+    np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
+
+
+def test_bootstraps_over_several_steps():
+    agent = small_dqn(
+        Endless(),
+        n_steps=600,
+        n_step_returns=4,
+        max_episode_steps=7,
+        eval_frequency=600,
+        minibatch_size=32,
+    )
+    hyperparams = dqn.HyperParameters(gamma=0.5, tau=0.05, critic_learning_rate=1e-2)
+    agent.train(KEY, hyperparams, progress=False)
+    np.testing.assert_allclose(agent.q(jnp.ones(2)), 2.0, atol=0.1)
+
+
+def test_hard_updates_copy_the_network_at_each_period():
+    agent = small_dqn(target_update_period=3)
+    runner = agent.start(KEY, dqn.HyperParameters(tau=1.0))
+    first = jax.tree.map(jnp.copy, runner.learner.target_critic.params)
+    runner = agent.advance(runner, np.int32(2))
+    trees.assert_equal(first, runner.learner.target_critic.params)
+    runner = agent.advance(runner, np.int32(1))
+    trees.assert_equal(runner.learner.critic.params, runner.learner.target_critic.params)
+    assert not trees.equal(first, runner.learner.target_critic.params)
+
+
+def test_q_and_policy_are_those_of_the_trained_agent():
+    agent = small_dqn()
+    with pytest.raises(RuntimeError, match="has not been trained"):
+        agent.q(jnp.zeros(2))
+    agent.train(KEY, dqn.HyperParameters(), progress=False)
+    observations = jnp.array([[1.0, 0.0], [-1.0, 0.0]])
+    values = agent.q(observations)
+    assert values.shape == (2, 2)
+    np.testing.assert_array_equal(agent.policy(observations), values.argmax(-1))
+    np.testing.assert_array_equal(agent.policy(agent.learner, observations[0]), values[0].argmax())
+
+
+def test_a_hook_for_the_values_decides_actions_and_targets():
+    class RiskAverse(QRDQN):
+        def _q(self, learner, params, obs):
+            return jnp.sort(self._quantiles(learner, params, obs), axis=-1)[..., 0]
+
+    config = qrdqn.AgentConfig(**SMALL, n_quantiles=5)
+    agent = RiskAverse(MatchSign(), None, config)
+    agent.train(KEY, qrdqn.HyperParameters(), progress=False)
+    obs = jnp.array([1.0, 0.0])
+    quantiles = agent.learner.critic(obs)
+    assert quantiles.shape == (2, 5)
+    np.testing.assert_allclose(agent.q(obs), quantiles.min(-1))
+    assert agent.policy(obs) == quantiles.min(-1).argmax()
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"buffer_size": 66},
+            r"buffer_size must be a multiple of batch_size \(4\), got 66; 64 or 68",
+        ),
+        ({"learning_starts": 65}, r"learning_starts must not exceed buffer_size \(64\), got 65"),
+        ({"gradient_steps": 0}, "gradient_steps must be a positive integer"),
+        ({"n_step_returns": 0}, "n_step_returns must be a positive integer"),
+        ({"exploration_decay": "cosine"}, "exploration_decay must be one of .*'linear'.*'cosine'"),
+        ({"target_update_period": -1}, "target_update_period must be a positive integer"),
+    ],
+)
+def test_refuses_configurations_that_cannot_work(fields, message):
+    with pytest.raises(ValueError, match=message):
+        dqn.AgentConfig(**{**SMALL, **fields})
+
+
+def test_names_the_nearest_field():
+    with pytest.raises(TypeError, match="Did you mean 'buffer_size'"):
+        dqn.AgentConfig(buffer_capacity=3)
+
+
+def test_refuses_atoms_and_bounds_that_make_no_sense():
+    with pytest.raises(ValueError, match="n_atoms must be 2 or more"):
+        c51.AgentConfig(n_atoms=1)
+    agent = C51(MatchSign(), None, c51.AgentConfig(**SMALL))
+    with pytest.raises(ValueError, match=r"v_max must be above v_min, got -1\.0 and 1\.0"):
+        agent.train(KEY, c51.HyperParameters(v_min=1.0, v_max=-1.0))
+
+
+class Unbounded(Target):
+    def action_space(self, params):
+        return Box(-float("inf"), float("inf"), (2,))
+
+
+class Several(MatchSign):
+    n_actors = 2
+
+
+class Spaceless(MatchSign):
+    action_space = None
+
+
+@pytest.mark.parametrize(
+    ("make", "env", "message"),
+    [
+        (small_dqn, Target(), r"DQN acts in discrete spaces, but Target.action_space is Box"),
+        (small_sac, Unbounded(), "SAC needs a box of actions with finite bounds"),
+        (small_dqn, Several(), "DQN trains one actor, but Several has 2. Use IPPO"),
+        (small_dqn, Spaceless(), "DQN needs Spaceless.action_space"),
+    ],
+)
+def test_refuses_environments_that_it_cannot_act_in(make, env, message):
+    with pytest.raises(ValueError, match=message):
+        make(env)
+
+
+def test_refuses_hooks_and_networks_that_do_not_give_a_value_for_each_action():
+    class Wrong(DQNBase):
+        def _q(self, learner, params, obs):
+            return learner.critic(obs, params=params)[..., :1]
+
+    with pytest.raises(ValueError, match=r"Wrong: _q must have shape \(2,\), got shape \(1,\)"):
+        small_dqn(agent=Wrong)
+
+
+def test_discrete_spaces_are_told_by_their_number():
+    class Three(MatchSign):
+        def action_space(self, params):
+            return Discrete(3)
+
+    agent = small_dqn(Three())
+    agent.train(KEY, dqn.HyperParameters(), progress=False)
+    assert agent.q(jnp.zeros(2)).shape == (3,)
+    assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
+    assert isinstance(agent.program.exploring(agent.learner, jnp.zeros(2), 0.1), ops.EpsilonGreedy)

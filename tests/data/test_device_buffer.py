@@ -1,0 +1,455 @@
+"""Replay buffers on the device, against lists."""
+
+import functools
+import itertools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from jaxagents.data import DeviceBuffer, importance_weights, priorities
+
+SIZES = [(1, 1), (7, 1), (3, 3), (12, 3), (20, 4)]
+"""Capacities with numbers of environments."""
+GAMMA = 0.9
+
+examples = settings(deadline=None, max_examples=30, derandomize=True, database=None)
+add = jax.jit(DeviceBuffer.add)
+sample = jax.jit(DeviceBuffer.sample, static_argnums=2)
+n_step = jax.jit(DeviceBuffer.n_step, static_argnums=2)
+sample_prioritised = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
+with_priorities = jax.jit(DeviceBuffer.with_priorities)
+
+
+def transition(number=0, reward=0.0, mask=1.0, end=False):
+    return {
+        "observations": {"image": np.full((2, 2), number % 256, np.uint8), "x": np.float32(number)},
+        "actions": np.int32(number),
+        "rewards": np.float32(reward),
+        "next_observations": {
+            "image": np.full((2, 2), (number + 1) % 256, np.uint8),
+            "x": np.float32(number + 0.5),
+        },
+        "masks": np.float32(mask),
+        "ends": np.bool_(end),
+    }
+
+
+def stacked(transitions):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *transitions)
+
+
+def random_transitions(rng, time, n_envs):
+    terminated, truncated = rng.random((2, n_envs)) < 0.2
+    return [
+        transition(
+            time * n_envs + env, rng.normal(), not terminated[env], terminated[env] | truncated[env]
+        )
+        for env in range(n_envs)
+    ]
+
+
+def filled(capacity, n_envs, n_adds, seed=0, prioritised=False):
+    """A buffer, and the transitions that it should hold, in a list of each environment."""
+    rng = np.random.default_rng(seed)
+    buffer = DeviceBuffer.create(transition(), capacity, n_envs, prioritised)
+    model = [[] for _ in range(n_envs)]
+    for time in range(n_adds):
+        new = random_transitions(rng, time, n_envs)
+        buffer = add(buffer, stacked(new))
+        for env in range(n_envs):
+            model[env] = [*model[env], new[env]][-(capacity // n_envs) :]
+    return buffer, model
+
+
+def numbered(model):
+    return {int(row["actions"]): row for rows in model for row in rows}
+
+
+def plain_n_step(rows, start, n):
+    """The transition over up to `n` steps from a place in an environment's list."""
+    steps = rows[start : start + n]
+    n_taken = next((m for m, row in enumerate(steps, 1) if row["ends"]), len(steps))
+    last = steps[n_taken - 1]
+    return rows[start] | {
+        "rewards": np.float32(
+            sum(GAMMA**k * row["rewards"] for k, row in enumerate(steps[:n_taken]))
+        ),
+        "next_observations": last["next_observations"],
+        "masks": last["masks"],
+        "ends": last["ends"],
+        "discounts": np.float32(GAMMA**n_taken),
+    }
+
+
+@given(st.sampled_from(SIZES), st.integers(0, 25), st.integers(0, 99))
+@examples
+def test_holds_the_most_recent_of_each_environment(size, n_adds, seed):
+    buffer, model = filled(*size, n_adds, seed)
+    held = list(itertools.chain(*model))
+    assert buffer.size == len(held)
+    dataset = buffer.to_dataset()
+    assert len(dataset) == len(held)
+    if not held:
+        return
+    expected = stacked(held)
+    n_times = len(model[0])
+    expected["ends"][n_times - 1 :: n_times] = True
+    trees.assert_equal({**dataset}, expected)
+    kept = jax.tree.map(lambda x: x[: buffer.size], buffer.storage)
+    assert sorted(kept["actions"].tolist()) == sorted(numbered(model))
+    trees.assert_equal(kept, stacked(numbered(model)[i] for i in kept["actions"].tolist()))
+
+
+@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(0, 99))
+@examples
+def test_samples_rows_that_it_holds(size, n_adds, seed):
+    buffer, model = filled(*size, n_adds, seed)
+    batch = sample(buffer, jax.random.key(seed), 64)
+    rows = numbered(model)
+    trees.assert_equal(batch, stacked(rows[i] for i in batch["actions"].tolist()))
+
+
+@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(1, 5), st.integers(0, 99))
+@examples
+def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
+    buffer, model = filled(*size, n_adds, seed)
+    steps = n_step(buffer, jnp.arange(buffer.capacity), n, GAMMA)
+    expected = {
+        int(rows[start]["actions"]): plain_n_step(rows, start, n)
+        for rows in model
+        for start in range(len(rows))
+    }
+    held = jax.tree.map(lambda x: x[: buffer.size], steps)
+    trees.assert_close(held, stacked(expected[i] for i in held["actions"].tolist()))
+    assert held["observations"]["image"].dtype == np.uint8
+
+
+@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(1, 5), st.integers(0, 99))
+@examples
+def test_n_steps_are_those_of_its_dataset(size, n_adds, n, seed):
+    buffer, _ = filled(*size, n_adds, seed)
+    expected = {**buffer.to_dataset().n_step(n, GAMMA)}
+    steps = n_step(buffer, jnp.arange(buffer.capacity), n, GAMMA)
+    numbers = buffer.storage["actions"][: buffer.size].tolist()
+    rows = np.array([numbers.index(number) for number in expected["actions"].tolist()])
+    steps = jax.tree.map(lambda x: np.asarray(x)[rows], steps)
+    for either in (steps, expected):
+        either.pop("ends")  # the dataset has its own at the newest row of each environment
+    trees.assert_close(steps, expected)
+
+
+def test_one_step_is_the_row_with_the_discount():
+    buffer, _ = filled(12, 3, 6)
+    indices = jnp.array([[0, 5], [11, 5]])
+    step, row = n_step(buffer, indices, 1, 0.5), buffer.take(indices)
+    np.testing.assert_array_equal(step.pop("discounts"), np.full((2, 2), 0.5, np.float32))
+    trees.assert_equal(step, row)
+
+
+def test_there_may_be_a_discount_for_each_member():
+    buffer, _ = filled(12, 3, 6)
+    indices, gammas = jnp.arange(12), jnp.array([0.0, 0.5, 1.0])
+    steps = jax.vmap(lambda gamma: n_step(buffer, indices, 3, gamma))(gammas)
+    for i, gamma in enumerate(gammas):
+        alone = n_step(buffer, indices, 3, gamma)
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], steps), alone)
+
+
+@pytest.mark.parametrize("n_adds", [3, 9])
+def test_samples_uniformly(n_adds):
+    buffer, model = filled(20, 4, n_adds)
+    numbers = np.asarray(sample(buffer, jax.random.key(0), 20_000)["actions"])
+    held, counts = np.unique(numbers, return_counts=True)
+    assert set(held.tolist()) == set(numbered(model))
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_the_key_decides_the_samples():
+    buffer, _ = filled(20, 4, 5)
+    keys = jax.random.split(jax.random.key(0), 2)
+    first, again, second = (sample(buffer, keys[i], 20)["actions"] for i in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != second).any()
+
+
+# Priorities.
+
+
+def assert_consistent(tree):
+    """Every node is the sum of its children."""
+    for children, parents in itertools.pairwise(tree.levels):
+        sums = np.asarray(children).reshape(-1, priorities.FAN_OUT).sum(axis=-1)
+        np.testing.assert_allclose(parents[: len(sums)], sums, rtol=1e-6)
+        assert not parents[len(sums) :].any()
+
+
+def known_priorities(buffer):
+    return np.asarray(buffer.priorities.levels[0])[: buffer.capacity]
+
+
+@given(
+    st.sampled_from([(7, 1), (12, 3), (300, 4), (700, 35)]),
+    st.lists(st.sampled_from(["add", "set"]), min_size=1, max_size=12),
+    st.integers(0, 99),
+)
+@examples
+def test_priorities_are_those_that_were_given(size, actions, seed):
+    rng = np.random.default_rng(seed)
+    capacity, n_envs = size
+    buffer, _ = filled(*size, 1, prioritised=True)
+    model, n_added, largest = np.zeros(capacity, np.float32), n_envs, 1.0
+    model[:n_envs] = 1.0
+    for action in actions:
+        if action == "add":
+            buffer = add(buffer, stacked([transition()] * n_envs))
+            start = n_added % capacity
+            model[start : start + n_envs] = largest
+            n_added += n_envs
+        else:
+            indices = rng.integers(min(n_added, capacity), size=16)
+            given_priorities = rng.choice([0.0, 0.3, 1.0, 7.0], 16).astype(np.float32)
+            buffer = with_priorities(buffer, indices, given_priorities)
+            found = known_priorities(buffer)
+            for i in set(indices.tolist()):
+                assert found[i] in given_priorities[indices == i]
+            model[indices] = found[indices]
+            largest = max(largest, given_priorities.max())
+        np.testing.assert_array_equal(known_priorities(buffer), model)
+        assert_consistent(buffer.priorities)
+        if model.any():
+            drawn, probabilities = sample_prioritised(buffer, jax.random.key(seed), 64)
+            assert (model[drawn] > 0.0).all()
+            np.testing.assert_allclose(probabilities, model[drawn] / model.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("capacity", [10, 400, 5000])
+def test_draws_in_proportion_to_priorities(capacity):
+    rng = np.random.default_rng(0)
+    buffer = DeviceBuffer.create({"x": np.float32(0.0)}, capacity, capacity, prioritised=True)
+    buffer = add(buffer, {"x": np.arange(capacity, dtype=np.float32)})
+    given_priorities = np.exp(3.0 * rng.normal(size=capacity)).astype(np.float32)
+    given_priorities[rng.integers(capacity, size=capacity // 5)] = 0.0
+    buffer = with_priorities(buffer, jnp.arange(capacity), given_priorities)
+    indices, _ = sample_prioritised(buffer, jax.random.key(1), 100_000)
+    expected = 100_000 * given_priorities.astype(float) / given_priorities.sum(dtype=float)
+    counts = np.bincount(indices, minlength=capacity)
+    rare = expected < 10.0
+    assert not counts[given_priorities == 0.0].any()
+    grouped = [np.append(x[~rare], x[rare].sum()) for x in (counts, expected)]
+    kept = grouped[1] > 0.0
+    assert stats.chisquare(grouped[0][kept], grouped[1][kept]).pvalue > 1e-3
+
+
+@given(
+    st.lists(
+        st.sampled_from([0.0, 1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf]),
+        min_size=40,
+        max_size=40,
+    ),
+    st.integers(0, 99),
+)
+@examples
+def test_extreme_priorities_draw_rows_that_have_one(values, seed):
+    buffer, _ = filled(300, 4, 10, prioritised=True)  # 40 rows are held
+    buffer = with_priorities(buffer, jnp.arange(40), jnp.array(values))
+    indices, probabilities = sample_prioritised(buffer, jax.random.key(seed), 256)
+    assert (indices >= 0).all()
+    assert (indices < 40).all()
+    assert np.isfinite(buffer.priorities.levels[-1]).all()
+    if any(values):
+        assert (known_priorities(buffer)[indices] > 0.0).all()
+        assert (probabilities > 0.0).all()
+        assert (probabilities <= 1.0).all()
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-30, 0.1, 1.0, 1e30]), min_size=16, max_size=16))
+@examples
+def test_the_ends_of_the_sum_are_children_that_have_a_priority(children):
+    fractions = jnp.array([0.0, 0.5, 1.0 - 2.0**-23])
+    chosen = jax.jit(priorities._chosen)(jnp.tile(jnp.array(children), (3, 1)), fractions)
+    if any(children):
+        assert (np.array(children)[chosen] > 0.0).all()
+
+
+def test_importance_weights_are_those_of_the_paper():
+    probabilities = jnp.array([0.1, 0.4, 0.2])
+    for exponent in (0.0, 0.5, 1.0):
+        weights = (20 * np.asarray(probabilities)) ** -exponent
+        found = importance_weights(probabilities, exponent)
+        np.testing.assert_allclose(found, weights / weights.max(), rtol=1e-6)
+
+
+def test_one_that_has_no_priorities_says_so():
+    buffer, _ = filled(7, 1, 3)
+    for ask in (
+        lambda: buffer.sample_prioritised(jax.random.key(0), 3),
+        lambda: buffer.with_priorities(jnp.arange(2), jnp.ones(2)),
+    ):
+        with pytest.raises(ValueError, match="create it with prioritised=True"):
+            ask()
+
+
+# In compiled loops.
+
+
+def loop(buffer, key, prioritised, n_iterations=25, batch_size=32):
+    """Adds what depends on earlier batches, and gives the last state of everything."""
+
+    def iterate(i, carry):
+        buffer, key, total = carry
+        key, key_sample = jax.random.split(key)
+        new = jax.tree.map(lambda x: jnp.full((buffer.n_envs, *x.shape), i, x.dtype), transition())
+        buffer = buffer.add(new | {"rewards": jnp.full(buffer.n_envs, total)})
+        if not prioritised:
+            return (
+                buffer,
+                key,
+                total / 2.0 + buffer.sample(key_sample, batch_size)["actions"].mean(),
+            )
+        indices, probabilities = buffer.sample_prioritised(key_sample, batch_size)
+        batch = buffer.n_step(indices, 3, GAMMA)
+        buffer = buffer.with_priorities(indices, jnp.abs(batch["actions"] % 7.0))
+        return buffer, key, total / 2.0 + probabilities.sum() + batch["actions"].mean()
+
+    return jax.lax.fori_loop(0, n_iterations, iterate, (buffer, key, jnp.float32(0.0)))
+
+
+def create(capacity, prioritised):
+    return DeviceBuffer.create(transition(), capacity, 4, prioritised)
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
+def test_members_of_a_vmap_are_as_one_alone(prioritised, batched):
+    keys = jax.random.split(jax.random.key(0), 3)
+    alone = jax.jit(lambda key: loop(create(40, prioritised), key, prioritised))
+    if batched:
+        buffers = jax.tree.map(lambda x: jnp.stack([x] * 3), create(40, prioritised))
+        together = jax.jit(jax.vmap(lambda buffer, key: loop(buffer, key, prioritised)))(
+            buffers, keys
+        )
+    else:
+        together = jax.jit(jax.vmap(alone))(keys)
+    for i, key in enumerate(keys):
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], together), alone(key))
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("n_members", [None, 4])
+def test_a_loop_writes_in_place(prioritised, n_members):
+    buffer, key = create(20_000, prioritised), jax.random.key(0)
+    run = functools.partial(loop, prioritised=prioritised)
+    if n_members is not None:
+        buffer = jax.tree.map(lambda x: jnp.stack([x] * n_members), buffer)
+        key, run = jax.random.split(key, n_members), jax.vmap(run)
+    n_bytes = sum(x.nbytes for x in jax.tree.leaves(buffer))
+    compiled = jax.jit(run, donate_argnums=0).lower(buffer, key).compile()
+    memory = compiled.memory_analysis()
+    assert memory.alias_size_in_bytes >= n_bytes
+    assert memory.temp_size_in_bytes < 0.05 * n_bytes
+    storage = buffer.storage["actions"]
+    after, *_ = compiled(buffer, key)
+    assert storage.is_deleted()
+    assert (after.size == 100).all()
+
+
+# What it is given.
+
+
+def test_keeps_types():
+    example = {
+        "image": np.zeros((2, 2), np.uint8),
+        "half": jnp.zeros(3, jnp.bfloat16),
+        "flag": False,
+        "number": 1,
+        "real": 1.0,
+    }
+    buffer = DeviceBuffer.create(example, 4, 2)
+    types = {"image": jnp.uint8, "half": jnp.bfloat16, "flag": bool, "number": jnp.int32}
+    types |= {"real": jnp.float32}
+    new = {k: jnp.ones((2, *np.shape(v)), types[k]) for k, v in example.items()}
+    buffer = buffer.add(new)
+    for arrays in (buffer.storage, buffer.sample(jax.random.key(0), 3), buffer.to_dataset()):
+        assert {name: arrays[name].dtype for name in arrays} == types
+    mixed = {"number": np.ones(2, np.uint8), "real": np.ones(2), "half": jnp.ones((2, 3))}
+    assert {k: v.dtype for k, v in buffer.add(new | mixed).storage.items()} == types
+
+
+def test_shapes_will_do_for_an_example():
+    shapes = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, transition()))
+    trees.assert_equal(DeviceBuffer.create(shapes, 6, 2), DeviceBuffer.create(transition(), 6, 2))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "n_envs", "advice"),
+    [(7, 3, "6 or 9"), (0, 3, "3"), (-4, 3, "3"), (2, 3, "3"), (0, 1, "1")],
+)
+def test_refuses_a_capacity_that_environments_do_not_divide(capacity, n_envs, advice):
+    with pytest.raises(
+        ValueError, match=rf"n_envs \({n_envs}\), got {capacity}; {advice} would do"
+    ):
+        DeviceBuffer.create(transition(), capacity, n_envs)
+
+
+def test_refuses_sizes_that_are_no_whole_numbers():
+    with pytest.raises(TypeError, match=r"capacity must be a whole number, got 1000000\.0"):
+        DeviceBuffer.create(transition(), 1e6)
+    with pytest.raises(TypeError, match=r"n_envs must be a whole number, got 2\.0"):
+        DeviceBuffer.create(transition(), 4, 2.0)
+    with pytest.raises(ValueError, match="n_envs must be positive, got 0"):
+        DeviceBuffer.create(transition(), 4, 0)
+    assert DeviceBuffer.create(transition(), np.int64(4), np.int32(2)).capacity == 4
+
+
+def test_names_what_does_not_fit():
+    buffer = DeviceBuffer.create(transition(), 6, 2)
+    new = stacked([transition()] * 2)
+    lacking = {key: value for key, value in new.items() if key != "actions"}
+    with pytest.raises(ValueError, match=r"transitions have .* but the buffer holds \['actions'"):
+        buffer.add(lacking)
+    with pytest.raises(ValueError, match=r"transitions have .*'observations'.* but the buffer"):
+        buffer.add(new | {"observations": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"'actions' has shape \(2, 1\), where \(2,\) would fit"):
+        buffer.add(new | {"actions": np.zeros((2, 1), np.int32)})
+    with pytest.raises(ValueError, match=r"'actions' has shape \(\), where \(2,\) would fit"):
+        buffer.add(transition())
+    with pytest.raises(TypeError, match="'actions' has type float32, but the buffer holds int32"):
+        buffer.add(new | {"actions": np.zeros(2, np.float32)})
+
+
+def test_n_steps_say_what_they_need():
+    buffer, _ = filled(7, 1, 3)
+    with pytest.raises(ValueError, match="n must be positive, got 0"):
+        buffer.n_step(jnp.arange(3), 0, GAMMA)
+    with pytest.raises(KeyError, match=r"n_step needs 'rewards'; the buffer holds \['x'\]"):
+        DeviceBuffer.create({"x": 0.0}, 3).n_step(jnp.arange(3), 2, GAMMA)
+    several = DeviceBuffer.create(transition() | {"rewards": np.zeros(2)}, 3)
+    with pytest.raises(
+        ValueError, match=r"one number of 'rewards' for each row, got shape \(3, 2\)"
+    ):
+        several.n_step(jnp.arange(3), 2, GAMMA)
+
+
+def test_one_of_several_becomes_a_dataset():
+    buffers = jax.tree.map(lambda x: jnp.stack([x] * 2), filled(7, 1, 9)[0])
+    with pytest.raises(ValueError, match=r"buffers of shape \(2,\); take one at a time"):
+        buffers.to_dataset()
+    assert len(jax.tree.map(lambda x: x[1], buffers).to_dataset()) == 7
+
+
+def test_the_seed_of_its_dataset_is_chosen():
+    buffer, _ = filled(20, 4, 5)
+    first, second = (buffer.to_dataset(seed).sample(20)["actions"] for seed in (0, 1))
+    assert (first != second).any()
+
+
+def test_can_be_pickled():
+    buffer, _ = filled(12, 3, 5, prioritised=True)
+    trees.assert_equal(pickle.loads(pickle.dumps(buffer)), buffer)

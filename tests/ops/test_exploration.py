@@ -1,0 +1,54 @@
+"""Schedules of exploration against NumPy, traced and at the ends."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagents import ops
+
+STEPS = np.array([0, 1, 10, 50, 99, 100, 101, 1000])
+every_schedule = pytest.mark.parametrize("schedule", [ops.linear_decay, ops.exponential_decay])
+
+
+def values(schedule, *arguments, steps=STEPS):
+    return jax.jit(jax.vmap(schedule, in_axes=(0, None, None, None)))(steps, *arguments)
+
+
+@pytest.mark.parametrize(("initial", "final"), [(1.0, 0.05), (0.1, 0.9), (0.3, 0.3)])
+def test_linear_decay(initial, final):
+    expected = np.interp(STEPS, [0, 100], [initial, final])
+    np.testing.assert_allclose(
+        values(ops.linear_decay, initial, final, 100), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("initial", "final"), [(1.0, 0.05), (0.1, 0.9), (0.3, 0.3)])
+def test_exponential_decay(initial, final):
+    expected = final + (initial - final) * np.exp(-STEPS / 100)
+    np.testing.assert_allclose(
+        values(ops.exponential_decay, initial, final, 100), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_linear_decay_ends_exactly_at_the_final_value():
+    np.testing.assert_array_equal(values(ops.linear_decay, 1.0, 0.05, 100)[-3:], np.float32(0.05))
+
+
+@pytest.mark.parametrize("n_steps", [0, 0.0])
+def test_without_steps_the_value_is_the_final_one(n_steps):
+    np.testing.assert_array_equal(values(ops.linear_decay, 1.0, 0.25, n_steps), 0.25)
+    exponential = values(ops.exponential_decay, 1.0, 0.25, n_steps)
+    np.testing.assert_array_equal(exponential, np.where(STEPS == 0, 1.0, 0.25))
+
+
+@every_schedule
+@pytest.mark.parametrize("n_steps", [0, 100])
+def test_python_numbers_and_traced_ones_agree(schedule, n_steps):
+    for step in (0, 30, 300):
+        plain = schedule(step, 1.0, 0.25, n_steps)
+        assert plain.dtype == jnp.float32
+        np.testing.assert_allclose(plain, jax.jit(schedule)(step, 1.0, 0.25, n_steps), rtol=1e-6)
+        np.testing.assert_allclose(
+            plain, schedule(jnp.array(step), jnp.array(1.0), jnp.array(0.25), jnp.array(n_steps))
+        )
