@@ -108,9 +108,15 @@ class CategoricalQLearning(QLearning):
         """Logits of the returns of every action."""
         return learner.critic(obs, params=params)
 
+    def _means(
+        self, learner: Any, logits: Float[Array, "*batch n_atoms"]
+    ) -> Float[Array, "*batch"]:
+        """Means of distributions of the returns."""
+        return (jax.nn.softmax(logits) * self._atoms(learner)).sum(axis=-1)
+
     def _q(self, learner: Any, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
         """The mean returns; see [`QLearning`][jaxagents.core.q_learning.QLearning]."""
-        return jax.nn.softmax(self._logits(learner, params, obs)) @ self._atoms(learner)
+        return self._means(learner, self._logits(learner, params, obs))
 
     def _q_target(self, learner: Any, batch: Batch) -> Float[Array, "batch n_atoms"]:
         r"""Probabilities of the atoms under the distribution of $r + \gamma Z(s', a^*)$."""
@@ -128,7 +134,7 @@ class CategoricalQLearning(QLearning):
         """The cross-entropy, which is also the priority."""
         logits = outputs_of(self._logits(learner, params, batch["observations"]), batch["actions"])
         losses = optax.softmax_cross_entropy(logits, targets)
-        q = jax.nn.softmax(logits) @ self._atoms(learner)
+        q = self._means(learner, logits)
         return losses, {"q": q, "td_errors": jax.lax.stop_gradient(losses)}
 
 

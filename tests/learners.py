@@ -5,9 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxagents.bc import BCLearner, DiscreteBCLearner
+from jaxagents.c51 import C51Learner
 from jaxagents.core.learner import Learner
 from jaxagents.cql import CQLLearner, DiscreteCQLLearner
+from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.iql import IQLLearner
+from jaxagents.qrdqn import QRDQNLearner
 from jaxagents.sac import DiscreteSACLearner, SACLearner
 from jaxagents.td3 import TD3Learner
 
@@ -52,6 +55,8 @@ def transitions(discrete_actions, lead, seed=0):
     }
 
 
+_Q = {"n_actions": N_ACTIONS, "epsilon": 0.5}
+
 LEARNERS = {
     "SAC": Row(SACLearner),
     "DiscreteSAC": Row(DiscreteSACLearner, {"n_actions": N_ACTIONS}),
@@ -61,6 +66,10 @@ LEARNERS = {
     "CQL": Row(CQLLearner, {"n_action_samples": 3}),
     "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),
     "DiscreteCQL": Row(DiscreteCQLLearner, {"n_actions": N_ACTIONS}, acting="critic"),
+    "DQN": Row(DQNLearner, _Q, acting="critic"),
+    "DDQN": Row(DDQNLearner, {**_Q, "dueling": True}, acting="critic"),
+    "C51": Row(C51Learner, {**_Q, "n_atoms": 11}, acting="critic"),
+    "QRDQN": Row(QRDQNLearner, {**_Q, "n_quantiles": 5}, acting="critic"),
     "BC": Row(BCLearner, traced="actor_learning_rate"),
     "DiscreteBC": Row(DiscreteBCLearner, {"n_actions": N_ACTIONS}, traced="actor_learning_rate"),
 }

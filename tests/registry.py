@@ -99,7 +99,8 @@ class OnPolicyCase(Case):
 
     def values(self, agent: Any, observations: Any) -> Any:
         """Values of observations."""
-        return np.stack([np.asarray(agent.critic_training(obs)) for obs in observations])
+        critic = agent.critic_training
+        return np.stack([np.asarray(critic(jnp.asarray(obs))) for obs in observations])
 
     def gradient_steps(self, runner: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""

@@ -21,45 +21,46 @@ from registry import Case
 KEY = jax.random.key(0)
 
 
-def learned(case: Case, env: type, n_steps: int, **fields):
-    n_steps = round(n_steps * case.updates)
-    agent = case.make(env, eval_during_training=False, n_steps=n_steps, **fields)
-    agent.train(KEY, case.hyperparams(), progress=False)
+def learned(case: Case, env: type, n_updates: int, **fields):
+    agent = case.make(env, **fields)
+    runner = agent.start(KEY, case.hyperparams())
+    runner = agent.advance(runner, np.int32(n_updates * case.updates))
+    agent.collect_training(runner, {})
     return agent
 
 
 def test_learns_the_value_of_a_constant_reward(valued_case):
-    agent = learned(valued_case, ConstantReward, n_steps=150)
+    agent = learned(valued_case, ConstantReward, n_updates=150)
     np.testing.assert_allclose(valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]]), 1.0, atol=0.05)
 
 
 def test_learns_values_that_depend_on_the_observation(valued_case):
-    agent = learned(valued_case, SignReward, n_steps=150)
+    agent = learned(valued_case, SignReward, n_updates=150)
     positive, negative = valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]])
     np.testing.assert_allclose(positive, 1.0, atol=0.1)
     np.testing.assert_allclose(negative, -1.0, atol=0.1)
 
 
 def test_learns_to_discount(valued_case):
-    agent = learned(valued_case, DelayedReward, n_steps=200)
+    agent = learned(valued_case, DelayedReward, n_updates=200)
     first, second = valued_case.values(agent, [[1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(first, 0.5, atol=0.05)
     np.testing.assert_allclose(second, 1.0, atol=0.05)
 
 
 def test_bootstraps_at_truncation(valued_case):
-    agent = learned(valued_case, Endless, n_steps=300, max_episode_steps=3)
+    agent = learned(valued_case, Endless, n_updates=300, max_episode_steps=3)
     np.testing.assert_allclose(valued_case.values(agent, [[1.0, 1.0]]), 2.0, atol=0.1)
 
 
 def test_learns_the_best_action(case):
-    agent = learned(case, BestAction, n_steps=100)
+    agent = learned(case, BestAction, n_updates=100)
     returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
     np.testing.assert_array_equal(returns, 1.0)
 
 
 def test_learns_a_policy_that_depends_on_the_observation(case):
-    agent = learned(case, MatchSign, n_steps=150)
+    agent = learned(case, MatchSign, n_updates=150)
     returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
     np.testing.assert_array_equal(returns, 1.0)
     if case.learns_values:

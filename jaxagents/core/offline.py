@@ -1,6 +1,8 @@
 """The base of agents that learn from a fixed dataset."""
 
+from collections.abc import Hashable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from jaxtyping import Array, Key
 
 from jaxagents.core import checks
 from jaxagents.core.config import LearnerAgentConfig
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.learner import Info
 from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
 from jaxagents.data import Dataset
@@ -16,6 +19,8 @@ from jaxagents.envs.spaces import box_bounds, is_discrete
 
 _OPTIONAL_KEYS = ("discounts",)
 _TOLERANCE = 1e-3
+_copies: WeakKeyDictionary[Dataset, dict[Hashable, Any]] = WeakKeyDictionary()
+"""What agents have on the device of each dataset."""
 
 
 class OfflineBase(LearnerAgent):
@@ -44,7 +49,8 @@ class OfflineBase(LearnerAgent):
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
-            dataset: Transitions, with observations and actions as the environment has them.
+            dataset: Transitions, with observations and actions as the environment has them. Agents with
+                the same dataset share its arrays on the device, which stay there as long as it does.
 
         Raises:
             KeyError: The dataset lacks a key.
@@ -67,8 +73,12 @@ class OfflineBase(LearnerAgent):
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
         checks.check_dataset_observations(arrays["observations"], self._observation)
         self._check_actions(np.asarray(arrays["actions"]))
-        arrays["actions"] = self._to_learner(arrays["actions"])
-        return jax.tree.map(jnp.asarray, arrays)
+        copies = _copies.setdefault(dataset, {})
+        kind = (tuple(arrays), fingerprint(self.episodes.action_space))
+        if kind not in copies:
+            arrays["actions"] = self._to_learner(arrays["actions"])
+            copies[kind] = jax.tree.map(jnp.asarray, arrays)
+        return copies[kind]
 
     def _check_actions(self, actions: np.ndarray) -> None:
         space, name = self.episodes.action_space, type(self.env).__name__
@@ -99,24 +109,26 @@ class OfflineBase(LearnerAgent):
             info={},
         )
         _, info = jax.eval_shape(
-            lambda data, *args: self.with_data(data)._learn(*args), self.data, runner.learner, rng
+            lambda data, *args: self.with_data(data)._learn(*args),
+            self.data,
+            runner.learner,
+            rng[None],
         )
         return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
 
     def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
-        rng, key = jax.random.split(runner.rng)
-        learner, info = self._learn(runner.learner, key)
+        rngs = jax.random.split(runner.rng, 1 + self.config.gradient_steps)
+        learner, info = self._learn(runner.learner, rngs[1:])
         return runner.replace(
-            learner=learner, rng=rng, info=info, update_step=runner.update_step + 1
+            learner=learner, rng=rngs[0], info=info, update_step=runner.update_step + 1
         )
 
-    def _learn(self, learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
+    def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps"]) -> tuple[Any, Info]:
         n_rows = len(self.data["actions"])
 
         def gradient_step(learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
             indices = jax.random.randint(rng, (self.config.minibatch_size,), 0, n_rows)
             return learner.update(jax.tree.map(lambda x: x[indices], self.data))
 
-        rngs = jax.random.split(rng, self.config.gradient_steps)
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)
         return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)

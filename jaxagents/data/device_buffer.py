@@ -202,7 +202,8 @@ class DeviceBuffer(struct.PyTreeNode):
 
         $$P_i = \frac{p_i}{\sum_j p_j}$$
 
-        Rows whose priority is zero are never drawn. At least one needs another.
+        Rows whose priority is zero are never drawn. If all are zero, it is the first row each time, with
+        a probability that is not a number.
 
         Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
 
@@ -217,8 +218,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Raises:
             ValueError: The buffer has no priorities.
         """
-        indices, probabilities = self._priority_tree().sample(key, batch_size)
-        return jnp.minimum(indices, self.size - 1), probabilities
+        return self._priority_tree().sample(key, batch_size)
 
     def with_priorities(
         self, indices: Int[Array, "n"], priorities: Float[Array, "n"]

@@ -91,7 +91,8 @@ class PriorityTree(struct.PyTreeNode):
     def sample(self, key: Key[Array, ""], n: int) -> tuple[Int[Array, "n"], Float[Array, "n"]]:
         """Draws items with probabilities in proportion to their priorities, with replacement.
 
-        In each block a new random number decides, since one alone has too few digits for many items.
+        In each block a new random number decides, since one alone has too few digits for many items. If
+        there are no priorities, it is the first item each time, and its probability is not a number.
 
         Args:
             key: Random key.
@@ -106,8 +107,7 @@ class PriorityTree(struct.PyTreeNode):
             children = level.reshape(-1, FAN_OUT)[indices]
             indices = indices * FAN_OUT + _chosen(children, fraction)
         probabilities = self.levels[0][indices] / self._total
-        indices = jnp.where(probabilities >= 0.0, indices, 0)  # see _after_reading
-        return indices, probabilities
+        return jnp.where(probabilities > 0.0, indices, 0), probabilities  # see _after_reading
 
     @property
     def _total(self) -> Float[Array, ""]:

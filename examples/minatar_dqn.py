@@ -1,0 +1,183 @@
+"""DQN, C51 or QR-DQN on a game of MinAtar, from images of 10 x 10 pixels.
+
+    python examples/minatar_dqn.py
+    python examples/minatar_dqn.py --agent qrdqn --env Asterix-MinAtar --output runs/asterix-qrdqn
+
+trains an agent with checkpoints, restores the best one, and draws its learning curve and an episode
+that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default settings, DQN
+starts Breakout with a return of 0 and ends with RETURNS.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnax
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.animation import PillowWriter
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from jaxagents import c51, dqn, qrdqn
+from jaxagents.plotting import plot_learning_curve
+
+N_ENVS = 8
+BUFFER_SIZE = 100_000
+LEARNING_STARTS = 5_000
+N_FRAMES = 300
+AGENTS = {"dqn": (dqn, dqn.DQN), "c51": (c51, c51.C51), "qrdqn": (qrdqn, qrdqn.QRDQN)}
+SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of the discounted returns, for C51
+CHANNELS = {
+    "Asterix-MinAtar": ("player", "enemy", "trail", "gold"),
+    "Breakout-MinAtar": ("paddle", "ball", "trail", "brick"),
+    "Freeway-MinAtar": ("chicken", "car", *(f"trail, speed {i}" for i in range(1, 6))),
+    "SpaceInvaders-MinAtar": (
+        "cannon",
+        "alien",
+        "moving left",
+        "moving right",
+        "own bullet",
+        "bullet",
+    ),
+}
+
+
+def make_agent(options: argparse.Namespace) -> dqn.DQNBase:
+    """Makes the agent, whose default network has a convolution for images."""
+    module, agent_class = AGENTS[options.agent]
+    env, env_params = gymnax.make(options.env)
+    n_updates = max(options.n_steps // N_ENVS, 1)
+    config = module.AgentConfig(
+        n_steps=n_updates,
+        batch_size=N_ENVS,
+        minibatch_size=64,
+        features=(128,),
+        n_step_returns=3,
+        buffer_size=BUFFER_SIZE,
+        learning_starts=LEARNING_STARTS,
+        eval_frequency=max(n_updates // 10, 1),
+        checkpoint_dir=options.output,
+        checkpoint_buffer=False,  # its images would take hundreds of megabytes in each
+    )
+    return agent_class(env, env_params, config)
+
+
+def make_hyperparams(options: argparse.Namespace) -> dqn.HyperParameters:
+    """Makes hyperparameters; random actions become rare in the first tenth of the training."""
+    module, _ = AGENTS[options.agent]
+    return module.HyperParameters(
+        gamma=0.99,
+        tau=0.01,
+        critic_learning_rate=1e-3,
+        epsilon=0.02,
+        epsilon_steps=options.n_steps / 10,
+        **(SUPPORT if options.agent == "c51" else {}),
+    )
+
+
+def train(agent: dqn.DQNBase, options: argparse.Namespace) -> dict[str, Any]:
+    """Trains the agent, draws its learning curve, and leaves it as it was at its best."""
+    hyperparams = make_hyperparams(options)
+    print(agent)
+    print(agent.log_hyperparams(hyperparams))
+    _, metrics = agent.train(jax.random.key(options.seed), hyperparams)
+    plot_learning_curve(
+        metrics,
+        options.output / "learning_curve.png",
+        steps_per_update=N_ENVS,
+        title=f"{type(agent).__name__} on {options.env}",
+    )
+    runner, _ = agent.restore("best")
+    episodes = agent.eval(jax.random.key(options.seed + 1))
+    best_step = int(runner.update_step) * N_ENVS
+    print(f"\nMean return before training: {metrics['returns'][0].mean():.1f}")
+    print(f"Mean return after {options.n_steps:,} steps: {metrics['returns'][-1].mean():.1f}")
+    print(f"Best agent, after {best_step:,} steps: {episodes['returns'].mean():.1f}")
+    return {"metrics": metrics, "runner": runner, "episodes": episodes}
+
+
+def play(agent: dqn.DQNBase, rng: Any, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Plays the beginning of an episode greedily.
+
+    Args:
+        agent: The agent, trained.
+        rng: Random key.
+        n_steps: Largest number of steps.
+
+    Returns:
+        The image before every step and after the last one, shaped (steps + 1, 10, 10, channels), and
+        the rewards, shaped (steps,).
+    """
+    rng, obs, envstate = agent.env_reset(rng)
+
+    def step(carry, _):
+        rng, obs, envstate = carry
+        rng, obs, envstate, reward, done, info = agent.env_step(rng, envstate, agent.policy(obs))
+        return (rng, obs, envstate), (info["final_observation"], reward, done)
+
+    _, played = jax.lax.scan(step, (rng, obs, envstate), length=n_steps)
+    images, rewards, dones = jax.tree.map(np.asarray, played)
+    length = int(dones.argmax()) + 1 if dones.any() else n_steps
+    return np.concatenate([obs[None], images[:length]]), rewards[:length]
+
+
+def draw(images: np.ndarray, rewards: np.ndarray, game: str, path: Path) -> None:
+    """Writes an episode as a GIF, with a colour for each channel; the first channels are on top."""
+    names = CHANNELS[game]
+    colours = ["black", *plt.get_cmap("tab10").colors[: len(names)]]
+    frames = np.where(images.any(axis=-1), 1 + images.argmax(axis=-1), 0)
+    returns = np.concatenate([[0.0], np.cumsum(rewards)])
+
+    figure, axes = plt.subplots(figsize=(4.6, 5.2), layout="constrained")
+    style = {"cmap": ListedColormap(colours), "vmin": 0, "vmax": len(names), "edgecolors": "black"}
+    picture = axes.pcolormesh(frames[0], **style)
+    axes.set(xticks=[], yticks=[], aspect="equal", title=game)
+    axes.invert_yaxis()
+    handles = [Patch(color=c, label=name) for c, name in zip(colours[1:], names, strict=True)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    writer = PillowWriter(fps=15)
+    with writer.saving(figure, str(path), dpi=80):
+        for time, (frame, episode_return) in enumerate(zip(frames, returns, strict=True)):
+            picture.set_array(frame)
+            axes.set_title(f"{game}: step {time}, return {episode_return:g}")
+            writer.grab_frame()
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Runs the example.
+
+    Args:
+        argv: Words of the command line; those of the process by default.
+
+    Returns:
+        The results of each part.
+    """
+    parser = argparse.ArgumentParser(
+        description="DQN, C51 or QR-DQN on a game of MinAtar.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--output", type=Path, default=Path("runs/minatar-dqn"), help="new folder")
+    parser.add_argument("--agent", choices=AGENTS, default="dqn")
+    parser.add_argument("--env", choices=CHANNELS, default="Breakout-MinAtar")
+    parser.add_argument("--n-steps", type=int, default=400_000, help="environment steps")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    if options.output.exists():
+        parser.error(f"{options.output} exists already: choose another --output.")
+
+    agent = make_agent(options)
+    trained = train(agent, options)
+    images, rewards = play(agent, jax.random.key(options.seed + 2), N_FRAMES)
+    draw(images, rewards, options.env, options.output / "episode.gif")
+    print(f"\nCheckpoints, a learning curve and an episode are in {options.output}.")
+    return {**trained, "images": images, "rewards": rewards}
+
+
+if __name__ == "__main__":
+    main()

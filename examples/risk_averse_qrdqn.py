@@ -1,0 +1,221 @@
+"""QR-DQN with a risk-averse policy of one's own, beside the plain one.
+
+    python examples/risk_averse_qrdqn.py
+
+walks around a lake. Over a bridge, which sometimes breaks, the way is short; along the shore it is
+longer, and safe. Plain QR-DQN acts by the mean of its quantiles and takes the bridge, as the mean return
+is higher there. A subclass acts by the mean of their lowest quarter, the conditional value at risk
+(Rockafellar and Uryasev, 2000, "Optimization of conditional value-at-risk"), and takes the shore. What
+both learn is compared with what is true of the two ways. A picture of the quantiles is written to
+`runs/risk-averse`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from flax import struct
+from gymnax.environments import spaces
+
+from jaxagents import QRDQN, ops
+from jaxagents.qrdqn import AgentConfig, HyperParameters
+
+N_BRIDGE = 3  # steps over the bridge
+N_SHORE = 6  # steps along the shore
+N_PLACES = N_BRIDGE + N_SHORE
+WAYS = ("over the bridge", "along the shore")
+COLOURS = ("#0072B2", "#D55E00")
+N_ENVS = 8
+
+
+@struct.dataclass
+class LakeParams:
+    """What happens on the bridge.
+
+    Attributes:
+        break_probability: Probability that it breaks.
+        loss: What falling into the water costs.
+    """
+
+    break_probability: float = 0.06
+    loss: float = 35.0
+
+
+class Lake:
+    """A walk around a lake from place 0 to place `N_BRIDGE`, which ends there or in the water.
+
+    The places 0 to `N_PLACES - 1` lie on a ring. Action 0 steps to the next one, action 1 to the one
+    before. A step costs 1. Place 1 is the bridge.
+    """
+
+    default_params = LakeParams()
+    name = "Lake"
+
+    def action_space(self, params):
+        return spaces.Discrete(2)
+
+    def observation_space(self, params):
+        return spaces.Discrete(N_PLACES)
+
+    def reset_env(self, key, params):
+        place = jnp.zeros((), jnp.int32)
+        return place, place
+
+    def step_env(self, key, place, action, params):
+        place = (place + 1 - 2 * action) % N_PLACES
+        falls = (place == 1) & jax.random.bernoulli(key, params.break_probability)
+        reward = jnp.where(falls, -params.loss, -1.0)
+        return place, place, reward, falls | (place == N_BRIDGE), {}
+
+
+class RiskAverseQRDQN(QRDQN):
+    """Values an action by the worst quarter of its returns."""
+
+    def _q(self, learner, params, obs):
+        quantiles = jnp.sort(self._quantiles(learner, params, obs), axis=-1)
+        return quantiles[..., : learner.config.n_quantiles // 4].mean(axis=-1)
+
+
+def make_agent(agent_class: type[QRDQN], n_steps: int) -> QRDQN:
+    """Makes an agent that trains for `n_steps` environment steps."""
+    config = AgentConfig(
+        n_steps=max(n_steps // N_ENVS, 1),
+        batch_size=N_ENVS,
+        minibatch_size=128,
+        features=(64, 64),
+        max_episode_steps=50,
+    )
+    return agent_class(Lake(), None, config, eval_during_training=False)
+
+
+def true_quantiles(probabilities: np.ndarray, params: LakeParams) -> np.ndarray:
+    """Quantiles of the returns of both ways.
+
+    Args:
+        probabilities: Their probabilities.
+        params: Parameters of the lake.
+
+    Returns:
+        The quantiles, shaped (ways, probabilities).
+    """
+    falls = probabilities < params.break_probability
+    over_bridge = np.where(falls, -params.loss, -float(N_BRIDGE))
+    return np.stack([over_bridge, np.full_like(over_bridge, -N_SHORE)])
+
+
+def worst_tenth(returns: np.ndarray) -> float:
+    """The mean of the lowest tenth."""
+    return float(np.sort(returns)[: max(len(returns) // 10, 1)].mean())
+
+
+def play(agent: QRDQN, options: argparse.Namespace) -> dict[str, Any]:
+    """Plays greedy episodes.
+
+    Args:
+        agent: The agent, trained.
+        options: The number of episodes, and the seed.
+
+    Returns:
+        The `returns`, and the share of the episodes in which each way was taken, `shares`.
+    """
+    episodes = agent.eval(jax.random.key(options.seed + 1), n_evals=options.n_evals)
+    returns, lengths = np.asarray(episodes["returns"]), np.asarray(episodes["lengths"])
+    over_bridge = lengths <= N_BRIDGE
+    along_shore = ~over_bridge & np.asarray(episodes["terminated"])
+    return {"returns": returns, "shares": (over_bridge.mean(), along_shore.mean())}
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Draws the quantiles of both ways, as each agent has learned them and as they are."""
+    figure, panels = plt.subplots(
+        1, len(results), figsize=(10, 4.2), sharey=True, layout="constrained"
+    )
+    for axes, (name, result) in zip(panels, results.items(), strict=True):
+        learned, (bridge, shore) = result["quantiles"], result["values"]
+        probabilities = np.asarray(ops.quantile_midpoints(learned.shape[-1]))
+        true = true_quantiles(probabilities, LakeParams())
+        for way, colour, own, exact in zip(WAYS, COLOURS, learned, true, strict=True):
+            axes.plot(
+                probabilities,
+                exact,
+                color=colour,
+                ls="--",
+                lw=1,
+                drawstyle="steps-mid",
+                label=f"{way}, true",
+            )
+            axes.plot(probabilities, own, "o", color=colour, ms=4, label=f"{way}, learned")
+        axes.axvspan(0.0, 0.25, color="0.92", zorder=0, label="worst quarter")
+        title = f"{name} values the bridge at {bridge:.1f}, the shore at {shore:.1f}"
+        axes.set(xlabel="probability", xlim=(0.0, 1.0))
+        axes.set_title(title, fontsize="medium")
+    panels[0].set_ylabel("quantile of the return")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Runs the example.
+
+    Args:
+        argv: Words of the command line; those of the process by default.
+
+    Returns:
+        What each agent does and has learned.
+    """
+    parser = argparse.ArgumentParser(
+        description="QR-DQN with a risk-averse policy, beside the plain one.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--output", type=Path, default=Path("runs/risk-averse"), help="new folder")
+    parser.add_argument("--n-steps", type=int, default=40_000, help="environment steps")
+    parser.add_argument(
+        "--n-evals", type=int, default=10_000, help="episodes played after training"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    if options.output.exists():
+        parser.error(f"{options.output} exists already: choose another --output.")
+    options.output.mkdir(parents=True)
+
+    hyperparams = HyperParameters(
+        gamma=1.0,
+        tau=0.01,
+        critic_learning_rate=1e-3,
+        epsilon=0.2,
+        epsilon_steps=options.n_steps / 2,
+    )
+    results = {}
+    for agent_class in (QRDQN, RiskAverseQRDQN):
+        agent = make_agent(agent_class, options.n_steps)
+        agent.train(jax.random.key(options.seed), hyperparams)
+        _, start, _ = agent.env_reset(jax.random.key(0))
+        played, learner = play(agent, options), agent.learner
+        results[agent_class.__name__] = {
+            **played,
+            "values": np.asarray(agent.q(start)),
+            "quantiles": np.sort(learner.critic(start), axis=-1),
+        }
+
+    exact = true_quantiles((np.arange(10_000) + 0.5) / 10_000, LakeParams())
+    print(f"\n{'':24}{'mean return':>12}{'worst tenth':>13}{WAYS[0]:>17}{WAYS[1]:>17}")
+    for way, returns in zip(WAYS, exact, strict=True):
+        print(f"{way:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}")
+    for name, result in results.items():
+        returns, (bridge, shore) = result["returns"], result["shares"]
+        ways = f"{bridge:17.0%}{shore:17.0%}"
+        print(f"{name:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}{ways}")
+    plot(results, options.output / "quantiles.png")
+    print(f"\nThe quantiles are drawn in {options.output / 'quantiles.png'}.")
+    return results
+
+
+if __name__ == "__main__":
+    main()
