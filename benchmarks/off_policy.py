@@ -133,10 +133,10 @@ def report(results: dict[str, Any]) -> str:
 INTRODUCTION = """\
 Made by `python benchmarks/off_policy.py --output docs/benchmarks` on a machine with {machine}.
 
-Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard deviation,
-lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; nothing was selected by
-seed, and no checkpoint was chosen: it is the last that counts. Curves are of 32 greedy episodes at each of ten
-points, the mean of the seeds, and each of them thinly."""
+Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
+deviation, lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; no
+seed and no checkpoint was chosen: it is the last one that counts. Curves are of 32 greedy episodes at
+each of ten points: the mean of the seeds, and each of them thinly."""
 
 
 if __name__ == "__main__":

@@ -113,21 +113,49 @@ def worst_tenth(returns: np.ndarray) -> float:
     return float(np.sort(returns)[: max(len(returns) // 10, 1)].mean())
 
 
-def play(agent: QRDQN, options: argparse.Namespace) -> dict[str, Any]:
-    """Plays greedy episodes.
+def learn(agent_class: type[QRDQN], options: argparse.Namespace) -> dict[str, Any]:
+    """Trains an agent, and plays greedy episodes with it.
 
     Args:
-        agent: The agent, trained.
-        options: The number of episodes, and the seed.
+        agent_class: Its class.
+        options: Numbers of steps and of episodes, and the seed.
 
     Returns:
-        The `returns`, and the share of the episodes in which each way was taken, `shares`.
+        The `returns` of the episodes; the share of them in which each way was taken, `shares`; the
+        `values` by which the agent acts at the start, and the `quantiles` behind them, shaped
+        (ways, quantiles).
     """
+    hyperparams = HyperParameters(
+        gamma=1.0,
+        tau=0.01,
+        critic_learning_rate=1e-3,
+        epsilon=0.2,
+        epsilon_steps=options.n_steps / 2,
+    )
+    agent = make_agent(agent_class, options.n_steps)
+    agent.train(jax.random.key(options.seed), hyperparams)
     episodes = agent.eval(jax.random.key(options.seed + 1), n_evals=options.n_evals)
-    returns, lengths = np.asarray(episodes["returns"]), np.asarray(episodes["lengths"])
-    over_bridge = lengths <= N_BRIDGE
+    over_bridge = np.asarray(episodes["lengths"] <= N_BRIDGE)
     along_shore = ~over_bridge & np.asarray(episodes["terminated"])
-    return {"returns": returns, "shares": (over_bridge.mean(), along_shore.mean())}
+    _, start, _ = agent.env_reset(jax.random.key(0))
+    return {
+        "returns": np.asarray(episodes["returns"]),
+        "shares": (over_bridge.mean(), along_shore.mean()),
+        "values": np.asarray(agent.q(start)),
+        "quantiles": np.sort(agent.learner.critic(start), axis=-1),
+    }
+
+
+def report(results: dict[str, Any]) -> None:
+    """Prints what the ways are worth, and what the agents do."""
+    exact = true_quantiles((np.arange(10_000) + 0.5) / 10_000, LakeParams())
+    print(f"\n{'':24}{'mean return':>12}{'worst tenth':>13}{WAYS[0]:>17}{WAYS[1]:>17}")
+    for way, returns in zip(WAYS, exact, strict=True):
+        print(f"{way:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}")
+    for name, result in results.items():
+        returns, (bridge, shore) = result["returns"], result["shares"]
+        ways = f"{bridge:17.0%}{shore:17.0%}"
+        print(f"{name:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}{ways}")
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
@@ -185,33 +213,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         parser.error(f"{options.output} exists already: choose another --output.")
     options.output.mkdir(parents=True)
 
-    hyperparams = HyperParameters(
-        gamma=1.0,
-        tau=0.01,
-        critic_learning_rate=1e-3,
-        epsilon=0.2,
-        epsilon_steps=options.n_steps / 2,
-    )
-    results = {}
-    for agent_class in (QRDQN, RiskAverseQRDQN):
-        agent = make_agent(agent_class, options.n_steps)
-        agent.train(jax.random.key(options.seed), hyperparams)
-        _, start, _ = agent.env_reset(jax.random.key(0))
-        played, learner = play(agent, options), agent.learner
-        results[agent_class.__name__] = {
-            **played,
-            "values": np.asarray(agent.q(start)),
-            "quantiles": np.sort(learner.critic(start), axis=-1),
-        }
-
-    exact = true_quantiles((np.arange(10_000) + 0.5) / 10_000, LakeParams())
-    print(f"\n{'':24}{'mean return':>12}{'worst tenth':>13}{WAYS[0]:>17}{WAYS[1]:>17}")
-    for way, returns in zip(WAYS, exact, strict=True):
-        print(f"{way:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}")
-    for name, result in results.items():
-        returns, (bridge, shore) = result["returns"], result["shares"]
-        ways = f"{bridge:17.0%}{shore:17.0%}"
-        print(f"{name:24}{returns.mean():12.2f}{worst_tenth(returns):13.2f}{ways}")
+    agents = (QRDQN, RiskAverseQRDQN)
+    results = {agent_class.__name__: learn(agent_class, options) for agent_class in agents}
+    report(results)
     plot(results, options.output / "quantiles.png")
     print(f"\nThe quantiles are drawn in {options.output / 'quantiles.png'}.")
     return results

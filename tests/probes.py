@@ -89,26 +89,6 @@ class Probe:
         return state.time >= self.n_steps
 
 
-class ConstantReward(Probe):
-    """Rewards 1 at once: the value is 1."""
-
-
-class SignReward(Probe):
-    """Rewards the sign observed: the value is the sign."""
-
-    def reward(self, state: ProbeState, action: Any) -> Any:
-        return state.sign
-
-
-class DelayedReward(Probe):
-    """Rewards 1 after the second step: the values are gamma and 1."""
-
-    n_steps = 2
-
-    def reward(self, state: ProbeState, action: Any) -> Any:
-        return (state.time == self.n_steps - 1).astype(float)
-
-
 class Endless(Probe):
     """Rewards 1 for ever, in episodes that only the agent's time limit cuts: 1 / (1 - gamma)."""
 
@@ -117,6 +97,46 @@ class Endless(Probe):
 
     def terminated(self, state: ProbeState) -> Any:
         return jnp.zeros((), bool)
+
+
+class KindState(ProbeState):
+    """A state of one of several kinds of episodes."""
+
+    kind: Any
+
+
+class KnownValues(Probe):
+    """Episodes of four kinds, whose values are known whatever the actions are.
+
+    0 rewards 1 at once: the value is 1. 1 rewards the sign observed: the value is the sign. 2 rewards
+    1 after the second step: the values are gamma and 1. 3 rewards 1 for ever, and only the agent's time
+    limit cuts it: 1 / (1 - gamma), if it bootstraps there.
+    """
+
+    @staticmethod
+    def observation(kind: int, sign: float = 1.0, time: float = 0.0) -> list[float]:
+        """What is observed in an episode of a kind."""
+        return [sign, time, *(float(kind == other) for other in range(4))]
+
+    def reset_env(self, key: Any, params: None) -> tuple[Any, KindState]:
+        kind_key, key = jax.random.split(key)
+        _, state = super().reset_env(key, params)
+        kind = jax.random.randint(kind_key, (), 0, 4)
+        state = KindState(time=state.time, sign=state.sign, kind=kind)
+        return self.observe(state), state
+
+    def observe(self, state: ProbeState) -> Any:
+        kind = getattr(state, "kind", jnp.zeros((), jnp.int32))
+        time = jnp.where(kind == 3, 0, state.time).astype(float)
+        return jnp.concatenate([jnp.stack([state.sign, time]), jax.nn.one_hot(kind, 4)])
+
+    def reward(self, state: Any, action: Any) -> Any:
+        delayed = (state.time == 1).astype(float)
+        return jnp.select([state.kind == 1, state.kind == 2], [state.sign, delayed], 1.0)
+
+    def terminated(self, state: Any) -> Any:
+        n_steps = jnp.select([state.kind == 2, state.kind == 3], [2, 2**30], 1)
+        return state.time >= n_steps
 
 
 class BestAction(Probe):

@@ -323,7 +323,7 @@ OFFLINE = [
         trained=("actor", "critic", "value"),
         hyper={**_ACTOR_CRITIC, "expectile": 0.95},
         value=lambda learner, obs: learner.value(obs),
-        updates=3,
+        updates=6,
     ),
     OfflineCase(
         "CQL",

@@ -8,14 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from probes import (
-    BestAction,
-    ConstantReward,
-    DelayedReward,
-    Endless,
-    MatchSign,
-    SignReward,
-)
+from probes import BestAction, KnownValues, MatchSign
 from registry import Case
 
 KEY = jax.random.key(0)
@@ -29,34 +22,23 @@ def learned(case: Case, env: type, n_updates: int, **fields):
     return agent
 
 
-def test_learns_the_value_of_a_constant_reward(valued_case):
-    agent = learned(valued_case, ConstantReward, n_updates=150)
-    np.testing.assert_allclose(valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]]), 1.0, atol=0.05)
-
-
-def test_learns_values_that_depend_on_the_observation(valued_case):
-    agent = learned(valued_case, SignReward, n_updates=150)
-    positive, negative = valued_case.values(agent, [[1.0, 0.0], [-1.0, 0.0]])
-    np.testing.assert_allclose(positive, 1.0, atol=0.1)
-    np.testing.assert_allclose(negative, -1.0, atol=0.1)
-
-
-def test_learns_to_discount(valued_case):
-    agent = learned(valued_case, DelayedReward, n_updates=200)
-    first, second = valued_case.values(agent, [[1.0, 0.0], [1.0, 1.0]])
-    np.testing.assert_allclose(first, 0.5, atol=0.05)
-    np.testing.assert_allclose(second, 1.0, atol=0.05)
-
-
-def test_bootstraps_at_truncation(valued_case):
-    agent = learned(valued_case, Endless, n_updates=300, max_episode_steps=3)
-    np.testing.assert_allclose(valued_case.values(agent, [[1.0, 1.0]]), 2.0, atol=0.1)
-
-
-def test_learns_the_best_action(case):
-    agent = learned(case, BestAction, n_updates=100)
-    returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
-    np.testing.assert_array_equal(returns, 1.0)
+def test_learns_values(valued_case):
+    """Of rewards now and later, by what is observed, and over the time limit."""
+    agent = learned(valued_case, KnownValues, n_updates=250, max_episode_steps=3)
+    known = [
+        (KnownValues.observation(0), 1.0),
+        (KnownValues.observation(0, sign=-1.0), 1.0),
+        (KnownValues.observation(1), 1.0),
+        (KnownValues.observation(1, sign=-1.0), -1.0),
+        (KnownValues.observation(2), 0.5),
+        (KnownValues.observation(2, time=1.0), 1.0),
+        (KnownValues.observation(3), 2.0),
+    ]
+    observations, values = zip(*known, strict=True)
+    learnt = valued_case.values(agent, observations).reshape(len(known), -1)
+    np.testing.assert_allclose(
+        learnt, np.repeat(values, learnt.shape[1]).reshape(learnt.shape), atol=0.1
+    )
 
 
 def test_learns_a_policy_that_depends_on_the_observation(case):

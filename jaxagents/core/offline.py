@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxagents import ops
 from jaxagents.core import checks
 from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.fingerprint import fingerprint
@@ -127,7 +128,7 @@ class OfflineBase(LearnerAgent):
         n_rows = len(self.data["actions"])
 
         def gradient_step(learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
-            indices = jax.random.randint(rng, (self.config.minibatch_size,), 0, n_rows)
+            indices = ops.random_indices(rng, self.config.minibatch_size, n_rows)
             return learner.update(jax.tree.map(lambda x: x[indices], self.data))
 
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)

@@ -10,6 +10,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
+from jaxagents import ops
 from jaxagents.core.train_state import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
@@ -142,7 +143,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             The numbers.
         """
-        return jax.random.randint(key, (batch_size,), 0, self.size)
+        return ops.random_indices(key, batch_size, self.size)
 
     def take(self, indices: Int[Array, "*shape"]) -> Any:
         """Rows by their numbers.

@@ -20,7 +20,12 @@ from jaxagents.ops.losses import (
     policy_gradient,
     value_loss,
 )
-from jaxagents.ops.minibatches import minibatch_indices, random_bijection, take_minibatch
+from jaxagents.ops.minibatches import (
+    minibatch_indices,
+    random_bijection,
+    random_indices,
+    take_minibatch,
+)
 from jaxagents.ops.normalisation import standardise
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
@@ -56,6 +61,7 @@ __all__ = [
     "quantile_huber_loss",
     "quantile_midpoints",
     "random_bijection",
+    "random_indices",
     "scan_backwards",
     "soft_value",
     "standardise",

@@ -86,6 +86,26 @@ def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"])
     return jax.tree.map(take, data)
 
 
+def random_indices(
+    key: Key[Array, ""], n_samples: int, size: int | Int[Array, ""]
+) -> Int[Array, "n_samples"]:
+    """Indices below a size, drawn independently, with replacement.
+
+    Their probabilities differ by a share of at most `size / 2**32`. It is one draw of bits, where
+    `jax.random.randint` makes three.
+
+    Args:
+        key: Random key.
+        n_samples: Number of indices.
+        size: One more than the largest index. With 0, all indices are 0.
+
+    Returns:
+        The indices.
+    """
+    bits = jax.random.bits(key, (n_samples,), jnp.uint32)
+    return (bits % jnp.maximum(jnp.asarray(size, jnp.uint32), 1)).astype(jnp.int32)
+
+
 def _radices(n: int) -> tuple[int, int]:
     """Two near-equal factors of `n`, or of a number slightly above it if it has none.
 

@@ -324,7 +324,6 @@ def test_agents_of_equal_datasets_share_programs():
     assert n_traced > 0
 
 
-@pytest.mark.xfail(reason="every agent has copies of its own of the arrays", strict=True)
 def test_agents_are_equal_if_they_have_one_dataset():
     dataset = box_data()
     agent = small(BC, Target(), dataset)

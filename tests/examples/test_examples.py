@@ -1,7 +1,9 @@
+import argparse
 import json
 import sys
 
 import jax
+import jax.numpy as jnp
 import nbformat
 import numpy as np
 import pytest
@@ -82,6 +84,102 @@ def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
     check_files(output, "learning.png", "trajectories.png")
     with Image.open(output / "pursuit.gif") as animation:
         assert animation.n_frames > 1
+
+
+@pytest.fixture
+def minatar(load, monkeypatch):
+    script = load("minatar_dqn")
+    for name, size in {"BUFFER_SIZE": 160, "LEARNING_STARTS": 40, "N_FRAMES": 60}.items():
+        monkeypatch.setattr(script, name, size)
+    return script
+
+
+def test_minatar_script(minatar, check_files, tmp_path, capsys):
+    output = tmp_path / "run"
+    argv = ["--output", str(output), "--n-steps", "80"]
+    results = minatar.main(argv)
+
+    np.testing.assert_array_equal(results["metrics"]["update_step"], range(11))
+    assert results["metrics"]["returns"].shape == (11, 32)
+    assert np.isfinite(results["metrics"]["critic_loss"][1:]).all()
+    means = results["metrics"]["returns"].mean(axis=1)
+    assert means[results["runner"].update_step] == means.max()
+    n_played = len(results["rewards"])
+    assert 0 < n_played < 60  # it misses the ball before
+    assert results["images"].shape == (n_played + 1, 10, 10, 4)
+    assert results["rewards"].sum() in np.asarray(results["episodes"]["returns"])
+
+    check_files(output, "learning_curve.png", "episode.gif", "config.json", "metrics.jsonl")
+    with Image.open(output / "episode.gif") as film:
+        assert 1 < film.n_frames <= n_played + 1
+    assert "Mean return after 80 steps" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        minatar.main(argv)
+    assert "choose another --output" in capsys.readouterr().err
+
+
+def test_minatar_games_and_agents(minatar, tmp_path):
+    for game, names in minatar.CHANNELS.items():
+        options = argparse.Namespace(env=game, agent="dqn", n_steps=80, output=tmp_path)
+        agent = minatar.make_agent(options)
+        _, obs, _ = jax.eval_shape(agent.env_reset, jax.random.key(0))
+        assert obs.shape == (10, 10, len(names))
+    for name, (_, agent_class) in minatar.AGENTS.items():
+        options.agent = name
+        assert type(minatar.make_agent(options)) is agent_class
+        minatar.make_hyperparams(options).check_ranges()
+
+
+@pytest.fixture
+def lake(load):
+    return load("risk_averse_qrdqn")
+
+
+def test_risk_averse_script(lake, check_files, tmp_path, capsys):
+    output = tmp_path / "run"
+    argv = ["--output", str(output), "--n-steps", "80", "--n-evals", "20"]
+    results = lake.main(argv)
+    assert list(results) == ["QRDQN", "RiskAverseQRDQN"]
+    for result in results.values():
+        assert result["returns"].shape == (20,)
+        assert 0.0 <= sum(result["shares"]) <= 1.0
+        assert result["quantiles"].shape == (2, 51)
+    quantiles = {name: result["quantiles"] for name, result in results.items()}
+    values = {name: result["values"] for name, result in results.items()}
+    np.testing.assert_allclose(values["QRDQN"], quantiles["QRDQN"].mean(axis=1), rtol=1e-4)
+    worst = quantiles["RiskAverseQRDQN"][:, :12].mean(axis=1)
+    np.testing.assert_allclose(values["RiskAverseQRDQN"], worst, rtol=1e-4)
+
+    check_files(output, "quantiles.png")
+    assert "along the shore" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        lake.main(argv)
+    assert "choose another --output" in capsys.readouterr().err
+
+
+def test_the_ways_around_the_lake(lake):
+    def walk(key, action):
+        def step(carry, key):
+            place, over = carry
+            _, place, reward, ends, _ = lake.Lake().step_env(key, place, action, params)
+            return (place, over | ends), jnp.where(over, 0.0, reward)
+
+        _, start = lake.Lake().reset_env(key, params)
+        carry = (start, jnp.zeros((), bool))
+        (_, over), rewards = jax.lax.scan(step, carry, jax.random.split(key, lake.N_SHORE))
+        return rewards.sum(), over
+
+    params = lake.LakeParams()
+    keys = jax.random.split(jax.random.key(0), 5_000)
+    returns, over = jax.vmap(jax.vmap(walk, (0, None)), (None, 0))(keys, jnp.arange(2))
+    assert over.all()
+    exact = lake.true_quantiles((np.arange(5_000) + 0.5) / 5_000, params)
+    np.testing.assert_array_equal(returns[1], exact[1])
+    np.testing.assert_allclose(np.mean(returns[0]), exact[0].mean(), atol=0.5)
+    assert set(np.unique(returns[0])) == set(np.unique(exact[0]))
+    bridge, shore = exact
+    assert bridge.mean() > shore.mean()
+    assert bridge[:1_250].mean() < shore[:1_250].mean()
 
 
 def test_notebooks_are_committed_without_outputs(examples):

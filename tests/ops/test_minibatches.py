@@ -128,3 +128,20 @@ def test_minibatches_of_all_groups_hold_every_sample_exactly_once():
     np.testing.assert_array_equal(np.sort(minibatches.ravel()), np.arange(3 * 24))
     from_first_group = (np.asarray(minibatches) < 24).sum(axis=1)
     np.testing.assert_array_equal(from_first_group, 6)
+
+
+def test_random_indices_are_uniform_below_the_size():
+    n, size = 200_000, 37
+    indices = np.asarray(ops.random_indices(jax.random.key(3), n, size))
+    counts = np.bincount(indices, minlength=size)
+    assert len(counts) == size
+    assert_plausible(z_of_chi_square(counts, n / size, size - 1))
+    other = np.asarray(ops.random_indices(jax.random.key(4), n, size))
+    assert 0.9 / size < (indices == other).mean() < 1.1 / size
+
+
+def test_random_indices_take_traced_sizes():
+    draw = jax.jit(lambda size: ops.random_indices(jax.random.key(0), 100, size))
+    assert draw(jnp.int32(5)).max() == 4
+    np.testing.assert_array_equal(draw(jnp.int32(1)), 0)
+    np.testing.assert_array_equal(draw(jnp.int32(0)), 0)

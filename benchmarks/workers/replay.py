@@ -1,0 +1,93 @@
+"""What the benchmark of off-policy agents trains, and how one library is measured at it in one process.
+
+Every worker calls `main` from its library's own virtual environment, with this folder on its path.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import process
+
+N_FIRST_UPDATES = 2_000
+N_CALLS = 3
+GAMMA = 0.99
+TAU = 0.01
+LEARNING_RATE = 2.5e-4
+LEARNING_STARTS = 1_000
+HIDDEN_LAYERS = (64, 64)  # with ReLU; rejax has no others in DQN
+
+
+class Work(NamedTuple):
+    """A training.
+
+    Attributes:
+        algorithm: DDQN on CartPole-v1, or SAC on Pendulum-v1.
+        n_envs: Number of environments, each of which takes one step before an update.
+        batch_size: Number of transitions that an update learns from.
+        buffer_size: Number of transitions in the replay buffer.
+        n_seeds: Number of trainings at once.
+    """
+
+    algorithm: str
+    n_envs: int
+    batch_size: int
+    buffer_size: int
+    n_seeds: int = 1
+
+
+WORKS = {
+    "DDQN, an update of 256 each step": Work("ddqn", 1, 256, 131_072),
+    "DDQN, an update of 128 each ten steps": Work("ddqn", 10, 128, 10_240),
+    "the same, 16 seeds": Work("ddqn", 10, 128, 10_240, 16),
+    "SAC, an update of 256 each step": Work("sac", 1, 256, 10_240),
+    "the same, a buffer of a million": Work("sac", 1, 256, 1_048_576),
+}
+
+
+class Trainer(Protocol):
+    """Trainings of one library at some work."""
+
+    def train(self, seed: int, n_updates: int) -> Any:
+        """Trains afresh, without evaluation, and returns what was learned."""
+        ...
+
+
+def main(library: str, make_trainer: Callable[[Work], Trainer]) -> None:
+    """Measures a library and prints one line of JSON.
+
+    Args:
+        library: Name of its distribution.
+        make_trainer: Makes its trainer for some work.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", choices=WORKS, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    args = parser.parse_args()
+    work = WORKS[args.work]
+    trainer = make_trainer(work)
+
+    def seconds(n_updates: int) -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(trainer.train(args.seed, n_updates))
+        return time.perf_counter() - began
+
+    first = seconds(N_FIRST_UPDATES)
+    steady = min(seconds(N_FIRST_UPDATES) for _ in range(2))
+    n_updates = max(N_FIRST_UPDATES, math.ceil(N_FIRST_UPDATES * args.seconds / steady))
+    seconds(n_updates)  # compiles again where the number of updates is compiled in
+    elapsed = sorted(seconds(n_updates) for _ in range(N_CALLS))[N_CALLS // 2]
+    result = {
+        "library": library,
+        "versions": process.versions(library, "gymnax"),
+        "steps_per_second": work.n_seeds * n_updates * work.n_envs / elapsed,
+        "updates_per_second": work.n_seeds * n_updates / elapsed,
+        "compile_seconds": first - steady,
+        "memory_mib": process.peak_memory_mib(),
+    }
+    print(json.dumps(result))
