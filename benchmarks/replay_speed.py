@@ -85,8 +85,8 @@ def report(pairs: dict[str, list[Pair]], args: argparse.Namespace) -> str:
             f"{peers.machine()}.",
             "DDQN on CartPole-v1 and SAC on Pendulum-v1, one step of every environment before an "
             "update. Medians of fresh processes; each ratio is of two runs that followed each other, "
-            "ours over the other's, with the range. Seeds at once are trained by `sweep` here, and under "
-            "`jax.vmap` by rejax.",
+            "ours over the other's, with the range. Seeds at once are trained by `sweep` here, and "
+            "under `jax.vmap` by rejax.",
             peers.table(["", "", *QUANTITIES], rows),
             peers.version_table(columns),
             *peers.failures(columns),

@@ -1,7 +1,7 @@
 """DQN, C51 or QR-DQN on a game of MinAtar, from images of 10 x 10 pixels.
 
     python examples/minatar_dqn.py
-    python examples/minatar_dqn.py --agent c51 --env SpaceInvaders-MinAtar --output runs/invaders
+    python examples/minatar_dqn.py --agent qrdqn --env SpaceInvaders-MinAtar --output runs/invaders
 
 trains an agent with checkpoints, restores the best one, and draws its learning curve and an episode
 that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default settings, DQN
@@ -29,7 +29,7 @@ BUFFER_SIZE = 100_000
 LEARNING_STARTS = 5_000
 N_FRAMES = 300
 AGENTS = {"dqn": (dqn, dqn.DQN), "c51": (c51, c51.C51), "qrdqn": (qrdqn, qrdqn.QRDQN)}
-SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of the discounted returns, for C51
+SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of discounted returns, for C51; larger ones count as 20
 CHANNELS = {
     "Asterix-MinAtar": ("player", "enemy", "trail", "gold"),
     "Breakout-MinAtar": ("paddle", "ball", "trail", "brick"),
@@ -138,7 +138,8 @@ def draw(images: np.ndarray, rewards: np.ndarray, game: str, path: Path) -> None
     axes.invert_yaxis()
     visible = [i for i in range(len(names)) if (frames == i + 1).any()]
     handles = [Patch(color=colours[i + 1], label=names[i]) for i in visible]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    layout = {"ncols": 4, "handlelength": 1.0, "columnspacing": 1.0, "frameon": False}
+    figure.legend(handles=handles, loc="outside lower center", **layout)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     writer = PillowWriter(fps=15)

@@ -74,9 +74,11 @@ class Support(Hyperparameters):
         super().check_ranges(path)
         if is_traced(self.v_min) or is_traced(self.v_max):
             return
-        if not np.all(np.asarray(self.v_max) > np.asarray(self.v_min)):
+        low, high = np.asarray(self.v_min), np.asarray(self.v_max)
+        if not np.all((high > low) & np.isfinite(low) & np.isfinite(high)):
             raise ValueError(
-                f"{path}v_max must be above {path}v_min, got {self.v_max} and {self.v_min}."
+                f"{path}v_max must be above {path}v_min, and both finite, got v_max={self.v_max} and "
+                f"v_min={self.v_min}."
             )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.batches import check_values_of_actions
 from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
 from jaxagents.core.offline import OfflineBase
@@ -250,6 +251,11 @@ class DiscreteCQLLearner(Learner):
 
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         return ops.Categorical(self.critic(observations)).tempered(temperature)
+
+    def _check_networks(self, observations: Any, actions: Any) -> None:
+        values = jax.eval_shape(TrainState.__call__, self.critic, observations)
+        check_values_of_actions(values.shape, self.config.n_actions)
+        super()._check_networks(observations, actions)
 
     def _targets(self, batch: Batch) -> Float[Array, "batch"]:
         values = self.target_critic(batch["next_observations"])

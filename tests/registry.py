@@ -333,7 +333,7 @@ OFFLINE = [
         trained=_BOTH,
         hyper={**_COLD, "conservative_weight": 0.01},
         value=_of_the_mode,
-        updates=3,
+        updates=6,
     ),
     OfflineCase(
         "discrete CQL",

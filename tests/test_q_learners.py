@@ -468,7 +468,6 @@ def test_equal_rules_share_one_program_and_others_do_not():
     assert not equal(twice.critic.params, thrice.critic.params)
 
 
-@pytest.mark.xfail(reason="structures of dataclasses are compared without their class", strict=True)
 def test_programs_tell_learners_of_several_classes_apart():
     class Other(DQNLearner):
         pass
@@ -575,12 +574,9 @@ def test_quantiles_of_returns_are_learned():
         ("DDQN", {"tau": -0.1}, r"tau must lie in \[0, 1\], got -0.1"),
         ("C51", {"n_atoms": 1}, "n_atoms must be 2 or more, got 1"),
         ("C51", {"n_atoms": 0}, "n_atoms must be a positive integer"),
-        ("C51", {"v_min": 1.0, "v_max": -1.0}, r"v_max must be above v_min, got -1\.0 and 1\.0"),
+        ("C51", {"v_min": 1.0, "v_max": -1.0}, r"v_max must be above v_min.*v_max=-1\.0"),
         ("C51", {"v_min": 1.0, "v_max": 1.0}, r"v_max must be above v_min"),
-        pytest.param(
-            *("C51", {"v_max": float("inf")}, "v_max"),
-            marks=pytest.mark.xfail(reason="the atoms are not numbers then", strict=True),
-        ),
+        ("C51", {"v_max": float("inf")}, "v_max"),
         ("QRDQN", {"n_quantiles": 0}, "n_quantiles must be a positive integer"),
         ("QRDQN", {"kappa": -1.0}, "kappa must lie in"),
     ],
@@ -597,7 +593,6 @@ def test_the_number_of_actions_is_required(name):
         learner.create(0, np.zeros(OBS_DIM), 0)
 
 
-@pytest.mark.xfail(reason="only the shape of the greedy action is checked", strict=True)
 @pytest.mark.parametrize("n", [2, 4])
 def test_networks_of_another_number_of_actions_are_refused(n):
     with pytest.raises(ValueError, match="n_actions"):

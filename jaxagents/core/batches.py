@@ -143,6 +143,23 @@ def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
         )
 
 
+def check_values_of_actions(values: tuple[int, ...], n_actions: int) -> None:
+    """Raises if a network does not give values of every action.
+
+    Args:
+        values: Shape of the values, actions last.
+        n_actions: Number of actions.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if values[-1:] != (n_actions,):
+        raise ValueError(
+            f"critic_network must give the values of n_actions={n_actions} actions on its last axis, "
+            f"got shape {values}."
+        )
+
+
 def weighted_mean(losses: Any, batch: Mapping[str, Any]) -> Any:
     """The mean of the losses of a batch's samples, weighed by `weights` where the batch has them.
 

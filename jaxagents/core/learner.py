@@ -104,16 +104,22 @@ class Learner(PicklableNode):
         config: What compiled programs depend on (static).
         hyperparams: Numbers, which may be traced.
         rng: Random key of the updates to come.
+        learner_type: Its class (static), by which programs tell learners of several classes apart.
     """
 
     config: Any = struct.field(pytree_node=False)
     hyperparams: Any
     rng: Any
+    learner_type: Any = struct.field(pytree_node=False, default=None, kw_only=True, repr=False)
 
     _config_type: ClassVar[type[LearnerConfig]]
     _hyperparams_type: ClassVar[type[Hyperparameters]]
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
+        object.__setattr__(self, "learner_type", type(self))
 
     @classmethod
     def create(cls, seed: Any, observations: Any, actions: Any, **kwargs: Any) -> Self:

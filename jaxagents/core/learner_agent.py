@@ -138,7 +138,7 @@ class LearnerAgent(Agent):
             return actions
         low, high = box_bounds(space)
         actions = actions.reshape(*actions.shape[:-1], *space.shape)
-        return 0.5 * (low + high) + 0.5 * (high - low) * actions
+        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
 
     def _to_learner(self, actions: Array) -> Array:
         """Actions of the learner, from those of the environment."""
@@ -146,7 +146,7 @@ class LearnerAgent(Agent):
         if is_discrete(space):
             return actions
         low, high = box_bounds(space)
-        units = (2.0 * actions - (high + low)) / (high - low)
+        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
         return units.reshape(*actions.shape[: actions.ndim - low.ndim], -1)
 
     # Checks.

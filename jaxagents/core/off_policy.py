@@ -19,7 +19,7 @@ from jaxagents.envs.spaces import is_discrete
 
 _SMALLEST_PRIORITY = 1e-6
 
-Act = Callable[[Key[Array, ""], Any, Any], Array]
+Act = Callable[[Key[Array, ""], Any, Any, Any], Array]
 
 
 class ReplayHyperparameters(Hyperparameters):
@@ -127,7 +127,7 @@ class OffPolicyBase(LearnerAgent):
         obs = self._observation
         example = {
             "observations": obs,
-            "actions": jax.eval_shape(self._zero_action),
+            "actions": jax.eval_shape(lambda: self._to_environment(self._zero_action())),
             "rewards": jax.ShapeDtypeStruct((), jnp.float32),
             "next_observations": obs,
             "masks": jax.ShapeDtypeStruct((), jnp.float32),
@@ -172,10 +172,9 @@ class OffPolicyBase(LearnerAgent):
         def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, None]:
             buffer, obs, envstate = carry
             n_steps, rngs = x
-            actions = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
-            taken = self.episodes.step_all(
-                rngs[1:].reshape(n_envs, 2), envstate, self._to_environment(actions)
-            )
+            units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
+            actions = self._to_environment(units)
+            taken = self.episodes.step_all(rngs[1:].reshape(n_envs, 2), envstate, actions)
             transitions = {
                 "observations": obs,
                 "actions": actions,
@@ -223,6 +222,5 @@ class OffPolicyBase(LearnerAgent):
 
     def _batch(self, buffer: DeviceBuffer, indices: Array, hyperparams: Any) -> Batch:
         n = self.config.n_step_returns
-        if n == 1:
-            return buffer.take(indices)
-        return buffer.n_step(indices, n, hyperparams.gamma)
+        batch = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
+        return {**batch, "actions": self._to_learner(batch["actions"])}

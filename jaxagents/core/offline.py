@@ -71,6 +71,8 @@ class OfflineBase(LearnerAgent):
                 f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
                 f"has {sorted(dataset)}."
             )
+        if len(dataset) == 0:
+            raise ValueError("The dataset has no rows.")
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
         checks.check_dataset_observations(arrays["observations"], self._observation)
         self._check_actions(np.asarray(arrays["actions"]))
@@ -95,7 +97,7 @@ class OfflineBase(LearnerAgent):
                 f"{shape}."
             )
         slack = _TOLERANCE * (high - low)
-        if np.any(actions < low - slack) or np.any(actions > high + slack):
+        if not np.all((actions >= low - slack) & (actions <= high + slack)):
             raise ValueError(
                 f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
                 f"inside of {name}'s action_space {space!r}. They must be in the environment's units."

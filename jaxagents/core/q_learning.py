@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxagents import ops
-from jaxagents.core.batches import weighted_mean
+from jaxagents.core.batches import check_values_of_actions, weighted_mean
 from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
 from jaxagents.core.optimizer import optimized
 from jaxagents.core.train_state import TrainState, target_update
@@ -250,6 +250,11 @@ class QLearner(QLearning, Learner):
     def _policy(self, observations: Any, temperature: Any) -> ops.EpsilonGreedy:
         epsilon = jnp.clip(temperature * self.hyperparams.epsilon, 0.0, 1.0)
         return self._rule.exploring(self, observations, epsilon)
+
+    def _check_networks(self, observations: Any, actions: Any) -> None:
+        values = self.exploring(self, observations, 0.0).values
+        check_values_of_actions(values.shape, self.config.n_actions)
+        super()._check_networks(observations, actions)
 
     @property
     def _rule(self) -> QLearning:

@@ -110,16 +110,19 @@ def test_box_actions_are_in_the_units_of_each():
     agent = small_sac(Target())  # from -2 to 1
     runner = agent.advance(agent.start(KEY, sac.HyperParameters()), np.int32(10))
     rows = runner.buffer.to_dataset()
-    assert rows["actions"].min() < -0.5
-    assert rows["actions"].max() > 0.5
-    assert np.abs(rows["actions"]).max() <= 1.0
-    sign = rows["observations"][:, :1]
-    distance = np.square(-0.5 + 1.5 * rows["actions"] - 0.5 * sign).sum(-1)
+    assert -2.0 <= rows["actions"].min() < -1.2
+    assert 0.2 < rows["actions"].max() <= 1.0
+    distance = np.square(rows["actions"] - 0.5 * rows["observations"][:, :1]).sum(-1)
     np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)
     obs = jnp.array([1.0, 0.0])
     unit = runner.learner.sample_actions(obs)
     np.testing.assert_allclose(agent.policy(runner.learner, obs), -0.5 + 1.5 * unit, rtol=1e-6)
-    np.testing.assert_allclose(agent.program._to_learner(-0.5 + 1.5 * unit), unit, atol=1e-6)
+    batch = agent.program._batch(runner.buffer, jnp.arange(8), runner.hyperparams)
+    np.testing.assert_allclose(-0.5 + 1.5 * batch["actions"], rows_in_order(runner)[:8], atol=1e-6)
+
+
+def rows_in_order(runner):
+    return np.asarray(runner.buffer.storage["actions"])
 
 
 def test_boxes_of_any_shape_are_flat_for_the_learner():
@@ -133,7 +136,8 @@ def test_boxes_of_any_shape_are_flat_for_the_learner():
 
     agent = small_sac(Matrix())
     runner, _ = agent.train(KEY, sac.HyperParameters(), progress=False)
-    assert runner.buffer.storage["actions"].shape == (64, 6)
+    assert runner.buffer.storage["actions"].shape == (64, 2, 3)
+    assert runner.learner.critic(jnp.zeros(2), jnp.zeros(6)).shape == (2,)
     assert agent.policy(jnp.zeros(2)).shape == (2, 3)
 
 
@@ -332,7 +336,7 @@ def test_refuses_atoms_and_bounds_that_make_no_sense():
     with pytest.raises(ValueError, match="n_atoms must be 2 or more"):
         c51.AgentConfig(n_atoms=1)
     agent = C51(MatchSign(), None, c51.AgentConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"v_max must be above v_min, got -1\.0 and 1\.0"):
+    with pytest.raises(ValueError, match=r"v_max must be above v_min.*got v_max=-1\.0"):
         agent.train(KEY, c51.HyperParameters(v_min=1.0, v_max=-1.0))
 
 

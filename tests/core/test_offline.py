@@ -240,7 +240,6 @@ def test_learns_from_what_another_agent_did():
     np.testing.assert_array_equal(returns, 1.0)
 
 
-@pytest.mark.xfail(reason="the buffer has the actions in the learner's units", strict=True)
 def test_box_actions_of_another_agent_keep_their_meaning():
     config = sac.AgentConfig(
         n_steps=2, batch_size=4, buffer_size=64, learning_starts=32, features=(8,)
@@ -399,7 +398,6 @@ def test_actions_of_another_shape_are_refused():
         small(BC, Target(), box_data(actions=np.zeros((32, 3), np.float32)))
 
 
-@pytest.mark.xfail(reason="comparisons with NaN are false", strict=True)
 def test_actions_that_are_no_numbers_are_refused():
     actions = np.zeros((32, 2), np.float32)
     actions[7, 1] = np.nan
@@ -407,7 +405,6 @@ def test_actions_that_are_no_numbers_are_refused():
         small(BC, Target(), box_data(actions=actions))
 
 
-@pytest.mark.xfail(reason="found by the first gather, inside of training", strict=True)
 def test_a_dataset_without_rows_is_refused():
     with pytest.raises(ValueError, match="no rows"):
         small(BC, MatchSign(), discrete_data(0))
