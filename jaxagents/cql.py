@@ -261,7 +261,7 @@ class DiscreteCQLLearner(Learner):
         values = self.target_critic(batch["next_observations"])
         chooser = self.critic(batch["next_observations"]) if self.config.double else values
         next_values = ops.values_of(values, chooser.argmax(axis=-1))
-        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], next_values)
+        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], next_values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -165,7 +165,7 @@ class IQLLearner(ActorCriticLearner):
         """Equation 6, for each critic."""
         targets = ops.td_target(
             batch["rewards"],
-            self._discounts(batch),
+            self.discounts(batch),
             batch["masks"],
             value(batch["next_observations"]),
         )

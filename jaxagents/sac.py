@@ -176,7 +176,7 @@ class SACLearner(ActorCriticLearner):
         values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
         if self.config.backup_entropy:
             values = ops.soft_value(values, log_prob, self.temperature())
-        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], values)
+        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
 
     def _update_actor(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
@@ -275,7 +275,7 @@ class DiscreteSACLearner(SACLearner):
         values = self.target_critic(batch["next_observations"]).min(axis=0)
         temperature = self.temperature() if self.config.backup_entropy else 0.0
         next_values = expected_soft_value(policy, values, temperature)
-        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], next_values)
+        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], next_values)
 
     def _update_actor(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch

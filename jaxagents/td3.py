@@ -136,7 +136,7 @@ class TD3Learner(ActorCriticLearner):
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         next_actions = self._smoothed(key, self.target_actor(batch["next_observations"]).mode())
         values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
-        return ops.td_target(batch["rewards"], self._discounts(batch), batch["masks"], values)
+        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
 
     def _smoothed(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]

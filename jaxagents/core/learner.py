@@ -139,7 +139,7 @@ class Learner(PicklableNode):
             ValueError: A number is out of range, or observations, actions and networks do not fit each
                 other.
         """
-        static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
+        static, traced = cls.fields()
         check_known_fields(cls, kwargs, [*static, *traced])
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
@@ -149,6 +149,15 @@ class Learner(PicklableNode):
         if config.has_default_networks:
             check_example_vectors(observations, actions, cls.discrete_actions)
         return _created(cls, config, hyperparams, _as_seed(seed), observations, actions)
+
+    @classmethod
+    def fields(cls) -> tuple[list[str], list[str]]:
+        """Names of the keywords of `create`.
+
+        Returns:
+            Those of the configuration, and those of the hyperparameters.
+        """
+        return field_names(cls._config_type), field_names(cls._hyperparams_type)
 
     @jax.jit
     def update(self, batch: Batch) -> tuple[Self, Info]:
@@ -220,8 +229,15 @@ class Learner(PicklableNode):
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         """The distribution of actions."""
 
-    def _discounts(self, batch: Batch) -> Any:
-        """Discounts of the successors: those of n-step transitions, or one for all."""
+    def discounts(self, batch: Batch) -> Any:
+        """Discounts of the successors.
+
+        Args:
+            batch: Transitions.
+
+        Returns:
+            Those of n-step transitions, `batch["discounts"]`, or one for all.
+        """
         return batch.get("discounts", self.hyperparams.gamma)
 
     def _with_learning_rates(self) -> Self:

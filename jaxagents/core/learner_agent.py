@@ -95,7 +95,7 @@ class LearnerAgent(Agent):
     def _create_learner(self, rng: Key[Array, ""], hyperparams: Any) -> Any:
         """The learner before its first update, with the agent's hyperparameters."""
         learner_type = self._learner_type
-        names = field_names(learner_type._hyperparams_type)
+        _, names = learner_type.fields()
         learner = learner_type.create(
             rng,
             jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation),
@@ -109,7 +109,7 @@ class LearnerAgent(Agent):
     def _static_fields(self) -> dict[str, Any]:
         """The fields of the learner's configuration."""
         config = self.config
-        names = field_names(self._learner_type._config_type)
+        names, _ = self._learner_type.fields()
         fields = {name: getattr(config, name) for name in names if hasattr(config, name)}
         if "n_actions" in names:
             fields["n_actions"] = int(self.episodes.action_space.n)

@@ -216,6 +216,11 @@ class OffPolicyBase(LearnerAgent):
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
         batch = {**self._batch(buffer, indices, hyperparams), "weights": weights}
         learner, info = learner.update(batch)
+        if "td_errors" not in info:
+            raise TypeError(
+                f"prioritised_replay needs a learner that takes weights and reports td_errors, which "
+                f"{type(learner).__name__} does not."
+            )
         errors = info.pop("td_errors")
         priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
         return (learner, buffer.with_priorities(indices, priorities).priorities), info

@@ -274,7 +274,7 @@ def td_targets(
     Returns:
         The targets, shaped as the values.
     """
-    discounts = jnp.broadcast_to(learner._discounts(batch), batch["rewards"].shape)
+    discounts = jnp.broadcast_to(learner.discounts(batch), batch["rewards"].shape)
     target = ops.td_target
     for _ in next_values.shape[1:]:
         target = jax.vmap(target, (None, None, None, -1), -1)

@@ -376,6 +376,17 @@ def test_refuses_hooks_and_networks_that_do_not_give_a_value_for_each_action():
         small_dqn(agent=Wrong)
 
 
+def test_prioritised_replay_needs_a_learner_that_reports_errors():
+    class Silent(DQNBase):
+        def learned(self, learner, batch):
+            learner, info = super().learned(learner, batch)
+            return learner, {name: info[name] for name in ("critic_loss", "q")}
+
+    agent = small_dqn(agent=Silent, prioritised_replay=True)
+    with pytest.raises(TypeError, match="takes weights and reports td_errors, which QLearner"):
+        agent.train(KEY, dqn.HyperParameters(), progress=False)
+
+
 def test_discrete_spaces_are_told_by_their_number():
     class Three(MatchSign):
         def action_space(self, params):

@@ -15,11 +15,11 @@ from scipy import stats
 
 from jaxagents.data import DeviceBuffer, importance_weights, priorities
 
-SIZES = [(1, 1), (7, 1), (3, 3), (12, 3), (20, 4)]
+SIZES = [(1, 1), (3, 3), (7, 1), (12, 3)]
 """Capacities with numbers of environments."""
 GAMMA = 0.9
 
-examples = settings(deadline=None, max_examples=30, derandomize=True, database=None)
+examples = settings(deadline=None, max_examples=25, derandomize=True, database=None)
 add = jax.jit(DeviceBuffer.add)
 sample = jax.jit(DeviceBuffer.sample, static_argnums=2)
 n_step = jax.jit(DeviceBuffer.n_step, static_argnums=2)
