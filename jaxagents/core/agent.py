@@ -193,8 +193,8 @@ class Agent(metaclass=AgentMeta):
 
         Called plainly, it shows progress, writes checkpoints and logs, returns what it has on
         Ctrl-C, and leaves the agent ready for [`eval`][jaxagents.core.agent.Agent.eval]. Called
-        inside of `jax.jit` or `jax.vmap` it is pure and does none of that; the numbers are the
-        same.
+        inside of `jax.jit` or `jax.vmap` it is pure and does none of that. Inside of `jax.jit`, what
+        is learned is the same, and what is reported of it may be rounded otherwise.
 
         Args:
             rng: Random key of a fresh training; not used when going on from a runner.

@@ -150,7 +150,6 @@ class QLearning:
             return loss, {"critic_loss": loss, **details}
 
         critic, info = learner.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
-        info = jax.lax.optimization_barrier(info)  # means are rounded alike in every program
         reported = {name: x.mean() for name, x in info.items() if name != "td_errors"}
         if "weights" in batch:
             reported["td_errors"] = info["td_errors"]
