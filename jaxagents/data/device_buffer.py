@@ -113,9 +113,8 @@ class DeviceBuffer(struct.PyTreeNode):
         priorities = self.priorities
         if priorities is not None:
             priorities = priorities.set_largest(self.position, self.n_envs)
-        update = jax.lax.dynamic_update_slice_in_dim
         return self.replace(
-            storage=jax.tree.map(lambda x, y: update(x, y, self.position, 0), self.storage, new),
+            storage=jax.tree.map(lambda x, y: _written(x, y, self.position), self.storage, new),
             position=(self.position + self.n_envs) % self.capacity,
             size=jnp.minimum(self.size + self.n_envs, self.capacity),
             priorities=priorities,
@@ -285,6 +284,17 @@ class DeviceBuffer(struct.PyTreeNode):
                     f"n_step needs one number of {key!r} for each row, got shape "
                     f"{self.storage[key].shape}."
                 )
+
+
+def _written(array: Array, new: Array, first: Int[Array, ""]) -> Array:
+    """An array with new rows.
+
+    A single one is written twice. Otherwise XLA takes it for so little work that it does it again where
+    rows are read, and copies the whole array to keep the old one for that.
+    """
+    if len(new) == 1:
+        return array.at[jnp.stack([first, first])].set(jnp.concatenate([new, new]))
+    return jax.lax.dynamic_update_slice_in_dim(array, new, first, axis=0)
 
 
 def _checked_sizes(capacity: int, n_envs: int) -> tuple[int, int]:

@@ -174,9 +174,11 @@ def test_a_given_runner_stays_what_it_was():
 
 
 @pytest.mark.parametrize("prioritised", [False, True], ids=["uniform", "prioritised"])
+@pytest.mark.parametrize("n_envs", [1, 4])
 @pytest.mark.parametrize("n_members", [None, 3], ids=["single", "vmapped"])
-def test_a_buffer_is_in_memory_once(prioritised, n_members):
-    agent = small_dqn(buffer_size=80_000, prioritised_replay=prioritised, n_step_returns=2)
+def test_a_buffer_is_in_memory_once(prioritised, n_envs, n_members):
+    sizes = {"batch_size": n_envs, "buffer_size": 80_000, "n_step_returns": 1 + prioritised}
+    agent = small_dqn(**sizes, prioritised_replay=prioritised)
     start, advance = agent.start, agent.advance
     keys = KEY
     if n_members:
