@@ -131,7 +131,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 INTRODUCTION = """\
-Made by `python benchmarks/off_policy.py --output docs/benchmarks` on a machine with {machine}.
+Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
 
 Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
 deviation, lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; no

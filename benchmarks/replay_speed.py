@@ -76,13 +76,12 @@ def report(pairs: dict[str, list[Pair]], args: argparse.Namespace) -> str:
     rows = [
         row
         for work, measured in pairs.items()
-        for row in peers.comparison(work, names, measured, QUANTITIES)
+        for row in peers.comparison(work, names, measured, dict(QUANTITIES.values()))
     ]
     return "\n\n".join(
         [
             "# Speed of off-policy agents",
-            f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}` on a machine with "
-            f"{peers.machine()}.",
+            f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}`, {peers.machine()}.",
             "DDQN on CartPole-v1 and SAC on Pendulum-v1, one step of every environment before an "
             "update. Medians of fresh processes; each ratio is of two runs that followed each other, "
             "ours over the other's, with the range. Seeds at once are trained by `sweep` here, and "
