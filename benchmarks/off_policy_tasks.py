@@ -1,11 +1,9 @@
 """What the benchmark of off-policy agents trains, and the figures of others."""
 
-import functools
 from typing import Any, NamedTuple
 
-import optax
-
 from jaxagents import c51, dqn, qrdqn, sac, td3
+from jaxagents.networks import ObservationEncoder
 
 
 class Task(NamedTuple):
@@ -56,25 +54,25 @@ CLASSIC = {
 }
 
 MINATAR = {
-    "batch_size": 8,
-    "minibatch_size": 64,
+    "batch_size": 10,
+    "minibatch_size": 32,
+    "encoder": ObservationEncoder((3,), padding="VALID"),
     "features": (128,),
+    "n_step_returns": 3,
     "buffer_size": 100_000,
     "learning_starts": 5_000,
-    "target_update_period": 250,
-    "optimizer": functools.partial(optax.adam, eps=3.125e-4),
 }
 MINATAR_RATES = {
-    "tau": 1.0,
-    "epsilon": 0.05,
+    "tau": 0.01,
+    "epsilon": 0.02,
     "epsilon_steps": 100_000.0,
-    "critic_learning_rate": 2.5e-4,
+    "critic_learning_rate": 5e-4,
 }
 
 
 def minatar(name: str, reference: str) -> Task:
     """DQN, C51 and QR-DQN in a game of MinAtar."""
-    agents = value_based(MINATAR_RATES, (-10.0, 30.0), **MINATAR)
+    agents = value_based(MINATAR_RATES, (0.0, 20.0), **MINATAR)
     del agents["DDQN"]
     return Task(f"{name}-MinAtar", 1_000_000, reference, agents)
 

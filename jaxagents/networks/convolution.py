@@ -1,5 +1,7 @@
 """A convolution that stays fast inside compiled loops."""
 
+from typing import Literal
+
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
@@ -7,8 +9,11 @@ from jaxtyping import Array, Float
 from jaxagents.networks.dense import Dense
 
 
+Padding = Literal["SAME", "VALID"]
+
+
 class PatchConv(nn.Module):
-    """A two-dimensional convolution with "SAME" padding, as patches times a matrix.
+    """A two-dimensional convolution, as patches times a matrix.
 
     It computes what `flax.linen.Conv` does. XLA's convolutions are many times slower on a CPU inside of
     a loop than outside, and a training is one loop; matrix products are equally fast in both.
@@ -17,37 +22,52 @@ class PatchConv(nn.Module):
         features: Number of channels of the output.
         kernel_size: Height and width of a patch.
         stride: Distance of neighbouring patches.
+        padding: `"SAME"` adds zeros beyond the border, so that with a stride of 1 the output is as
+            large as the input; `"VALID"` takes whole patches only.
     """
 
     features: int
     kernel_size: tuple[int, int] = (3, 3)
     stride: int = 1
+    padding: Padding = "SAME"
 
     @nn.compact
     def __call__(
         self, x: Float[Array, "*batch height width channels"]
     ) -> Float[Array, "*batch out_height out_width features"]:
         """Convolves images."""
-        return Dense(self.features)(patches(x, self.kernel_size, self.stride))
+        return Dense(self.features)(patches(x, self.kernel_size, self.stride, self.padding))
 
 
 def patches(
-    x: Float[Array, "*batch height width channels"], size: tuple[int, int], stride: int
+    x: Float[Array, "*batch height width channels"],
+    size: tuple[int, int],
+    stride: int,
+    padding: Padding = "SAME",
 ) -> Float[Array, "*batch out_height out_width patch"]:
-    """Flattened patches around every `stride`-th pixel, with zeros beyond the border.
+    """Flattened patches around every `stride`-th pixel.
 
     Args:
         x: Images.
         size: Height and width of a patch.
         stride: Distance of neighbouring patches.
+        padding: Whether there are zeros beyond the border (`"SAME"`) or not (`"VALID"`).
 
     Returns:
         Patches, flattened in the order rows, columns, channels.
+
+    Raises:
+        ValueError: The images are smaller than a whole patch.
     """
-    *batch, height, width, _ = x.shape
-    row_padding, n_rows = _same_padding(height, size[0], stride)
-    column_padding, n_columns = _same_padding(width, size[1], stride)
-    x = jnp.pad(x, [(0, 0)] * len(batch) + [row_padding, column_padding, (0, 0)])
+    if padding == "SAME":
+        margins = [_same_padding(n, k, stride) for n, k in zip(x.shape[-3:-1], size, strict=True)]
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [*margins, (0, 0)])
+    n_rows, n_columns = ((n - k) // stride + 1 for n, k in zip(x.shape[-3:-1], size, strict=True))
+    if min(n_rows, n_columns) < 1:
+        raise ValueError(
+            f"Images of {x.shape[-3]} x {x.shape[-2]} pixels hold no whole patch of {size[0]} x "
+            f'{size[1]}; give smaller ones, or the padding "SAME".'
+        )
 
     def shifted(i: int, j: int) -> Array:
         rows = slice(i, i + (n_rows - 1) * stride + 1, stride)
@@ -58,8 +78,8 @@ def patches(
     return jnp.concatenate([shifted(i, j) for i, j in offsets], axis=-1)
 
 
-def _same_padding(length: int, size: int, stride: int) -> tuple[tuple[int, int], int]:
-    """Zeros before and after, and the number of patches along an axis."""
+def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after an axis."""
     n_patches = -(-length // stride)
     total = max((n_patches - 1) * stride + size - length, 0)
-    return (total // 2, total - total // 2), n_patches
+    return total // 2, total - total // 2

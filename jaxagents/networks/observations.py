@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from jaxagents.networks.convolution import PatchConv
+from jaxagents.networks.convolution import Padding, PatchConv
 from jaxagents.networks.torsos import IMAGE_NDIM, scaled
 
 
@@ -24,11 +24,13 @@ class ObservationEncoder(nn.Module):
         ndims: Numbers of axes of the leaves of one observation.
         n_categories: Number of values of an observation that is one integer, which is then one-hot.
         channels: Numbers of channels of the convolutions.
+        padding: Padding of the convolutions; see [`PatchConv`][jaxagents.networks.PatchConv].
     """
 
     ndims: tuple[int, ...]
     n_categories: int | None = None
     channels: tuple[int, ...] = (16,)
+    padding: Padding = "SAME"
 
     @nn.compact
     def __call__(self, observations: Any, train: bool = False) -> Float[Array, "*batch features"]:
@@ -44,7 +46,7 @@ class ObservationEncoder(nn.Module):
         if ndim == IMAGE_NDIM:
             x = scaled(x)
             for n_channels in self.channels:
-                x = nn.relu(PatchConv(n_channels)(x))
+                x = nn.relu(PatchConv(n_channels, padding=self.padding)(x))
         return x.astype(jnp.float32).reshape(*batch_shape, -1)
 
 

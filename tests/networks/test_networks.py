@@ -125,18 +125,24 @@ def test_torso_convolves_images():
     assert shapes["MLP_0"]["Dense_0"]["kernel"] == (4 * 3 * 32 + 1 + 4, 8)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel_size", [(3, 3), (2, 4), (1, 1), (5, 3)], ids=str)
 @pytest.mark.parametrize("shape", [(8, 6, 3), (7, 5, 1), (2, 9, 10, 2)], ids=str)
-def test_patch_conv_is_a_convolution(shape, kernel_size, stride):
+def test_patch_conv_is_a_convolution(shape, kernel_size, stride, padding):
     x = uniform(*shape)
-    network = PatchConv(4, kernel_size, stride)
+    network = PatchConv(4, kernel_size, stride, padding)
     params = random_parameters(network, x)
     dense = params["params"]["Dense_0"]
     kernel = dense["kernel"].reshape(*kernel_size, shape[-1], 4)
-    reference = nn.Conv(4, kernel_size, strides=stride)
+    reference = nn.Conv(4, kernel_size, strides=stride, padding=padding)
     expected = reference.apply({"params": {**dense, "kernel": kernel}}, x)
     assert_close(network.apply(params, x), expected)
+
+
+def test_images_smaller_than_a_patch_are_refused_without_padding():
+    with pytest.raises(ValueError, match='2 x 5 pixels hold no whole patch of 3 x 3.*"SAME"'):
+        parameter_shapes(PatchConv(4, padding="VALID"), uniform(2, 5, 1))
 
 
 def test_torso_scales_integer_images_only():

@@ -114,15 +114,17 @@ def test_integers_become_one_hot(batch_shape):
     np.testing.assert_array_equal(features, np.eye(6)[obs])
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("channels", [(7,), (7, 6), ()], ids=str)
-def test_images_are_convolved_and_rectified(channels):
-    encoder = ObservationEncoder((3, 1), channels=channels)
-    obs = {"image": UINT8_IMAGE, "state": uniform(2)}
+def test_images_are_convolved_and_rectified(channels, padding):
+    encoder = ObservationEncoder((3, 1), channels=channels, padding=padding)
+    image = jnp.asarray(RNG.integers(256, size=(6, 5, 3)), jnp.uint8)
+    obs = {"image": image, "state": uniform(2)}
     variables = jax.jit(encoder.init)(KEY, obs)
-    x = UINT8_IMAGE / np.float32(255.0)
+    x = image / np.float32(255.0)
     for i, n_channels in enumerate(channels):
         params = {"params": variables["params"][f"PatchConv_{i}"]}
-        x = nn.relu(PatchConv(n_channels).apply(params, x))
+        x = nn.relu(PatchConv(n_channels, padding=padding).apply(params, x))
     expected = np.concatenate([x.ravel(), obs["state"]])
     np.testing.assert_allclose(encoder.apply(variables, obs), expected, rtol=1e-4, atol=1e-6)
 
