@@ -1,6 +1,9 @@
 """What the benchmark of off-policy agents trains, and the figures of others."""
 
+import functools
 from typing import Any, NamedTuple
+
+import optax
 
 from jaxagents import c51, dqn, qrdqn, sac, td3
 from jaxagents.networks import ObservationEncoder
@@ -22,6 +25,12 @@ class Task(NamedTuple):
     agents: dict[str, tuple[type, Any, Any]]
 
 
+def annealed(learning_rate: Any, n_updates: int) -> optax.GradientTransformation:
+    """Adam, with a learning rate that falls to zero."""
+    decay = optax.linear_schedule(1.0, 0.0, n_updates)
+    return optax.chain(optax.adam(learning_rate), optax.scale_by_schedule(decay))
+
+
 def value_based(
     rates: dict[str, Any], bounds: tuple[float, float], **fields: Any
 ) -> dict[str, tuple[type, Any, Any]]:
@@ -35,6 +44,29 @@ def value_based(
     }
 
 
+def classic(
+    n_steps: int, rate: float, bounds: tuple[float, float], rates: dict[str, Any], **fields: Any
+) -> dict[str, tuple[type, Any, Any]]:
+    """The value-based agents for classic control, with step sizes that fall to zero.
+
+    QR-DQN, whose gradients are bounded, takes twice the step size of the others.
+    """
+    steps_per_update = fields["batch_size"] * fields.get("rollout_length", 1)
+    n_updates = n_steps // steps_per_update * fields["gradient_steps"]
+    agents = value_based(
+        {"tau": 0.005, "critic_learning_rate": rate, **rates},
+        bounds,
+        minibatch_size=128,
+        features=(128, 128),
+        n_step_returns=3,
+        optimizer=functools.partial(annealed, n_updates=n_updates),
+        **fields,
+    )
+    agent_type, config, hyperparams = agents["QR-DQN"]
+    larger = hyperparams.replace(critic_learning_rate=2.0 * rate)
+    return {**agents, "QR-DQN": (agent_type, config.replace(n_quantiles=25), larger)}
+
+
 def continuous(
     fields: dict[str, Any], sac_rates: dict[str, Any], td3_rates: dict[str, Any]
 ) -> dict[str, tuple[type, Any, Any]]:
@@ -44,14 +76,6 @@ def continuous(
         "TD3": (td3.TD3, td3.AgentConfig(**fields), td3.HyperParameters(**td3_rates)),
     }
 
-
-CLASSIC = {
-    "batch_size": 4,
-    "minibatch_size": 128,
-    "features": (128, 128),
-    "buffer_size": 100_000,
-    "learning_starts": 1_000,
-}
 
 MINATAR = {
     "batch_size": 10,
@@ -81,35 +105,27 @@ TASKS = {
     "cartpole": Task(
         "CartPole-v1",
         100_000,
-        "The largest return is 500. The settings of DQN and DDQN are not tuned yet, and QR-DQN is "
-        "missing.",
-        value_based(
-            {"tau": 0.01, "epsilon_steps": 10_000.0, "critic_learning_rate": 5e-4},
-            (0.0, 100.0),
-            **CLASSIC,
-            n_step_returns=3,
-        ),
+        "The largest return is 500.",
+        classic(100_000, 2e-3, (0.0, 100.0), {}, batch_size=16, gradient_steps=4),
     ),
     "acrobot": Task(
         "Acrobot-v1",
         100_000,
         "About -80 is what well-tuned agents reach.",
-        value_based(
-            {"tau": 0.01, "epsilon_steps": 10_000.0, "critic_learning_rate": 5e-4},
-            (-100.0, 0.0),
-            **CLASSIC,
-            n_step_returns=3,
-        ),
+        classic(100_000, 1e-3, (-100.0, 0.0), {}, batch_size=16, gradient_steps=4),
     ),
     "mountain_car": Task(
         "MountainCar-v0",
         200_000,
         "An episode that does not reach the flag returns -200; -110 counts as solved.",
-        value_based(
-            {"tau": 0.01, "epsilon_steps": 50_000.0, "critic_learning_rate": 1e-3},
-            (-100.0, 0.0),
-            **CLASSIC,
-            n_step_returns=5,
+        classic(
+            200_000,
+            4e-3,
+            (-50.0, 0.0),
+            {"gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
+            batch_size=1,
+            rollout_length=16,
+            gradient_steps=8,
         ),
     ),
     "pendulum": Task(

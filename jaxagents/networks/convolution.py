@@ -8,7 +8,6 @@ from jaxtyping import Array, Float
 
 from jaxagents.networks.dense import Dense
 
-
 Padding = Literal["SAME", "VALID"]
 
 

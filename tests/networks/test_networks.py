@@ -141,7 +141,7 @@ def test_patch_conv_is_a_convolution(shape, kernel_size, stride, padding):
 
 
 def test_images_smaller_than_a_patch_are_refused_without_padding():
-    with pytest.raises(ValueError, match='2 x 5 pixels hold no whole patch of 3 x 3.*"SAME"'):
+    with pytest.raises(ValueError, match=r'2 x 5 pixels hold no whole patch of 3 x 3.*"SAME"'):
         parameter_shapes(PatchConv(4, padding="VALID"), uniform(2, 5, 1))
 
 
