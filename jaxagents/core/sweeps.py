@@ -20,6 +20,8 @@ from jaxagents.core.progress import SweepBar
 from jaxagents.core.types import SweepResult
 
 _MEMBERS = PartitionSpec("members")
+_SECONDS_PER_CHUNK = 1.0
+"""Of all members together. Each chunk of each finds the caches full of the others' data."""
 
 
 def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool) -> SweepResult:
@@ -50,7 +52,9 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
         SweepBar(agent, 0, n_steps, disable=not progress) as bar,
     ):
         runners = members.start(member_rngs, member_sets)
-        runners, metrics = training.drive(members, runners, lengths, [bar], interruption)
+        runners, metrics = training.drive(
+            members, runners, lengths, [bar], interruption, _SECONDS_PER_CHUNK
+        )
         runners = members.gather(runners)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), metrics)
     runners, metrics = jax.tree.map(

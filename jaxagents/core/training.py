@@ -138,6 +138,7 @@ def drive(
     lengths: Sequence[int],
     observers: Sequence[Observer],
     interruption: Interruption,
+    seconds_per_chunk: float = _SECONDS_PER_CHUNK,
 ) -> tuple[Any, Metrics]:
     """Runs a program from point to point, in chunks short enough to be interrupted.
 
@@ -147,11 +148,12 @@ def drive(
         lengths: Numbers of updates before each evaluation point.
         observers: Watch the training.
         interruption: Says when to stop early.
+        seconds_per_chunk: What chunks aim at.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
     """
-    chunks = ChunkSizes()
+    chunks = ChunkSizes(seconds_per_chunk)
     points: list[Metrics] = []
     for length in lengths:
         for n_updates in chunks.split(length):
