@@ -1,7 +1,7 @@
 """Shows what the off-policy agents learn in the environments of gymnax, each with several seeds.
 
 The seeds of an agent are trained by one `sweep`. What was learned is kept in a file of results, so that
-agents and environments can be run one after another, on different days: a run replaces its own rows, and
+agents and environments can be run side by side or on different days: a run replaces its own rows, and
 the report is made of all that is there.
 """
 
@@ -29,16 +29,32 @@ def main() -> None:
     args = parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     results_file = args.output / "off_policy.json"
-    results = json.loads(results_file.read_text()) if results_file.exists() else {}
     for name in args.only if not args.report else ():
         task = TASKS[name]
         for label in task.agents if args.agents is None else args.agents:
             if label in task.agents:
-                results.setdefault(name, {})[label] = run(name, label, args)
-                results_file.write_text(json.dumps(results) + "\n")
+                keep(results_file, name, label, run(name, label, args))
+    results = kept(results_file)
     for name in results:
         plot(TASKS[name], results[name], args.output / f"off_policy_{name}.png")
     (args.output / "off_policy.md").write_text(report(results) + "\n")
+
+
+def kept(results_file: Path) -> dict[str, Any]:
+    """What was learned so far, in the order of the tasks and of their agents."""
+    found = json.loads(results_file.read_text()) if results_file.exists() else {}
+    return {
+        name: {label: found[name][label] for label in task.agents if label in found[name]}
+        for name, task in TASKS.items()
+        if name in found
+    }
+
+
+def keep(results_file: Path, name: str, label: str, result: dict[str, Any]) -> None:
+    """Adds what an agent learned, beside what other runs may have added in the meantime."""
+    results = kept(results_file)
+    results.setdefault(name, {})[label] = result
+    results_file.write_text(json.dumps(results) + "\n")
 
 
 def parse_args() -> argparse.Namespace:
