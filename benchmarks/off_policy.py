@@ -123,8 +123,7 @@ def report(results: dict[str, Any]) -> str:
     """The page: a table and a picture for each environment."""
     lines = ["# What off-policy agents learn", "", INTRODUCTION.format(machine=peers.machine()), ""]
     for name, task in TASKS.items():
-        if name in results:
-            lines += section(name, task, results[name])
+        lines += section(name, task, results.get(name, {}))
     return "\n".join(lines).rstrip()
 
 
@@ -140,9 +139,15 @@ def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
     head = ["", "Mean", "Std", "Lowest", "Highest", "Seeds", "Steps"]
     if task.published:
         head.append("RL Zoo")
-    table = peers.table(head, rows)
+    missing = [label for label in task.agents if label not in results]
     picture = f"![Learning curves](off_policy_{name}.png)"
-    return [f"## {task.env}", "", task.meaning, "", table, "", picture, ""]
+    parts = [
+        f"## {task.env}",
+        task.meaning,
+        *([peers.table(head, rows), picture] if rows else []),
+        *([f"Not measured yet: {', '.join(missing)}."] if missing else []),
+    ]
+    return [line for part in parts for line in (part, "")]
 
 
 INTRODUCTION = """\

@@ -192,5 +192,9 @@ TASKS = {
     "breakout": minatar("Breakout", "A return is the number of bricks, of which a wall has 30."),
     "freeway": minatar("Freeway", "A return is the number of crossings in 2,500 steps."),
     "asterix": minatar("Asterix", "A return is the number of treasures."),
-    "space_invaders": minatar("SpaceInvaders", "A return is the number of aliens hit."),
+    "space_invaders": minatar(
+        "SpaceInvaders",
+        "A return is the number of aliens hit. Nothing is random in gymnax's game, so that all greedy "
+        "episodes of an agent are the same.",
+    ),
 }
