@@ -21,7 +21,7 @@ from jaxagents.core.types import SweepResult
 
 _MEMBERS = PartitionSpec("members")
 _SECONDS_PER_CHUNK = 1.0
-"""Of all members together. Each chunk of each finds the caches full of the others' data."""
+"""Of all members together: each one's part of a chunk begins with cold caches."""
 
 
 def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool) -> SweepResult:

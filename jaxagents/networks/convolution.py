@@ -1,6 +1,6 @@
 """A convolution that stays fast inside compiled loops."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -30,6 +30,16 @@ class PatchConv(nn.Module):
     stride: int = 1
     padding: Padding = "SAME"
 
+    def __post_init__(self) -> None:
+        """Validates the attributes.
+
+        Raises:
+            ValueError: There is no such padding.
+        """
+        if self.padding not in get_args(Padding):
+            raise ValueError(f"padding must be one of {get_args(Padding)}, got {self.padding!r}.")
+        super().__post_init__()
+
     @nn.compact
     def __call__(
         self, x: Float[Array, "*batch height width channels"]
@@ -42,7 +52,7 @@ def patches(
     x: Float[Array, "*batch height width channels"],
     size: tuple[int, int],
     stride: int,
-    padding: Padding = "SAME",
+    padding: Padding,
 ) -> Float[Array, "*batch out_height out_width patch"]:
     """Flattened patches around every `stride`-th pixel.
 
@@ -65,7 +75,7 @@ def patches(
     if min(n_rows, n_columns) < 1:
         raise ValueError(
             f"Images of {x.shape[-3]} x {x.shape[-2]} pixels hold no whole patch of {size[0]} x "
-            f'{size[1]}; give smaller ones, or the padding "SAME".'
+            f'{size[1]}; give a smaller kernel_size, or the padding "SAME".'
         )
 
     def shifted(i: int, j: int) -> Array:
