@@ -156,7 +156,8 @@ Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
 Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
 deviation, lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; no
 seed and no checkpoint was chosen: it is the last one that counts. Curves are of 32 greedy episodes at
-each of ten points: the mean of the seeds, and each of them thinly.
+each of ten points: the mean of the seeds, and each of them thinly. The settings of classic control were
+tuned on these seeds; those of MinAtar were not tuned.
 
 Beside them stand the figures of [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) where it has some: the mean

@@ -31,15 +31,11 @@ class Task(NamedTuple):
     agents: dict[str, tuple[type, Any, Any]]
 
 
-class HeldNoise:
+class HeldNoiseTD3(td3.TD3):
     """Explores with one draw of noise for each update step, as cars must swing to climb a mountain."""
 
     def _explore(self, key: Any, learner: Any, obs: Any, n_steps: Any) -> Any:
         return learner.sample_actions(obs, seed=jax.random.fold_in(learner.rng, 1))
-
-
-class HeldNoiseTD3(HeldNoise, td3.TD3):
-    """TD3 that explores with held noise."""
 
 
 def annealed(learning_rate: Any, n_updates: int) -> optax.GradientTransformation:
@@ -62,35 +58,35 @@ def value_based(
 
 
 def classic(
-    n_steps: int, rate: float, bounds: tuple[float, float], rates: dict[str, Any], **fields: Any
-) -> dict[str, tuple[type, Any, Any]]:
-    """The value-based agents for classic control, with step sizes that fall to zero.
+    env: str,
+    n_steps: int,
+    meaning: str,
+    published: dict[str, float],
+    rate: float,
+    bounds: tuple[float, float],
+    rates: dict[str, Any],
+    **fields: Any,
+) -> Task:
+    """The value-based agents in classic control, with step sizes that fall to zero.
 
     QR-DQN, whose gradients are bounded, takes twice the step size of the others.
     """
-    steps_per_update = fields["batch_size"] * fields.get("rollout_length", 1)
-    n_updates = n_steps // steps_per_update * fields["gradient_steps"]
-    agents = value_based(
-        {"tau": 0.005, "critic_learning_rate": rate, **rates},
-        bounds,
-        minibatch_size=128,
-        features=(128, 128),
-        n_step_returns=3,
-        optimizer=functools.partial(annealed, n_updates=n_updates),
-        **fields,
-    )
+    rates = {"tau": 0.005, "critic_learning_rate": rate, **rates}
+    shared = {"minibatch_size": 128, "features": (128, 128), "n_step_returns": 3}
+    n_updates = round(n_steps * dqn.AgentConfig(**fields).update_to_data_ratio)
+    optimizer = functools.partial(annealed, n_updates=n_updates)
+    agents = value_based(rates, bounds, optimizer=optimizer, **shared, **fields)
     agent_type, config, hyperparams = agents["QR-DQN"]
     larger = hyperparams.replace(critic_learning_rate=2.0 * rate)
-    return {**agents, "QR-DQN": (agent_type, config.replace(n_quantiles=25), larger)}
+    agents["QR-DQN"] = (agent_type, config.replace(n_quantiles=25), larger)
+    return Task(env, n_steps, meaning, published, agents)
 
 
-def continuous(
-    fields: dict[str, Any], sac_rates: dict[str, Any], td3_rates: dict[str, Any]
-) -> dict[str, tuple[type, Any, Any]]:
+def continuous(rates: dict[str, Any], **fields: Any) -> dict[str, tuple[type, Any, Any]]:
     """SAC and TD3 with the same settings."""
     return {
-        "SAC": (sac.SAC, sac.AgentConfig(**fields), sac.HyperParameters(**sac_rates)),
-        "TD3": (td3.TD3, td3.AgentConfig(**fields), td3.HyperParameters(**td3_rates)),
+        "SAC": (sac.SAC, sac.AgentConfig(**fields), sac.HyperParameters(**rates)),
+        "TD3": (td3.TD3, td3.AgentConfig(**fields), td3.HyperParameters(**rates)),
     }
 
 
@@ -119,34 +115,39 @@ def minatar(name: str, meaning: str) -> Task:
 
 
 TASKS = {
-    "cartpole": Task(
+    "cartpole": classic(
         "CartPole-v1",
         100_000,
         "The largest return is 500.",
         {"DQN": 500.0, "QR-DQN": 500.0},
-        classic(100_000, 2e-3, (0.0, 100.0), {}, batch_size=16, gradient_steps=4),
+        2e-3,
+        (0.0, 100.0),
+        {},
+        batch_size=16,
+        gradient_steps=4,
     ),
-    "acrobot": Task(
+    "acrobot": classic(
         "Acrobot-v1",
         100_000,
         "A return is minus the number of steps to the goal.",
         {"DQN": -76.6, "QR-DQN": -69.1},
-        classic(100_000, 1e-3, (-100.0, 0.0), {}, batch_size=16, gradient_steps=4),
+        1e-3,
+        (-100.0, 0.0),
+        {},
+        batch_size=16,
+        gradient_steps=4,
     ),
-    "mountain_car": Task(
+    "mountain_car": classic(
         "MountainCar-v0",
         200_000,
         "An episode that does not reach the flag returns -200; -110 counts as solved.",
         {"DQN": -100.8, "QR-DQN": -106.0},
-        classic(
-            200_000,
-            4e-3,
-            (-50.0, 0.0),
-            {"gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
-            batch_size=1,
-            rollout_length=16,
-            gradient_steps=8,
-        ),
+        4e-3,
+        (-50.0, 0.0),
+        {"gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
+        batch_size=1,
+        rollout_length=16,
+        gradient_steps=8,
     ),
     "pendulum": Task(
         "Pendulum-v1",
@@ -154,15 +155,11 @@ TASKS = {
         "Returns depend on the start, and are never positive.",
         {"SAC": -157.0, "TD3": -151.9},
         continuous(
-            {
-                "batch_size": 1,
-                "minibatch_size": 256,
-                "features": (64, 64),
-                "buffer_size": 20_000,
-                "learning_starts": 1_000,
-            },
             {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3},
-            {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3},
+            batch_size=1,
+            minibatch_size=256,
+            features=(64, 64),
+            buffer_size=20_000,
         ),
     ),
     "mountain_car_continuous": Task(
