@@ -54,21 +54,17 @@ class AgentConfig(OnPolicyConfig):
             `batch_size / minibatch_size`, is given.)
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
-        n_groups: Number of groups of environments within which samples are mixed. With a multiple
-            of the number of devices, no sample has to leave its device; results depend on it.
     """
 
     minibatch_size: int = 4
     actor_epochs: int = 4
     critic_epochs: int = 4
-    n_groups: int = 1
 
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("minibatch_size", "actor_epochs", "critic_epochs", "n_groups")
+        self._check_positive("minibatch_size", "actor_epochs", "critic_epochs")
         self._check_divides("minibatch_size", "batch_size")
-        self._check_divides("n_groups", "batch_size")
         samples = self.minibatch_size * self.rollout_length
         if samples % self.n_groups:
             raise ValueError(

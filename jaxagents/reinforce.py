@@ -50,7 +50,6 @@ class AgentConfig(OnPolicyConfig):
     critic_epochs: int = 4
     actor_epochs: ClassVar[int] = 1
     n_minibatches: ClassVar[int] = 1
-    n_groups: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Validates the fields."""

@@ -1,13 +1,96 @@
-"""Batches split over devices, and what every device has a copy of."""
+"""Meshes of devices, what is split over them, and what each of them has a copy of."""
 
+import os
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+DATA_AXIS = "data"
+"""Name of the axis of a mesh over which the work of a training is split."""
 
-def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = "data") -> Any:
+
+_N_PROCESSES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+"""Where launchers say how many processes they start."""
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    heartbeat_timeout_seconds: int = 30,
+    **options: Any,
+) -> None:
+    """Lets this process train together with others; call it before anything else of JAX.
+
+    Under Slurm, Open MPI, Kubernetes and on TPUs, JAX finds out all arguments by itself. A process that
+    is alone goes on alone, so that a script may always begin with this. A second call does nothing.
+
+    ```python
+    from jaxagents import sharding
+
+    sharding.initialize()
+    ...
+    agent.train(rng, hyperparams, mesh=sharding.make_mesh())
+    ```
+
+    It is `jax.distributed.initialize`, but a process that has died ends the others after 30 seconds
+    instead of 100.
+
+    Args:
+        coordinator_address: Host and port of process 0, such as `"10.0.0.1:12345"`.
+        num_processes: Number of processes.
+        process_id: Number of this process, from 0.
+        heartbeat_timeout_seconds: After how long a silent process is taken for dead.
+        **options: Further arguments of `jax.distributed.initialize`.
+
+    Raises:
+        ValueError: Only some of the three arguments are given, and JAX cannot find out the others.
+    """
+    given = (coordinator_address, num_processes, process_id)
+    if jax.distributed.is_initialized() or _is_alone(num_processes):
+        return
+    try:
+        jax.distributed.initialize(
+            *given, heartbeat_timeout_seconds=heartbeat_timeout_seconds, **options
+        )
+    except ValueError as error:
+        launched = any(x is not None for x in given) or options
+        if launched or "coordinator_address should be defined" not in str(error):
+            raise
+
+
+def _is_alone(num_processes: int | None) -> bool:
+    """Whether a launcher, if there is one, starts no other process."""
+    counts = [os.environ[name] for name in _N_PROCESSES if name in os.environ]
+    return num_processes == 1 if num_processes is not None else counts[:1] == ["1"]
+
+
+def make_mesh(n_devices: int | None = None) -> Mesh:
+    """A mesh of one axis, for `agent.train(..., mesh=make_mesh(4))`.
+
+    Args:
+        n_devices: Number of devices, of all processes together; all that there are, by default.
+
+    Returns:
+        The mesh.
+
+    Raises:
+        ValueError: There are not so many devices.
+    """
+    devices = jax.devices()
+    n_devices = len(devices) if n_devices is None else n_devices
+    if not 1 <= n_devices <= len(devices):
+        raise ValueError(
+            f"A mesh can have 1 to {len(devices)} devices here, got {n_devices}. More CPU devices are "
+            "made by the environment variable XLA_FLAGS=--xla_force_host_platform_device_count=8."
+        )
+    return Mesh(np.array(devices[:n_devices]), (DATA_AXIS,))
+
+
+def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> Any:
     """Splits the samples of a batch over devices.
 
     A compiled function of what it returns runs on all of them, without a change to it:
@@ -30,8 +113,7 @@ def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = "data") -> Any
             error names the array.
     """
     mesh = _mesh_with(axis) if mesh is None else mesh
-    if axis not in mesh.shape:
-        raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
+    check_axis(mesh, axis)
     for path, array in jax.tree_util.tree_flatten_with_path(batch)[0]:
         _check_divisible(path, np.shape(array), mesh.shape[axis])
     return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(axis)))
@@ -47,7 +129,51 @@ def replicate(tree: Any, mesh: Mesh | None = None) -> Any:
     Returns:
         The pytree, on the devices.
     """
-    return jax.device_put(tree, NamedSharding(mesh or _mesh_with("data"), PartitionSpec()))
+    return jax.device_put(tree, NamedSharding(mesh or _mesh_with(DATA_AXIS), PartitionSpec()))
+
+
+def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
+    """Raises if a mesh lacks an axis.
+
+    Args:
+        mesh: The mesh.
+        axis: Name of the axis.
+
+    Raises:
+        ValueError: It does.
+    """
+    if axis not in mesh.shape:
+        raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
+
+
+def split(tree: Any) -> Any:
+    """Asks the compiler to split arrays over the mesh of `jax.set_mesh`, if there is one.
+
+    Args:
+        tree: Pytree of arrays with a common leading axis.
+
+    Returns:
+        The pytree; as it was if the devices cannot share it equally.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    n_devices = mesh.shape.get(DATA_AXIS, 1)
+    if any(len(x) % n_devices for x in jax.tree.leaves(tree)) or n_devices == 1:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, PartitionSpec(DATA_AXIS))
+
+
+def whole(tree: Any) -> Any:
+    """Asks the compiler for a copy on every device of the mesh of `jax.set_mesh`, if there is one.
+
+    Args:
+        tree: Pytree of arrays.
+
+    Returns:
+        The pytree.
+    """
+    if jax.sharding.get_abstract_mesh().empty:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, PartitionSpec())
 
 
 def _mesh_with(axis: str) -> Mesh:

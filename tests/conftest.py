@@ -15,6 +15,7 @@ CHECKED = [
     "jaxagents.core.ready_made",
 ]
 
+jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 pytest.register_assert_rewrite("suite")
 install_import_hook(CHECKED, "beartype.beartype")
 

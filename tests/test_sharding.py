@@ -6,12 +6,13 @@ import pytest
 from jax.sharding import Mesh
 from scripts import run_script
 
-from jaxagents.core.sharding import replicate, shard_batch
+from jaxagents.sharding import make_mesh, replicate, shard_batch
 
 
 def test_on_one_device_values_are_unchanged():
     batch = {"observations": {"x": np.arange(6.0).reshape(3, 2)}, "rewards": np.arange(3)}
-    for placed in (shard_batch(batch), replicate(batch)):
+    mesh = make_mesh(1)
+    for placed in (shard_batch(batch, mesh), replicate(batch, mesh)):
         jax.tree.map(np.testing.assert_array_equal, placed, batch)
         assert isinstance(placed["rewards"], jax.Array)
 
@@ -19,7 +20,7 @@ def test_on_one_device_values_are_unchanged():
 def test_refuses_what_cannot_be_split():
     with pytest.raises(ValueError, match="'observations/x' is a scalar"):
         shard_batch({"observations": {"x": 1.0}})
-    mesh = Mesh(np.array(jax.devices()), ("members",))
+    mesh = Mesh(np.array(jax.devices()[:2]), ("members",))
     with pytest.raises(ValueError, match=r"no axis 'data'; it has \['members'\]"):
         shard_batch({"rewards": np.ones(2)}, mesh)
     assert shard_batch({"rewards": np.ones(2)}, mesh, axis="members")["rewards"].shape == (2,)
@@ -31,7 +32,7 @@ def test_devices_share_an_update_without_a_change_to_it():
         from flax import linen as nn
         from jax.sharding import Mesh, PartitionSpec as P
         from jaxagents import TrainState
-        from jaxagents.core.sharding import replicate, shard_batch
+        from jaxagents.sharding import make_mesh, replicate, shard_batch
         from jaxagents.data import Dataset
 
         assert len(jax.devices()) == 4

@@ -15,11 +15,12 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 class Trainer:
     """The agent and its hyperparameters."""
 
-    def __init__(self, n_envs: int) -> None:
+    def __init__(self, n_envs: int, n_groups: int = 1) -> None:
         """Makes the agent."""
         env, env_params = gymnax.make(measure.ENVIRONMENT)
         config = AgentConfig(
             batch_size=n_envs,
+            n_groups=n_groups,
             eval_frequency=10**9,
             rollout_length=measure.ROLLOUT_LENGTH,
             minibatch_size=n_envs // measure.N_MINIBATCHES,

@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
 from jaxagents.core import checkpoint, checks, sweeps, training
@@ -19,6 +20,7 @@ from jaxagents.core.evaluation import play_episodes
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.keys import as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.on_mesh import OnDevice, OnMesh
 from jaxagents.core.types import Hyperparameters, MetricStats, SweepResult
 from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.loggers import Logger
@@ -74,10 +76,13 @@ class Agent(metaclass=AgentMeta):
         episodes: The environment with its time limit and resets.
         data: Arrays that updates read and never change, such as a dataset. Compiled programs are
             given them, and depend on their shapes alone.
+        split_fields: Fields of a runner whose arrays have a first axis of environments, over which the
+            devices of a mesh split them.
     """
 
     config: Any
     data: Any = ()
+    split_fields: tuple[str, ...] = ()
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
 
@@ -188,6 +193,7 @@ class Agent(metaclass=AgentMeta):
         n_steps: int | None = None,
         progress: bool | None = None,
         loggers: Sequence[Logger] = (),
+        mesh: Mesh | None = None,
     ) -> tuple[Any, Metrics]:
         """Trains for `config.n_steps` updates.
 
@@ -205,6 +211,9 @@ class Agent(metaclass=AgentMeta):
                 `vmap`, where `True` gives a jax-tqdm bar (single device only).
             loggers: Receive the mean metrics of each evaluation point; not inside of `jit` or
                 `vmap`.
+            mesh: Devices that share the training, such as
+                [`make_mesh()`][jaxagents.sharding.make_mesh]: the axis `"data"` splits environments.
+                Not inside of `jit` or `vmap`.
 
         Returns:
             The final runner, and metrics with a leading axis of evaluation points, the first of
@@ -213,23 +222,35 @@ class Agent(metaclass=AgentMeta):
             `lengths` (points, episodes).
 
         Raises:
-            ValueError: A hyperparameter is out of range.
+            ValueError: A hyperparameter is out of range, or the devices of the mesh cannot share the
+                work equally.
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
+        program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
         if training.is_tracing((rng, hyperparams, runner)):
+            if mesh is not None:
+                raise ValueError("Inside of jit or vmap, train takes no mesh: call it plainly.")
             return self._train_compiled(
                 rng, hyperparams, runner, self.data, n_steps=n_steps, progress=bool(progress)
             )
         self._check_hyperparams(hyperparams, optional=runner is not None)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
-        runner = self._starting_point(rng, hyperparams, runner)
+        runner = self._starting_point(rng, hyperparams, runner, program)
         checks.check_single(runner)
-        return training.train(self, runner, earlier, n_steps, progress is not False, loggers)
+        return training.train(
+            self, program, runner, earlier, n_steps, progress is not False, loggers
+        )
 
     def resume(
-        self, rng: Any, hyperparams: Any, *, progress: bool = True, loggers: Sequence[Logger] = ()
+        self,
+        rng: Any,
+        hyperparams: Any,
+        *,
+        progress: bool = True,
+        loggers: Sequence[Logger] = (),
+        mesh: Mesh | None = None,
     ) -> tuple[Any, Metrics]:
         """Makes what is missing of `config.n_steps` updates, from the last checkpoint if there is one.
 
@@ -241,6 +262,7 @@ class Agent(metaclass=AgentMeta):
             hyperparams: Hyperparameters.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
+            mesh: Devices that share the training; they need not be as many as before.
 
         Returns:
             The final runner, and the metrics of the whole training.
@@ -251,7 +273,13 @@ class Agent(metaclass=AgentMeta):
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0:
             self.train(
-                rng, hyperparams, runner, n_steps=missing, progress=progress, loggers=loggers
+                rng,
+                hyperparams,
+                runner,
+                n_steps=missing,
+                progress=progress,
+                loggers=loggers,
+                mesh=mesh,
             )
         return self.training_runner, self.training_metrics or {}
 
@@ -324,13 +352,13 @@ class Agent(metaclass=AgentMeta):
         self, rng: Any, hyperparams: Any, runner: Any, data: Any, *, n_steps: int, progress: bool
     ) -> tuple[Any, Metrics]:
         agent = self.with_data(data)
-        runner = agent._starting_point(rng, hyperparams, runner)
+        runner = agent._starting_point(rng, hyperparams, runner, OnDevice(agent))
         return training.train_in_one_program(agent, runner, n_steps, progress)
 
-    def _starting_point(self, rng: Any, hyperparams: Any, runner: Any) -> Any:
+    def _starting_point(self, rng: Any, hyperparams: Any, runner: Any, program: Any) -> Any:
         if runner is None:
-            return self.start(as_key(rng), hyperparams)
-        runner = self._complete(jax.tree.map(jnp.copy, runner))
+            return program.start(as_key(rng), hyperparams)
+        runner = program.place(self._complete(runner))
         return runner if hyperparams is None else self.restart(runner, hyperparams)
 
     def with_data(self, data: Any) -> Self:

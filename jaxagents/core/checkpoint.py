@@ -100,6 +100,7 @@ class Records:
             earlier: Metrics of the trainings that it goes on from.
         """
         store = AgentStore(agent.config.checkpoint_dir)
+        self.directory = store.directory
         self._checkpointed = agent.checkpointed
         self._earlier = earlier
         self._writer = Writer(

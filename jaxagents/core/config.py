@@ -5,7 +5,7 @@ import difflib
 import functools
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import optax
@@ -139,6 +139,12 @@ class Config(StaticConfig):
         checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
         keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+        n_groups: Number of groups of environments (or of a dataset's rows), within which samples are
+            mixed. The devices of a mesh share out the groups, so that no sample has to leave its device.
+            Results depend on it, but not on the number of devices.
+        replicated_updates: Whether every device of a mesh learns from the samples of all of them,
+            instead of taking the mean of the gradients that each finds in its own. Training is then bit
+            for bit the same on any number of devices, and only collecting samples gets faster by more.
     """
 
     n_steps: int = 200
@@ -149,6 +155,11 @@ class Config(StaticConfig):
     checkpoint_dir: str | os.PathLike | None = None
     restore_agent: bool = False
     keep_checkpoints: int | None = 5
+    n_groups: int = 1
+    replicated_updates: bool = False
+
+    shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
+    """Fields whose numbers the devices of a mesh share out."""
 
     def __post_init__(self) -> None:
         """Validates the fields.
@@ -164,7 +175,27 @@ class Config(StaticConfig):
             "n_evals",
             "max_episode_steps",
             "keep_checkpoints",
+            "n_groups",
         )
+
+    def check_devices(self, n_devices: int) -> None:
+        """Raises if so many devices cannot share the work equally.
+
+        Args:
+            n_devices: Number of devices along the axis of a mesh over which it is split.
+
+        Raises:
+            ValueError: They cannot; the error names numbers that would do.
+        """
+        for name in self.shared_out:
+            number = getattr(self, name)
+            if number % n_devices:
+                below = number - number % n_devices
+                fitting = [str(n) for n in (below, below + n_devices) if n]
+                raise ValueError(
+                    f"{type(self).__name__}.{name} must be a multiple of the {n_devices} devices that "
+                    f"share a training, got {number}; {' or '.join(fitting)} would do."
+                )
 
     def without_files(self) -> "Config":
         """The same computation without anything that concerns files."""
@@ -209,10 +240,13 @@ class OnPolicyConfig(Config):
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
 
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
+
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
         self._check_positive("batch_size", "rollout_length")
+        self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
 
 
@@ -232,10 +266,13 @@ class LearnerAgentConfig(Config):
     minibatch_size: int = 128
     gradient_steps: int = 1
 
+    shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
+
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
         self._check_positive("minibatch_size", "gradient_steps")
+        self._check_divides("n_groups", "minibatch_size")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -269,12 +306,15 @@ class OffPolicyConfig(LearnerAgentConfig):
     prioritised_replay: bool = False
     checkpoint_buffer: bool = True
 
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")
+
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
         self._check_positive(
             "batch_size", "rollout_length", "buffer_size", "learning_starts", "n_step_returns"
         )
+        self._check_divides("n_groups", "batch_size")
         if self.buffer_size % self.batch_size:
             below = self.buffer_size - self.buffer_size % self.batch_size
             fitting = [size for size in (below, below + self.batch_size) if size]

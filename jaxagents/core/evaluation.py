@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxagents.envs.episodes import Episodes
+from jaxagents.sharding import split
 
 
 class EpisodeOutcomes(NamedTuple):
@@ -42,7 +43,7 @@ def play_episodes(
     Returns:
         The outcomes.
     """
-    reset_keys, step_keys = jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)
+    reset_keys, step_keys = jnp.moveaxis(split(jax.random.split(rng, (n_episodes, 2))), 1, 0)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
     rewards = jnp.zeros((n_episodes, *episodes.actors_shape))
     never = jnp.zeros(n_episodes, bool)

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Key
 
+from jaxagents import sharding
 from jaxagents.core import checks
 from jaxagents.core.agent import Agent
 from jaxagents.core.config import LearnerAgentConfig, field_names
-from jaxagents.core.learner import Learner
+from jaxagents.core.learner import Batch, Info, Learner
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.networks import observation_encoder
 
@@ -82,6 +83,12 @@ class LearnerAgent(Agent):
         return runner.replace(
             learner=learner.replace(hyperparams=learner.hyperparams.replace(**given))
         )
+
+    def _update(self, learner: Any, batch: Batch) -> tuple[Any, Info]:
+        """One update of the learner, the whole of it on every device if so configured."""
+        if not self.config.replicated_updates:
+            return learner.update(batch)
+        return sharding.whole(learner.update(sharding.whole(batch)))
 
     # Making the learner.
 

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxagents import sharding
 from jaxagents.core.agent import compiled
 from jaxagents.core.config import OffPolicyConfig
 from jaxagents.core.learner import Batch, Info
 from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
 from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import importance_weights
 from jaxagents.envs.spaces import is_discrete
 
@@ -59,6 +61,7 @@ class OffPolicyBase(LearnerAgent):
     """
 
     config: Any
+    split_fields = ("envstate", "obs", "buffer")
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
 
@@ -134,9 +137,10 @@ class OffPolicyBase(LearnerAgent):
             "ends": jax.ShapeDtypeStruct((), jnp.bool),
         }
         config = self.config
-        return DeviceBuffer.create(
-            example, config.buffer_size, config.batch_size, config.prioritised_replay
-        )
+        sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
+        if config.n_groups == 1:
+            return DeviceBuffer.create(example, *sizes)
+        return GroupedBuffer.create(example, *sizes, config.n_groups)
 
     def _act_randomly(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
         """Draws actions uniformly."""
@@ -174,7 +178,8 @@ class OffPolicyBase(LearnerAgent):
             n_steps, rngs = x
             units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
             actions = self._to_environment(units)
-            taken = self.episodes.step_all(rngs[1:].reshape(n_envs, 2), envstate, actions)
+            step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
+            taken = self.episodes.step_all(step_rngs, envstate, actions)
             transitions = {
                 "observations": obs,
                 "actions": actions,
@@ -210,12 +215,12 @@ class OffPolicyBase(LearnerAgent):
         size, hyperparams = self.config.minibatch_size, learner.hyperparams
         if not self.config.prioritised_replay:
             batch = self._batch(buffer, buffer.sample_indices(rng, size), hyperparams)
-            learner, info = learner.update(batch)
+            learner, info = self._update(learner, batch)
             return (learner, buffer.priorities), info
         indices, probabilities = buffer.sample_prioritised(rng, size)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
         batch = {**self._batch(buffer, indices, hyperparams), "weights": weights}
-        learner, info = learner.update(batch)
+        learner, info = self._update(learner, batch)
         if "td_errors" not in info:
             raise TypeError(
                 f"prioritised_replay needs a learner that takes weights and reports td_errors, which "

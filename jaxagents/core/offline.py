@@ -1,7 +1,7 @@
 """The base of agents that learn from a fixed dataset."""
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
@@ -13,7 +13,7 @@ from jaxagents import ops
 from jaxagents.core import checks
 from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.learner import Info
+from jaxagents.core.learner import Batch, Info
 from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
 from jaxagents.data import Dataset
 from jaxagents.envs.spaces import box_bounds, is_discrete
@@ -52,17 +52,18 @@ class OfflineBase(LearnerAgent):
                 training.
             dataset: Transitions, with observations and actions as the environment has them. Agents with
                 the same dataset share its arrays on the device, which stay there as long as it does.
+                Where several processes train together, each gives its own part.
 
         Raises:
             KeyError: The dataset lacks a key.
             TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
-            ValueError: The dataset does not fit the environment; or see [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment, or has too few rows; or see [`Agent`][jaxagents.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
         self.data = self._prepared(dataset)
 
-    def _prepared(self, dataset: Dataset) -> dict[str, Any]:
+    def _prepared(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
         keys = self._learner_type.batch_keys
         missing = [key for key in keys if key not in dataset]
@@ -71,17 +72,30 @@ class OfflineBase(LearnerAgent):
                 f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
                 f"has {sorted(dataset)}."
             )
-        if len(dataset) == 0:
-            raise ValueError("The dataset has no rows.")
+        n_groups = self._groups_of_this_process()
+        if len(dataset) < n_groups:
+            raise ValueError(
+                f"The dataset has {len(dataset) or 'no'} rows; it needs at least one for each of "
+                f"{n_groups} groups."
+            )
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
         checks.check_dataset_observations(arrays["observations"], self._observation)
         self._check_actions(np.asarray(arrays["actions"]))
         copies = _copies.setdefault(dataset, {})
-        kind = (tuple(arrays), fingerprint(self.episodes.action_space))
+        kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
         if kind not in copies:
             arrays["actions"] = self._to_learner(arrays["actions"])
-            copies[kind] = jax.tree.map(jnp.asarray, arrays)
+            copies[kind] = jax.tree.map(jnp.asarray, _dealt(arrays, n_groups))
         return copies[kind]
+
+    def _groups_of_this_process(self) -> int:
+        n_groups, n_processes = self.config.n_groups, jax.process_count()
+        if n_groups % n_processes:
+            raise ValueError(
+                f"n_groups must be a multiple of the {n_processes} processes, each of which has its own "
+                f"part of the dataset, got {n_groups}."
+            )
+        return n_groups // n_processes
 
     def _check_actions(self, actions: np.ndarray) -> None:
         space, name = self.episodes.action_space, type(self.env).__name__
@@ -127,11 +141,44 @@ class OfflineBase(LearnerAgent):
         )
 
     def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps"]) -> tuple[Any, Info]:
-        n_rows = len(self.data["actions"])
-
         def gradient_step(learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
-            indices = ops.random_indices(rng, self.config.minibatch_size, n_rows)
-            return learner.update(jax.tree.map(lambda x: x[indices], self.data))
+            return self._update(learner, self._sample(rng))
 
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)
         return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    def _sample(self, rng: Key[Array, ""]) -> Batch:
+        """Rows drawn uniformly, equally many of each group."""
+        n_groups = len(self.data.sizes)
+        n_rows = self.config.minibatch_size // n_groups
+
+        def of_group(rng: Key[Array, ""], group: Groups) -> Batch:
+            indices = ops.random_indices(rng, n_rows, group.sizes)
+            return jax.tree.map(lambda x: x[indices], group.arrays)
+
+        batch = jax.vmap(of_group)(jax.random.split(rng, n_groups), self.data)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+class Groups(NamedTuple):
+    """A dataset dealt to groups.
+
+    Attributes:
+        arrays: Its arrays, shaped `(groups, rows, ...)`.
+        sizes: Number of rows of each group. Those after them only fill up the arrays.
+    """
+
+    arrays: Any
+    sizes: Any
+
+
+def _dealt(arrays: Any, n_groups: int) -> Groups:
+    """Deals rows to groups in order, whose sizes differ by one at most."""
+    n_rows = len(arrays["actions"])
+    sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
+    rows = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
+
+    def dealt(array: Any) -> Any:
+        return array[None] if n_groups == 1 else np.asarray(array)[rows]
+
+    return Groups(jax.tree.map(dealt, arrays), sizes)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
-from jaxagents import ops
+from jaxagents import ops, sharding
 from jaxagents.core import checks
 from jaxagents.core.agent import Agent
 from jaxagents.core.config import OnPolicyConfig
@@ -35,6 +35,7 @@ class OnPolicyBase(Agent):
 
     _config_type = OnPolicyConfig
     _info_names: tuple[str, ...] = ("actor_loss", "critic_loss")
+    split_fields = ("envstate", "obs")
 
     # The policy.
 
@@ -341,6 +342,8 @@ class OnPolicyBase(Agent):
 
     def _training_step(self, runner: Runner) -> Runner:
         runner, traj = self._rollout(runner)
+        if self.config.replicated_updates:
+            traj = sharding.whole(traj)
         traj = self._with_targets(runner, traj)
         return self._learn(runner, traj).replace(update_step=runner.update_step + 1)
 

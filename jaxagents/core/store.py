@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 from jaxagents.core.leaves import check_leaves, leaves_of, signature, with_leaves
@@ -241,10 +242,20 @@ class Store:
         restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}
         composite = args.Composite(**{name: restored_as[name]() for name in names})
         try:
-            with Checkpointer(CompositeCheckpointHandler()) as checkpointer:
+            handler = CompositeCheckpointHandler()
+            options = this_process_alone()
+            with Checkpointer(handler, multiprocessing_options=options) as checkpointer:
                 items = checkpointer.restore(self.checkpoints / str(step), args=composite)
             return {name: items[name] for name in names}
         except Exception as error:
             raise CorruptCheckpointError(
                 f"{self.place(step)} cannot be read ({type(error).__name__}: {error})."
             ) from error
+
+
+def this_process_alone() -> Any:
+    """Orbax's options for reading or writing without other processes."""
+    from orbax.checkpoint.options import MultiprocessingOptions
+
+    process = jax.process_index()
+    return MultiprocessingOptions(primary_host=process, active_processes={process})

@@ -11,14 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax_tqdm.scan_pbar import scan_tqdm
 
-from jaxagents.core import checkpoint
+from jaxagents.core import checkpoint, processes
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_metrics
+from jaxagents.core.on_mesh import OnDevice, OnMesh
 from jaxagents.core.progress import ProgressBar
+from jaxagents.core.shared_records import SharedRecords
 from jaxagents.loggers import Logger
 
 _SECONDS_PER_CHUNK = 0.25
+_LOST_PROCESS = (
+    "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
+    "from the last checkpoint."
+)
 
 
 class Program(Protocol):
@@ -95,6 +101,7 @@ def train_in_one_program(
 
 def train(
     agent: Any,
+    program: OnDevice | OnMesh,
     runner: Any,
     earlier: Metrics | None,
     n_steps: int,
@@ -105,6 +112,7 @@ def train(
 
     Args:
         agent: The agent.
+        program: Its programs, where they run.
         runner: Where to start.
         earlier: Metrics of the trainings that this one goes on from.
         n_steps: Number of updates.
@@ -115,19 +123,31 @@ def train(
         The final runner, and metrics with a leading axis of evaluation points.
     """
     first = int(runner.update_step)
+    together = program.shared_by_processes
+    leads = not together or jax.process_index() == 0
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         observers: list[Observer] = []
         if agent.config.checkpoint_dir is not None:
-            records = stack.enter_context(checkpoint.Records(agent, runner, earlier))
+            records = checkpoint.Records(agent, runner, earlier)
             loggers = [*loggers, records.logger]
-            observers.append(records)
+            if together:
+                records = SharedRecords(records, records.directory, program)
+            observers.append(stack.enter_context(records))
         known_steps = [] if earlier is None else earlier["update_step"]
-        observers.append(LoggerObserver(loggers, known_steps))
-        bar = ProgressBar(agent, first, n_steps, disable=not progress)
+        if leads:
+            observers.append(LoggerObserver(loggers, known_steps))
+        bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
         observers.append(stack.enter_context(bar))
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
-        runner, metrics = drive(agent, runner, lengths, observers, interruption)
+        try:
+            runner, metrics = drive(
+                program, runner, lengths, observers, interruption, together=together
+            )
+        except jax.errors.JaxRuntimeError as error:
+            if together:
+                error.add_note(_LOST_PROCESS)
+            raise
         agent.collect_training(runner, join(earlier, metrics))
     return runner, metrics
 
@@ -139,6 +159,7 @@ def drive(
     observers: Sequence[Observer],
     interruption: Interruption,
     seconds_per_chunk: float = _SECONDS_PER_CHUNK,
+    together: bool = False,
 ) -> tuple[Any, Metrics]:
     """Runs a program from point to point, in chunks short enough to be interrupted.
 
@@ -149,20 +170,24 @@ def drive(
         observers: Watch the training.
         interruption: Says when to stop early.
         seconds_per_chunk: What chunks aim at.
+        together: Whether all processes do this at once, and have to stop at the same chunk.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
     """
-    chunks = ChunkSizes(seconds_per_chunk)
+    chunks = ChunkSizes(seconds_per_chunk, together)
     points: list[Metrics] = []
+    stops = False
     for length in lengths:
         for n_updates in chunks.split(length):
             runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
             for observer in observers:
                 observer.on_chunk(n_updates)
-            if interruption.requested:
+            requested = interruption.requested
+            stops = processes.in_any(requested) if together else requested
+            if stops:
                 break
-        if interruption.requested and length > 0:
+        if stops and length > 0:
             history = stack_metrics(points)
             for observer in observers:
                 observer.on_interruption(runner, history)
@@ -177,9 +202,10 @@ def drive(
 class ChunkSizes:
     """Sizes chunks of updates by the time that they take."""
 
-    def __init__(self, seconds: float = _SECONDS_PER_CHUNK) -> None:
-        """Aims at chunks of `seconds`."""
+    def __init__(self, seconds: float = _SECONDS_PER_CHUNK, together: bool = False) -> None:
+        """Aims at chunks of `seconds`, of the same sizes in all processes if they work `together`."""
         self._seconds = seconds
+        self._together = together
         self._size = 1
 
     def split(self, length: int) -> Iterator[int]:
@@ -192,7 +218,8 @@ class ChunkSizes:
             elapsed = time.perf_counter() - began
             remaining -= n_updates
             fitting = math.floor(n_updates * self._seconds / elapsed)
-            self._size = max(1, min(fitting, 8 * n_updates))
+            size = max(1, min(fitting, 8 * n_updates))
+            self._size = processes.agreed(size) if self._together else size
 
 
 class LoggerObserver:

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from jaxagents.core.describe import to_json
 from jaxagents.core.leaves import leaves_of, signature
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.store import CorruptCheckpointError, Store
+from jaxagents.core.store import CorruptCheckpointError, Store, this_process_alone
 
 
 class Writer:
@@ -172,8 +172,11 @@ def _manager(folder: Path, keep: int | None) -> Any:
         keep_checkpoints_without_metrics=False,
     )
     options = CheckpointManagerOptions(
-        preservation_policy=policies.AnyPreservationPolicy([latest, best]), create=True
+        preservation_policy=policies.AnyPreservationPolicy([latest, best]),
+        create=False,
+        multiprocessing_options=this_process_alone(),
     )
+    folder.mkdir(parents=True, exist_ok=True)
     return CheckpointManager(folder, options=options)
 
 

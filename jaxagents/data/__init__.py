@@ -2,6 +2,7 @@
 
 from jaxagents.data.dataset import Dataset, Normalisation
 from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.minari_reading import from_minari
 from jaxagents.data.minari_writing import to_minari
 from jaxagents.data.priorities import importance_weights
@@ -10,6 +11,7 @@ from jaxagents.data.replay_buffer import ReplayBuffer
 __all__ = [
     "Dataset",
     "DeviceBuffer",
+    "GroupedBuffer",
     "Normalisation",
     "ReplayBuffer",
     "from_minari",

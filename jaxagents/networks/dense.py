@@ -1,6 +1,7 @@
 """Fully connected layers whose gradients are fast on a CPU."""
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -10,14 +11,14 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-Rows = Float[Array, "*batch rows inputs"]
+Rows = Float[Array, "*batch_and_rows inputs"]
 Weights = Float[Array, "*batch inputs outputs"]
 
 _TALL = 8
 _matmul_p = Primitive("jaxagents_matmul")
 
 
-def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch rows outputs"]:
+def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]:
     """The product of matrices, `x @ weights`.
 
     The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
@@ -27,8 +28,8 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch rows outputs"]:
     a function of one row is vmapped.
 
     Args:
-        x: Rows.
-        weights: Weights, with the same leading axes.
+        x: Rows, along one or several axes.
+        weights: Weights. Their leading axes, if any, are also the first of the rows.
 
     Returns:
         The products.
@@ -60,8 +61,8 @@ def dot_general(
     is_matmul = rhs.ndim == 2 and dimension_numbers == of_last_axis and lhs.dtype == rhs.dtype
     if precision is not None or options or not is_matmul:
         return jax.lax.dot_general(lhs, rhs, dimension_numbers, precision, **options)
-    rows = matmul(lhs.reshape(-1, lhs.shape[-1]), rhs)
-    return rows.reshape(*lhs.shape[:-1], rhs.shape[-1])
+    rows = lhs[None] if lhs.ndim == 1 else lhs
+    return matmul(rows, rhs).reshape(*lhs.shape[:-1], rhs.shape[-1])
 
 
 Dense = functools.partial(nn.Dense, dot_general=dot_general)
@@ -69,7 +70,9 @@ Dense = functools.partial(nn.Dense, dot_general=dot_general)
 
 
 def _product(x: Array, weights: Array, *, precision: Any) -> Array:
-    return jnp.matmul(x, weights, precision=precision)
+    batch = tuple(range(weights.ndim - 2))
+    contracted = ((x.ndim - 1,), (weights.ndim - 2,))
+    return jax.lax.dot_general(x, weights, (contracted, (batch, batch)), precision)
 
 
 def _manual_axes(x: Array) -> Any:
@@ -87,18 +90,33 @@ def _gradient_of_rows(gradient: Array, _: Any, weights: Array, *, precision: Any
     return _matmul_p.bind(gradient, jnp.swapaxes(weights, -1, -2), precision=precision)
 
 
-def _gradient_of_weights(gradient: Array, x: Array, _: Any, *, precision: Any) -> Array:
-    return _matmul_p.bind(_transposed(x), gradient, precision=precision)
+def _gradient_of_weights(gradient: Array, x: Array, weights: Any, *, precision: Any) -> Array:
+    n_batch = weights.aval.ndim - 2
+    x, gradient = (_without_single_rows(y, n_batch) for y in (x, gradient))
+    transposed = _transposed(x, n_batch)
+    if x.ndim == n_batch + 2:
+        return _matmul_p.bind(transposed, gradient, precision=precision)
+    batch, rows = tuple(range(n_batch)), tuple(range(n_batch, x.ndim - 1))
+    of_transposed = tuple(axis + 1 for axis in rows)
+    return jax.lax.dot_general(
+        transposed, gradient, ((of_transposed, rows), (batch, batch)), precision
+    )
 
 
-def _transposed(x: Array) -> Array:
+def _without_single_rows(x: Array, n_batch: int) -> Array:
+    """One axis of rows where there is no more than one; several stay, lest devices have to swap them."""
+    rows = [size for size in x.shape[n_batch:-1] if size != 1] or [1]
+    return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
+
+
+def _transposed(x: Array, n_batch: int) -> Array:
     def swapped(x: Array) -> Array:
-        return jnp.swapaxes(x, -1, -2)
+        return jnp.moveaxis(x, -1, n_batch)
 
     def swapped_in_memory(x: Array) -> Array:
         return jax.lax.optimization_barrier(swapped(x))
 
-    is_tall = x.ndim == 2 and x.shape[0] >= _TALL * x.shape[1]
+    is_tall = n_batch == 0 and math.prod(x.shape[:-1]) >= _TALL * x.shape[-1]
     if not is_tall:
         return swapped(x)
     return jax.lax.platform_dependent(x, cpu=swapped_in_memory, default=swapped)
@@ -108,10 +126,9 @@ def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:
     x, weights = args
     x_axis, weights_axis = axes
     if weights_axis is None:
-        x = jnp.moveaxis(x, x_axis, -3)
-        rows = x.reshape(*x.shape[:-3], -1, x.shape[-1])
-        products = _matmul_p.bind(rows, weights, precision=precision)
-        return products.reshape(*x.shape[:-1], -1), x.ndim - 3
+        rows_axis = weights.ndim - 2
+        x = jnp.moveaxis(x, x_axis, rows_axis)
+        return _matmul_p.bind(x, weights, precision=precision), rows_axis
     weights = jnp.moveaxis(weights, weights_axis, 0)
     shape = (len(weights), *x.shape)
     x = jnp.broadcast_to(x, shape) if x_axis is None else jnp.moveaxis(x, x_axis, 0)

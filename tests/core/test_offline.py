@@ -57,14 +57,44 @@ def n_bytes(tree):
 # What is taken of a dataset.
 
 
+def rows_of(agent):
+    """The arrays of an agent of one group."""
+    return jax.tree.map(lambda x: x[0], agent.data.arrays)
+
+
 def test_arrays_that_the_learner_needs_are_on_the_device():
     dataset = discrete_data(discounts=np.ones(32, np.float32), ends=np.ones(32, bool))
     needed = {"observations", "actions", "rewards", "next_observations", "masks", "discounts"}
-    assert small(CQL, MatchSign(), dataset).data.keys() == needed
+    assert rows_of(small(CQL, MatchSign(), dataset)).keys() == needed
     agent = small(BC, MatchSign(), dataset)
-    assert agent.data.keys() == {"observations", "actions", "discounts"}
-    assert all(isinstance(x, jax.Array) for x in agent.data.values())
-    trees.assert_equal(dict(agent.data), {key: dataset[key] for key in agent.data})
+    assert rows_of(agent).keys() == {"observations", "actions", "discounts"}
+    assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(agent.data))
+    trees.assert_equal(rows_of(agent), {key: dataset[key] for key in rows_of(agent)})
+
+
+def test_rows_are_dealt_to_groups():
+    dataset = discrete_data()  # of 32 rows
+    data = small(BC, MatchSign(), dataset, n_groups=5, minibatch_size=10).data
+    np.testing.assert_array_equal(data.sizes, [7, 7, 6, 6, 6])
+    for key, groups in data.arrays.items():
+        held = [rows[:size] for rows, size in zip(groups, data.sizes, strict=True)]
+        np.testing.assert_array_equal(np.concatenate(held), dataset[key])
+    with pytest.raises(ValueError, match="has 32 rows; it needs at least one for each of 33 groups"):
+        small(BC, MatchSign(), dataset, n_groups=33, minibatch_size=66)
+
+
+def test_every_row_of_every_group_is_drawn_and_no_other():
+    dataset = discrete_data()
+    agent = small(BC, MatchSign(), dataset, n_groups=5, minibatch_size=1000)
+    filled = np.array(agent.data.arrays["observations"])
+    for group, size in enumerate(agent.data.sizes):
+        filled[group, size:] = np.nan
+    data = agent.data._replace(arrays={**agent.data.arrays, "observations": filled})
+    drawn = agent.program.with_data(data)._sample(KEY)["observations"]
+    assert drawn.shape == (1000, 2)
+    np.testing.assert_array_equal(np.unique(drawn, axis=0), np.unique(dataset["observations"], axis=0))
+    for part, rows in zip(drawn.reshape(5, 200, 2), filled, strict=True):
+        assert np.isin(part, rows).all()
 
 
 def test_behavioural_cloning_needs_no_rewards():
@@ -75,10 +105,10 @@ def test_behavioural_cloning_needs_no_rewards():
 
 def test_box_actions_become_those_of_the_learner():
     dataset = box_data()
-    data = small(BC, Target(), dataset).data  # from -2 to 1
+    data = rows_of(small(BC, Target(), dataset))  # from -2 to 1
     np.testing.assert_allclose(data["actions"], (dataset["actions"] + 0.5) / 1.5, atol=1e-6)
     ends = np.array([[-2.0, 1.0], [-0.5, -0.5]], np.float32)
-    data = small(BC, Target(), box_data(2, actions=ends)).data
+    data = rows_of(small(BC, Target(), box_data(2, actions=ends)))
     np.testing.assert_allclose(data["actions"], [[-1.0, 1.0], [0.0, 0.0]], atol=1e-6)
 
 
@@ -106,17 +136,17 @@ class Uneven(Target):
 def test_boxes_of_any_shape_are_flat_for_the_learner():
     actions = np.random.default_rng(0).uniform(-2.0, 1.0, size=(32, 2, 3)).astype(np.float32)
     agent = small(BC, Matrix(), box_data(actions=actions))
-    assert agent.data["actions"].shape == (32, 6)
+    assert rows_of(agent)["actions"].shape == (32, 6)
     agent.train(KEY, hyperparams(BC), progress=False)
     assert agent.policy(jnp.zeros(2)).shape == (2, 3)
     np.testing.assert_allclose(
-        jax.vmap(agent.program._to_environment)(agent.data["actions"]), actions, atol=1e-6
+        jax.vmap(agent.program._to_environment)(rows_of(agent)["actions"]), actions, atol=1e-6
     )
 
 
 def test_every_component_has_bounds_of_its_own():
     agent = small(BC, Uneven(), box_data(2, actions=np.float32([[-2.0, 10.0], [1.0, 2.5]])))
-    np.testing.assert_allclose(agent.data["actions"], [[-1.0, 1.0], [1.0, -0.5]], atol=1e-6)
+    np.testing.assert_allclose(rows_of(agent)["actions"], [[-1.0, 1.0], [1.0, -0.5]], atol=1e-6)
     with pytest.raises(ValueError, match="is not inside of Uneven's action_space"):
         small(BC, Uneven(), box_data(1, actions=np.float32([[2.0, 5.0]])))
 
@@ -124,7 +154,7 @@ def test_every_component_has_bounds_of_its_own():
 def test_rounding_errors_at_the_bounds_are_no_mistake():
     actions = np.float32([[-2.0 - 1e-5, 1.0 + 1e-5]])
     agent = small(BC, Target(), box_data(1, actions=actions))
-    np.testing.assert_allclose(agent.data["actions"], [[-1.0, 1.0]], atol=1e-4)
+    np.testing.assert_allclose(rows_of(agent)["actions"], [[-1.0, 1.0]], atol=1e-4)
 
 
 @pytest.mark.parametrize("box", [False, True], ids=["discrete", "box"])
@@ -135,8 +165,8 @@ def test_numbers_of_double_precision_become_those_of_single_precision(box):
         for key, x in dataset.items()
     }
     agents = [small(BC, env, Dataset(x)) for x in ({**dataset}, doubled)]
-    assert agents[1].data["observations"].dtype == jnp.float32
-    assert agents[1].data["actions"].dtype == (jnp.float32 if box else jnp.int32)
+    assert rows_of(agents[1])["observations"].dtype == jnp.float32
+    assert rows_of(agents[1])["actions"].dtype == (jnp.float32 if box else jnp.int32)
     outcomes = [agent.train(KEY, hyperparams(BC), progress=False) for agent in agents]
     trees.assert_close(*outcomes)
 
@@ -153,7 +183,7 @@ def test_images_stay_bytes():
     images = np.zeros((32, 5, 5, 1), np.uint8)
     dataset = discrete_data(observations={"image": images, "time": np.zeros(32, np.int32)})
     agent = small(BC, Images(), dataset)
-    assert agent.data["observations"]["image"].dtype == jnp.uint8
+    assert rows_of(agent)["observations"]["image"].dtype == jnp.uint8
     agent.train(KEY, hyperparams(BC), progress=False)
 
 
@@ -246,7 +276,7 @@ def test_box_actions_of_another_agent_keep_their_meaning():
     )
     behaviour = SAC(Target(), None, config, eval_during_training=False)
     runner, _ = behaviour.train(KEY, sac.HyperParameters(), progress=False)
-    data = small(CQL, Target(), runner.buffer.to_dataset()).data
+    data = rows_of(small(CQL, Target(), runner.buffer.to_dataset()))
     taken = -0.5 + 1.5 * data["actions"]
     distance = np.square(taken - 0.5 * data["observations"][:, :1]).sum(axis=-1)
     np.testing.assert_allclose(data["rewards"], -distance, atol=1e-4)

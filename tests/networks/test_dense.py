@@ -46,9 +46,15 @@ CASES = {
     "several layers and rows": lambda layer: jax.vmap(
         lambda p: vmapped(layer, p, out_axes=1)(X[:, None])
     )(SEVERAL),
+    "gradients of several layers with rows along several axes": lambda layer: jax.vmap(
+        lambda p: jax.grad(loss(layer))(p, jnp.stack([X, -X]))
+    )(SEVERAL),
     "columns": lambda layer: vmapped(layer, PARAMS, in_axes=1)(X.T),
     "a scan of each row": lambda layer: jax.vmap(lambda x: descend(layer, x))(X),
     "many rows": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, jnp.tile(X, (8, 1))),
+    "gradients of rows along several axes": lambda layer: jax.grad(loss(layer), (0, 1))(
+        PARAMS, X.reshape(7, 1, 3, 1) * jnp.ones((5, 1, 3))
+    ),
     "no rows": lambda layer: jax.grad(loss(layer))(PARAMS, X[:0]),
     "short floats": lambda layer: layer.apply(
         *jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
@@ -83,7 +89,7 @@ def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
     program = jax.jit(gradient).lower(PARAMS).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert len(products) == 2
-    assert all("contracting_dims = [1] x [0]" in line for line in products)
+    assert "contracting_dims = [1] x [0]" in products[-1]
 
 
 @pytest.mark.parametrize(

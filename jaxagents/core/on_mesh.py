@@ -1,0 +1,186 @@
+"""Where a training runs: on one device, or on several, which share out its environments or its data."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxagents.core import processes
+from jaxagents.core.arrays import is_key
+from jaxagents.core.metrics import Metrics
+from jaxagents.sharding import DATA_AXIS, check_axis
+
+_SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
+
+
+class OnDevice:
+    """An agent's programs on one device."""
+
+    shared_by_processes = False
+    """Whether several processes make the updates together."""
+
+    def __init__(self, agent: Any) -> None:
+        """Compiles nothing yet."""
+        self._agent = agent
+        self.start = agent.start
+        self.advance = agent.advance
+        self.evaluate = agent.evaluate
+
+    def place(self, runner: Any) -> Any:
+        """A copy of a runner to go on from."""
+        return jax.tree.map(jnp.copy, runner)
+
+    def fetch(self, runner: Any) -> Any:
+        """A runner all of whose arrays this process can read."""
+        return runner
+
+
+class OnMesh:
+    """An agent's programs on the devices of a mesh.
+
+    The compiler splits them up by where their inputs lie: what belongs to environments over the axis
+    `"data"`, and copies of everything else on every device.
+    """
+
+    def __init__(self, agent: Any, mesh: Mesh) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent.
+            mesh: The devices.
+
+        Raises:
+            TypeError: It is no mesh.
+            ValueError: It lacks the axis, or its devices cannot share the work equally.
+        """
+        if not isinstance(mesh, Mesh):
+            raise TypeError(
+                "mesh must be a jax.sharding.Mesh, such as jaxagents.sharding.make_mesh(), got "
+                f"{mesh!r}."
+            )
+        check_axis(mesh)
+        agent.config.check_devices(mesh.shape[DATA_AXIS])
+        self._agent = agent.program
+        self._mesh = Mesh(mesh.devices, mesh.axis_names)
+        self._data = _data_on(self._mesh, agent.data)
+
+    def start(self, rng: Any, hyperparams: Any) -> Any:
+        """Makes a fresh runner, on the devices."""
+        return self._run("start", rng, hyperparams)
+
+    @property
+    def shared_by_processes(self) -> bool:
+        """Whether several processes make the updates together."""
+        return self._mesh.is_multi_process
+
+    def place(self, runner: Any) -> Any:
+        """A copy of a runner to go on from."""
+        leaves, structure = jax.tree.flatten(runner)
+        rebuilds = [_rebuild_of(leaf) for leaf in leaves]
+
+        def placed(portable: list[Any]) -> Any:
+            rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
+            return _placed(self._agent, self._mesh, jax.tree.unflatten(structure, rebuilt))
+
+        with jax.set_mesh(self._mesh):
+            return jax.jit(placed)([_portable(leaf) for leaf in leaves])
+
+    def fetch(self, runner: Any) -> Any:
+        """A runner all of whose arrays this process can read."""
+        return self._run("gather", runner) if self.shared_by_processes else runner
+
+    def advance(self, runner: Any, n_updates: Any) -> Any:
+        """Makes updates, using up the runner."""
+        return self._run("advance", runner, n_updates, self._data)
+
+    def evaluate(self, runner: Any) -> Metrics:
+        """The metrics of one evaluation point."""
+        return self._run("evaluate", runner)
+
+    def lowered_advance(self, rng: Any, hyperparams: Any) -> Any:
+        """The program of updates before it is compiled, such as to see what devices tell each other."""
+        programs = _programs(self._agent, self._mesh)
+        with jax.set_mesh(self._mesh):
+            return programs.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
+
+    def _run(self, name: str, *args: Any) -> Any:
+        program = getattr(_programs(self._agent, self._mesh), name)
+        with jax.set_mesh(self._mesh):
+            return program(*args)
+
+
+class _Programs(NamedTuple):
+    start: Callable
+    advance: Callable
+    evaluate: Callable
+    gather: Callable
+
+
+@functools.lru_cache(maxsize=16)
+def _programs(agent: Any, mesh: Mesh) -> _Programs:
+    whole = NamedSharding(mesh, _WHOLE)
+
+    def start(rng: Any, hyperparams: Any) -> Any:
+        return _placed(agent, mesh, agent.start(rng, hyperparams))
+
+    def advance(runner: Any, n_updates: Any, data: Any) -> Any:
+        return _placed(agent, mesh, agent.with_data(data).advance(runner, n_updates))
+
+    def evaluate(runner: Any) -> Metrics:
+        return jax.lax.with_sharding_constraint(agent.evaluate(runner), whole)
+
+    return _Programs(
+        start=jax.jit(start),
+        advance=jax.jit(advance, donate_argnums=0),
+        evaluate=jax.jit(evaluate),
+        gather=jax.jit(lambda runner: runner, out_shardings=whole),
+    )
+
+
+def _data_on(mesh: Mesh, data: Any) -> Any:
+    """Data of which each process has its own groups, shaped `(groups, ...)` or `(groups, rows, ...)`."""
+    sharding = NamedSharding(mesh, _SPLIT)
+    if not mesh.is_multi_process:
+        return jax.device_put(data, sharding)
+
+    def joined(array: Any) -> Any:
+        rows = array.shape[1:2]
+        missing = [(0, processes.largest(n) - n) for n in rows]
+        widths = [(0, 0), *missing, *[(0, 0)] * (array.ndim - 1 - len(rows))]
+        return jax.make_array_from_process_local_data(sharding, np.pad(array, widths))
+
+    return jax.tree.map(joined, data)
+
+
+def _placed(agent: Any, mesh: Mesh, runner: Any) -> Any:
+    """A runner, inside of a compiled function, with its arrays where they belong."""
+
+    def placed(path: tuple, array: Any) -> Any:
+        is_split = path[0].name in agent.split_fields and jnp.ndim(array)
+        sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
+        return jax.lax.with_sharding_constraint(array, sharding)
+
+    return jax.tree_util.tree_map_with_path(placed, runner)
+
+
+def _portable(array: Any) -> Any:
+    """An array that can be put on any devices: on the host, unless it is split over processes."""
+    if not _is_here(array):
+        return array
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def _rebuild_of(array: Any) -> Callable:
+    """What makes an array of its portable one: of numbers, random keys again."""
+    if not (_is_here(array) and is_key(array)):
+        return lambda portable: portable
+    return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
+
+
+def _is_here(array: Any) -> bool:
+    """Whether all of an array is in this process."""
+    return getattr(array, "is_fully_addressable", True)

@@ -1,0 +1,55 @@
+"""What the processes of one training have to agree on."""
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+
+def agreed(number: int) -> int:
+    """The number that the first process gives.
+
+    Args:
+        number: The number of this process.
+
+    Returns:
+        The same number in all processes.
+    """
+    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
+def largest(number: int) -> int:
+    """The largest number that any process gives.
+
+    Args:
+        number: The number of this process.
+
+    Returns:
+        The same number in all processes.
+    """
+    return int(np.max(multihost_utils.process_allgather(np.int32(number))))
+
+
+def those_without(flag: bool) -> list[int]:
+    """The processes that do not set a flag.
+
+    Args:
+        flag: Whether this process sets it.
+
+    Returns:
+        Their numbers, the same in all processes.
+    """
+    flags = np.atleast_1d(multihost_utils.process_allgather(np.asarray(flag)))
+    return np.flatnonzero(~flags).tolist()
+
+
+def in_any(flag: bool) -> bool:
+    """Whether any process sets a flag.
+
+    Args:
+        flag: Whether this process sets it.
+
+    Returns:
+        The same in all processes.
+    """
+    return len(those_without(flag)) < jax.process_count()
+

@@ -1,0 +1,160 @@
+"""A replay buffer on several devices."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, Key
+
+from jaxagents.core.train_state import nonpytree_field
+from jaxagents.data.dataset import Dataset
+from jaxagents.data.device_buffer import DeviceBuffer
+
+
+class GroupedBuffer(DeviceBuffer):
+    """Device buffers of several groups of environments, each of which gives its part of every batch.
+
+    It has the methods of a [`DeviceBuffer`][jaxagents.data.DeviceBuffer], whose arrays it holds with a
+    leading axis of groups. Devices that share out the groups draw batches without asking each other for
+    rows. Environments are dealt to groups in order, and the rows of a batch are those of the first
+    group, then those of the second, and so on.
+
+    Attributes:
+        n_groups: Number of groups (static). `capacity` and `n_envs` are those of each group.
+    """
+
+    n_groups: int = nonpytree_field()
+
+    @classmethod
+    def create(
+        cls,
+        example: Any,
+        capacity: int,
+        n_envs: int = 1,
+        prioritised: bool = False,
+        n_groups: int = 1,
+    ) -> "GroupedBuffer":
+        """Empty buffers.
+
+        Args:
+            example: One transition of one environment, as for a device buffer.
+            capacity: Number of rows that all groups together hold, a multiple of `n_envs`.
+            n_envs: Number of transitions that are added at a time, a multiple of `n_groups`.
+            prioritised: Whether rows have priorities.
+            n_groups: Number of groups.
+
+        Returns:
+            The buffers.
+
+        Raises:
+            ValueError: The numbers do not fit together.
+        """
+        if n_groups < 1 or n_envs % n_groups or capacity % n_envs:
+            raise ValueError(
+                "capacity must be a multiple of n_envs, and n_envs of n_groups, got "
+                f"{capacity}, {n_envs} and {n_groups}."
+            )
+        group = DeviceBuffer.create(example, capacity // n_groups, n_envs // n_groups, prioritised)
+
+        def of_each_group(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jnp.tile(x, (n_groups, *[1] * x.ndim)), tree)
+
+        return cls(
+            storage=of_each_group(group.storage),
+            position=group.position,
+            size=group.size,
+            priorities=of_each_group(group.priorities),
+            capacity=group.capacity,
+            n_envs=group.n_envs,
+            n_groups=n_groups,
+        )
+
+    def add(self, transitions: Any) -> "GroupedBuffer":
+        """Adds one transition of each environment, in the place of the oldest once it is full."""
+        added = self._of_groups(DeviceBuffer.add, self._dealt(transitions), gives_buffers=True)
+        return self.replace(**vars(added))
+
+    def sample_indices(
+        self, key: Key[Array, ""], batch_size: int
+    ) -> Int[Array, "groups rows_of_each"]:
+        """Numbers of rows held, equally many of each group, drawn uniformly, with replacement."""
+        n_rows = self._rows_of_each(batch_size)
+
+        def sampled(buffer: DeviceBuffer, key: Key[Array, ""]) -> Array:
+            return buffer.sample_indices(key, n_rows)
+
+        return self._of_groups(sampled, jax.random.split(key, self.n_groups))
+
+    def take(self, indices: Int[Array, "groups rows_of_each"]) -> Any:
+        """Rows by their numbers, with one leading axis."""
+        return self._in_one(self._of_groups(DeviceBuffer.take, indices))
+
+    def n_step(
+        self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike
+    ) -> Any:
+        """Transitions over up to `n` steps, with one leading axis."""
+
+        def stepped(buffer: DeviceBuffer, indices: Array) -> Any:
+            return buffer.n_step(indices, n, gamma)
+
+        return self._in_one(self._of_groups(stepped, indices))
+
+    def sample_prioritised(
+        self, key: Key[Array, ""], batch_size: int
+    ) -> tuple[Int[Array, "groups rows_of_each"], Float[Array, "batch_size"]]:
+        """Numbers of rows, equally many of each group, in proportion to their priorities within it.
+
+        The probabilities are those of a draw from the group, divided by the number of groups.
+        """
+        n_rows = self._rows_of_each(batch_size)
+
+        def sampled(buffer: DeviceBuffer, key: Key[Array, ""]) -> tuple[Array, Array]:
+            return buffer.sample_prioritised(key, n_rows)
+
+        indices, probabilities = self._of_groups(sampled, jax.random.split(key, self.n_groups))
+        return indices, probabilities.reshape(-1) / self.n_groups
+
+    def with_priorities(
+        self, indices: Int[Array, "groups rows_of_each"], priorities: Float[Array, "batch_size"]
+    ) -> "GroupedBuffer":
+        """Gives rows other priorities."""
+        with_new = self._of_groups(
+            DeviceBuffer.with_priorities, indices, self._dealt(priorities), gives_buffers=True
+        )
+        return self.replace(priorities=with_new.priorities)
+
+    def to_dataset(self, seed: int = 0) -> Dataset:
+        """A copy of what the buffers hold, on the host, environment by environment."""
+        if jnp.ndim(self.size):
+            return super().to_dataset(seed)  # which says what is wrong
+        parts = [
+            self._group(jax.tree.map(lambda x, i=i: x[i], self.storage)).to_dataset()
+            for i in range(self.n_groups)
+        ]
+        return Dataset(jax.tree.map(lambda *x: np.concatenate(x), *map(dict, parts)), seed)
+
+    def _of_groups(self, function: Any, *args: Any, gives_buffers: bool = False) -> Any:
+        """A function of a group's buffer, of each of them."""
+        buffers = self._group(self.storage, self.priorities)
+        axes = buffers.replace(storage=0, position=None, size=None, priorities=0)
+        out_axes = axes if gives_buffers else 0
+        return jax.vmap(function, (axes, *[0] * len(args)), out_axes)(buffers, *args)
+
+    def _group(self, storage: Any, priorities: Any = None) -> DeviceBuffer:
+        return DeviceBuffer(
+            storage, self.position, self.size, priorities, self.capacity, self.n_envs
+        )
+
+    def _dealt(self, tree: Any) -> Any:
+        return jax.tree.map(lambda x: x.reshape(self.n_groups, -1, *x.shape[1:]), tree)
+
+    def _in_one(self, tree: Any) -> Any:
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+    def _rows_of_each(self, batch_size: int) -> int:
+        if batch_size % self.n_groups:
+            raise ValueError(
+                f"batch_size must be a multiple of the {self.n_groups} groups, got {batch_size}."
+            )
+        return batch_size // self.n_groups

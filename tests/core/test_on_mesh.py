@@ -1,0 +1,128 @@
+"""Trainings that several devices share. That every agent can is in the suite."""
+
+import re
+from collections import Counter
+
+import jax
+import numpy as np
+import optax
+import pytest
+import trees
+from jax.sharding import Mesh
+from probes import KnownValues, MatchSign
+from registry import AGENTS
+
+from jaxagents.core.on_mesh import OnMesh
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in AGENTS}
+COLLECTIVES = r"\s(all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+
+
+def in_groups(name, **fields):
+    case = CASES[name]
+    sizes = {"batch_size": 16} if hasattr(case.config(), "batch_size") else {}
+    return case.make(KnownValues, n_groups=8, **{**sizes, **fields}), case.hyperparams()
+
+
+def params_of(runner):
+    return runner.actor_training.params, runner.critic_training.params
+
+
+@pytest.mark.parametrize("n_devices", [2, 4, 8])
+def test_gradients_are_those_of_one_device(n_devices):
+    """With plain gradient descent: Adam would hide a wrong factor."""
+    agent, hyperparams = in_groups("PPO", optimizer=optax.sgd, n_steps=40, eval_frequency=40)
+    alone, metrics = agent.train(KEY, hyperparams, progress=False)
+    runner, shared_metrics = agent.train(
+        KEY, hyperparams, progress=False, mesh=make_mesh(n_devices)
+    )
+    assert len(runner.obs.sharding.device_set) == n_devices
+    assert not runner.obs.sharding.is_fully_replicated
+    assert runner.actor_training.step.sharding.is_fully_replicated
+    trees.assert_close(params_of(alone), params_of(runner))
+    trees.assert_equal(metrics["returns"], shared_metrics["returns"])
+    before, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
+    moved = [abs(x - y).max() for x, y in zip(*map(jax.tree.leaves, map(params_of, (before, alone))))]
+    assert min(moved) > 1e-3
+
+
+@pytest.mark.parametrize("n_devices", [1, 4, 8])
+@pytest.mark.parametrize("name", ["PPO", "QRDQN", "BC"])
+def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
+    agent, hyperparams = in_groups(name, replicated_updates=True)
+    alone = agent.train(KEY, hyperparams, progress=False)
+    shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(n_devices))
+    trees.assert_equal(alone, shared)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Of the actor: three numbers to standardise advantages, and its gradient. Of the critic: its
+        # gradient. And whether an index left its range when samples were mixed.
+        ("PPO", {"all-reduce": 6}),
+        ("DQN", {"all-reduce": 2}),  # the gradient, and whether any episode ended
+        ("SAC", {"all-reduce": 3}),  # as in DQN, and one for the gradient of the actor
+        ("CQL", {"all-reduce": 2}),
+    ],
+)
+def test_what_devices_tell_each_other(name, expected):
+    agent, hyperparams = in_groups(name)
+    lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
+    program = lowered.compile().as_text()
+    assert Counter(re.findall(COLLECTIVES, program)) == expected
+
+
+def test_going_on_with_another_number_of_devices(tmp_path):
+    fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}
+    agent, hyperparams = in_groups("PPO", **fields)
+    whole = agent.train(KEY, hyperparams, progress=False)
+    agent, _ = in_groups("PPO", **fields, checkpoint_dir=tmp_path)
+    agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(4))
+    again, _ = in_groups("PPO", **fields, checkpoint_dir=tmp_path, restore_agent=True)
+    again.resume(KEY, hyperparams, progress=False, mesh=make_mesh(2))
+    trees.assert_equal(whole[0], again.training_runner)
+    trees.assert_equal(whole[1], again.training_metrics)
+    trees.assert_equal(again.eval(KEY, n_evals=3)["returns"], whole[1]["returns"][-1])
+
+
+def test_a_runner_goes_on_with_others_and_stays_as_it_was():
+    agent, hyperparams = in_groups("PPO", replicated_updates=True, n_steps=2)
+    runner, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(8))
+    ends = [
+        agent.train(None, None, runner, progress=False, mesh=mesh)[0]
+        for mesh in (make_mesh(8), make_mesh(2))
+    ]
+    trees.assert_equal(*ends)
+    assert runner.update_step == 2
+
+
+def test_other_axes_of_a_mesh_hold_copies():
+    agent, hyperparams = in_groups("BC", replicated_updates=True)
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("model", "data"))
+    explicit = jax.make_mesh((2, 2), ("model", "data"))
+    alone = agent.train(KEY, hyperparams, progress=False)
+    for placed in (mesh, explicit):
+        trees.assert_equal(alone, agent.train(KEY, hyperparams, progress=False, mesh=placed))
+
+
+def test_refuses_what_devices_cannot_share():
+    hyperparams = CASES["PPO"].hyperparams()
+    agent = CASES["PPO"].make(MatchSign, batch_size=12, n_groups=4)
+    with pytest.raises(ValueError, match=r"batch_size must be a multiple of the 8 .* 8 or 16 would"):
+        agent.train(KEY, hyperparams, mesh=make_mesh())
+    agent = CASES["PPO"].make(MatchSign, batch_size=8)
+    with pytest.raises(ValueError, match=r"n_groups must be .* got 1; 4 would do"):
+        agent.train(KEY, hyperparams, mesh=make_mesh(4))
+    with pytest.raises(ValueError, match=r"no axis 'data'; it has \['devices'\]"):
+        agent.train(KEY, hyperparams, mesh=Mesh(np.array(jax.devices()), ("devices",)))
+    with pytest.raises(TypeError, match="mesh must be a jax.sharding.Mesh, .* got 4"):
+        agent.train(KEY, hyperparams, mesh=4)
+    with pytest.raises(ValueError, match="train takes no mesh"):
+        jax.jit(lambda key: agent.train(key, hyperparams, mesh=make_mesh(1)))(KEY)
+    with pytest.raises(ValueError, match="n_groups must divide batch_size"):
+        CASES["PPO"].make(MatchSign, batch_size=8, n_groups=3)
+    with pytest.raises(ValueError, match="n_groups must divide minibatch_size"):
+        CASES["BC"].make(MatchSign, n_groups=3)

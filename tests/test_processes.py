@@ -1,0 +1,169 @@
+"""Trainings that several processes share."""
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import together
+import trees
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents import sharding
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in AGENTS}
+FIELDS = {"n_groups": 4, "replicated_updates": True}
+
+
+def make(name, **fields):
+    return CASES[name].make(MatchSign, **{**FIELDS, **fields})
+
+
+def test_another_number_of_processes_and_devices_goes_on_bit_for_bit(tmp_path):
+    script = """
+        from test_processes import CASES, KEY, make
+
+        folder, n_steps = arguments
+        agent = make("PPO", n_steps=int(n_steps), checkpoint_dir=folder, restore_agent=True)
+        mesh = sharding.make_mesh()
+        assert mesh.size == 4
+        runner, metrics = agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=mesh, loggers=[])
+        returns = agent.eval(KEY, n_evals=3)["returns"]
+        print(process, runner.update_step, metrics["update_step"].tolist(), returns.tolist())
+        """
+    for n_processes, n_devices, n_steps in ((2, 2, 2), (4, 1, 4)):
+        printed = together.run(script, n_processes, n_devices, tmp_path, n_steps)
+        for i, text in enumerate(printed):
+            points = list(range(0, n_steps + 1, 2))
+            assert text.splitlines()[-1].startswith(f"{i} {n_steps} {points} [")
+    alone, hyperparams = make("PPO", n_steps=6), CASES["PPO"].hyperparams()
+    whole = alone.train(KEY, hyperparams, progress=False)
+    agent = make("PPO", n_steps=6, checkpoint_dir=tmp_path, restore_agent=True)
+    resumed = agent.resume(KEY, hyperparams, progress=False)
+    trees.assert_equal(whole, resumed)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_learners_and_what_all_processes_stop_at(tmp_path):
+    script = """
+        import os, signal, threading
+        import numpy as np
+        import pytest
+        import registry
+        from jaxagents.core import shared_records
+        from test_processes import CASES, KEY, make
+
+        mesh = sharding.make_mesh()
+        (folder,) = arguments
+
+        def save(name, **fields):
+            agent = make(name, **fields)
+            runner, metrics = agent.train(KEY, CASES[name].hyperparams(), mesh=mesh)
+            leaves = jax.tree.leaves(CASES[name].acting(runner).params)
+            np.savez(f"{folder}/{name}-{process}.npz", *leaves)
+
+        save("SAC", checkpoint_dir=f"{folder}/sac")
+
+        whole = registry._collected  # each process has its part of it
+
+        def part(*args):
+            dataset = whole(*args)
+            return dataset.get_subset(np.array_split(np.arange(len(dataset)), n_processes)[process])
+
+        registry._collected = part
+        save("BC")
+        with pytest.raises(ValueError, match="n_groups must be a multiple of the 2 processes"):
+            make("BC", n_groups=1)
+
+        shared_records._SECONDS_FOR_A_FILE_TO_APPEAR = 0.5
+        agent = make("PPO", checkpoint_dir=f"{folder}/of-{process}")
+        with pytest.raises(FileNotFoundError, match=r"processes \\[1\\] do not see"):
+            agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+        again = make("SAC", checkpoint_dir=f"{folder}/sac", restore_agent=True)
+        error, message = (FileExistsError, "holds a checkpoint") if process == 0 else (
+            RuntimeError, "The first process could not begin"
+        )
+        with pytest.raises(error, match=message):
+            again.train(KEY, CASES["SAC"].hyperparams(), mesh=mesh)
+
+        agent = make("PPO", n_steps=10**9, eval_frequency=10**9)
+        if process == 1:
+            threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        runner, _ = agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+        print(f"stopped at {runner.update_step}")
+        """
+    printed = together.run(script, 2, 2, tmp_path)
+    assert len({text.splitlines()[-1] for text in printed}) == 1
+    for name in ("SAC", "BC"):
+        runner, _ = make(name).train(KEY, CASES[name].hyperparams(), progress=False)
+        for i in range(2):
+            found = np.load(tmp_path / f"{name}-{i}.npz")
+            leaves = jax.tree.leaves(CASES[name].acting(runner).params)
+            trees.assert_equal([found[key] for key in found], leaves)
+
+
+def test_a_killed_process_ends_the_others_and_a_restart_goes_on(tmp_path):
+    script = """
+        import os, pathlib, signal, threading, time
+        from test_processes import CASES, KEY, make
+
+        folder = pathlib.Path(arguments[0])
+
+        def die_once():
+            while not (folder / "checkpoints" / "4").exists():
+                time.sleep(0.02)
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if process == 1 and not (folder / "killed").exists():
+            threading.Thread(target=die_once, daemon=True).start()
+        agent = make("PPO", n_steps=200, checkpoint_dir=folder, restore_agent=True)
+        agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=sharding.make_mesh())
+        """
+    survivor, killed = together.start(script, 2, 1, tmp_path)
+    _, error = survivor.communicate(timeout=120)
+    killed.communicate(timeout=10)
+    assert killed.returncode == -9
+    assert survivor.returncode not in (0, None)
+    assert "Perhaps another process of this training has ended. Start all of them again" in error
+    assert not (tmp_path / "checkpoints" / "200").exists()
+    together.run(script, 2, 1, tmp_path)
+    agent = make("PPO", n_steps=200, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, _ = agent.restore("last")
+    whole, _ = make("PPO", n_steps=200).train(KEY, CASES["PPO"].hyperparams(), progress=False)
+    trees.assert_equal(whole, runner)
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        ({}, ""),
+        ({}, "num_processes=1, process_id=0, coordinator_address='localhost:1'"),
+        ({"SLURM_NTASKS": "1", "SLURM_JOB_ID": "1"}, ""),
+    ],
+    ids=["no launcher", "said so", "one task"],
+)
+def test_a_process_alone_goes_on_alone(variables, arguments):
+    script = f"""
+import jax
+from jaxagents import sharding
+sharding.initialize({arguments})
+assert not jax.distributed.is_initialized()
+print(sharding.make_mesh().size)
+"""
+    clean = {"PATH": "", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=clean | variables, capture_output=True, text=True
+    )
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_incomplete_addresses_are_refused(monkeypatch):
+    monkeypatch.delenv("SLURM_NTASKS", raising=False)
+    with pytest.raises(ValueError, match="coordinator_address should be defined"):
+        sharding.initialize(num_processes=2, process_id=0)
+    with pytest.raises(ValueError, match="1 to 8 devices here, got 9"):
+        sharding.make_mesh(9)
