@@ -30,27 +30,29 @@ by `python benchmarks/scaling.py --markdown docs/benchmarks/scaling.md`
 Each number is the median over {repeats} fresh processes; a ratio is to one device in the same round."""
 COUNTED = """## What devices tell each other
 
-An update collects its samples without a word. After that, the devices bring together the gradients of each
-minibatch, by one all-reduce for the actor and one for the critic, and three numbers of the advantages
-before the actor's. In the compiled program there are {all_reduces} all-reduces, and they have
-{all_reduced_bytes:,} bytes in all: as many as the parameters have, whatever the number of environments
-and devices. No sample leaves its device."""
+An update collects its samples without a word. After that, the devices bring together the
+gradients of each minibatch, by one all-reduce for the actor and one for the critic, and three
+numbers of the advantages before the actor's. In the compiled program there are {all_reduces}
+all-reduces, and they have {all_reduced_bytes:,} bytes in all: as many as the parameters have,
+whatever the number of environments and devices. No sample leaves its device."""
 PAPER = """## On paper
 
-How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on each) would
-scale, from the {step:.1f} ms that it took on one device here, and from the counted bytes $B$. With $n$
-devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of which there are four for the
-actor and one for the critic; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second.
-In the column of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
-Efficiency is the share of the time that is no communication.
+How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on
+each) would scale, from the {step:.1f} ms that it took on one device here, and from the counted
+bytes $B$. With $n$ devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of
+which there are four for the actor and one for the critic; $\\alpha$ is the time until a message
+arrives, and $W$ the bytes a second. In the column of accelerators a step is taken to be a hundred
+times as fast as here, which is a guess. Efficiency is the share of the time that is no
+communication.
 
 {table}
 
-Where it stops: the latency of a ring grows with the number of devices, while the bytes do not. Once the five
-all-reduces take as long as the step itself, more devices no longer help: at {limits}. Larger networks and
-more environments on each device move that place outwards in proportion to the time that a step takes. Libraries
-of collectives go over to trees for small messages, whose latency grows with the logarithm of the number, so
-that the figures for many devices are on the safe side."""
+Where it stops: the latency of a ring grows with the number of devices, while the bytes do not.
+Once the five all-reduces take as long as the step itself, more devices no longer help: at
+{limits}. Larger networks and more environments on each device move that place outwards in
+proportion to the time that a step takes. Libraries of collectives go over to trees for small
+messages, whose latency grows with the logarithm of the number, so that the figures for many
+devices are on the safe side."""
 
 
 def main() -> None:
@@ -118,9 +120,7 @@ def scaling_table(
     return peers.table(["Devices", "Environments", "Environment steps a second", "Ratio"], rows)
 
 
-def on_paper(
-    results: dict[tuple[int, int], list[Result]], args: argparse.Namespace
-) -> list[str]:
+def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namespace) -> list[str]:
     """What was counted in the largest run, and what follows from it."""
     counted = list(peers.measured(results[args.devices[-1], args.envs], "all_reduces"))
     alone = list(peers.measured(results[1, args.envs], "update_seconds"))

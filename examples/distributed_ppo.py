@@ -7,7 +7,6 @@ With others: launch/slurm.sh, launch/kubernetes.yaml, or launch/ray_cluster.py
 import argparse
 from pathlib import Path
 
-import gymnax
 import jax
 
 from jaxagents import PPO, sharding
@@ -20,6 +19,8 @@ def main(argv: list[str] | None = None) -> PPO:
     """Trains, and gives the trained agent."""
     args = parse_args(argv)
     sharding.initialize(args.coordinator, args.n_processes, args.process_id)
+    import gymnax  # which already computes something
+
     env, env_params = gymnax.make("CartPole-v1")
     config = AgentConfig(
         batch_size=args.n_envs,

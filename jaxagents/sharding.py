@@ -13,6 +13,8 @@ DATA_AXIS = "data"
 
 _N_PROCESSES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Where launchers say how many processes they start."""
+_LAUNCHED = ("JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST", "OMPI_MCA_orte_hnp_uri")
+"""What is set where JAX finds out by itself how processes were launched."""
 
 
 def initialize(
@@ -23,10 +25,11 @@ def initialize(
     heartbeat_timeout_seconds: int = 30,
     **options: Any,
 ) -> None:
-    """Lets this process train together with others; call it before anything else of JAX.
+    """Lets this process train together with others.
 
-    Under Slurm, Open MPI, Kubernetes and on TPUs, JAX finds out all arguments by itself. A process that
-    is alone goes on alone, so that a script may always begin with this. A second call does nothing.
+    Call it before JAX computes anything, as it already does when gymnax is imported. Under Slurm, under
+    Open MPI and on TPUs, JAX finds out all arguments by itself. A process that is alone goes on alone,
+    so that a script may always begin with this. A second call does nothing.
 
     ```python
     from jaxagents import sharding
@@ -48,17 +51,22 @@ def initialize(
 
     Raises:
         ValueError: Only some of the three arguments are given, and JAX cannot find out the others.
+        RuntimeError: JAX has computed something before, such as in the import of gymnax.
     """
-    given = (coordinator_address, num_processes, process_id)
     if jax.distributed.is_initialized() or _is_alone(num_processes):
         return
+    given = (coordinator_address, num_processes, process_id)
+    launched = options or any(x is not None for x in given) or any(map(os.environ.get, _LAUNCHED))
     try:
         jax.distributed.initialize(
             *given, heartbeat_timeout_seconds=heartbeat_timeout_seconds, **options
         )
     except ValueError as error:
-        launched = any(x is not None for x in given) or options
         if launched or "coordinator_address should be defined" not in str(error):
+            raise
+    except RuntimeError as error:
+        if launched or jax.default_backend() == "tpu":
+            error.add_note("Importing gymnax is such a call: import it after initialize().")
             raise
 
 

@@ -1,4 +1,4 @@
-"""Starts distributed_ppo.py on the nodes of a Ray cluster: python launch/ray_cluster.py 2 /shared/run."""
+"""Starts distributed_ppo.py on a cluster of Ray: python launch/ray_cluster.py 2 /shared/run."""
 
 import subprocess
 import sys

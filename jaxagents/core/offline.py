@@ -57,7 +57,8 @@ class OfflineBase(LearnerAgent):
         Raises:
             KeyError: The dataset lacks a key.
             TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
-            ValueError: The dataset does not fit the environment, or has too few rows; or see [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment, or has too few rows; or see
+                [`Agent`][jaxagents.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()

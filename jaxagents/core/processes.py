@@ -52,4 +52,3 @@ def in_any(flag: bool) -> bool:
         The same in all processes.
     """
     return len(those_without(flag)) < jax.process_count()
-

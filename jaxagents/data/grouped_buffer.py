@@ -90,9 +90,7 @@ class GroupedBuffer(DeviceBuffer):
         """Rows by their numbers, with one leading axis."""
         return self._in_one(self._of_groups(DeviceBuffer.take, indices))
 
-    def n_step(
-        self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike
-    ) -> Any:
+    def n_step(self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike) -> Any:
         """Transitions over up to `n` steps, with one leading axis."""
 
         def stepped(buffer: DeviceBuffer, indices: Array) -> Any:

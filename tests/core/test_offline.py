@@ -79,7 +79,9 @@ def test_rows_are_dealt_to_groups():
     for key, groups in data.arrays.items():
         held = [rows[:size] for rows, size in zip(groups, data.sizes, strict=True)]
         np.testing.assert_array_equal(np.concatenate(held), dataset[key])
-    with pytest.raises(ValueError, match="has 32 rows; it needs at least one for each of 33 groups"):
+    with pytest.raises(
+        ValueError, match="has 32 rows; it needs at least one for each of 33 groups"
+    ):
         small(BC, MatchSign(), dataset, n_groups=33, minibatch_size=66)
 
 
@@ -92,7 +94,9 @@ def test_every_row_of_every_group_is_drawn_and_no_other():
     data = agent.data._replace(arrays={**agent.data.arrays, "observations": filled})
     drawn = agent.program.with_data(data)._sample(KEY)["observations"]
     assert drawn.shape == (1000, 2)
-    np.testing.assert_array_equal(np.unique(drawn, axis=0), np.unique(dataset["observations"], axis=0))
+    np.testing.assert_array_equal(
+        np.unique(drawn, axis=0), np.unique(dataset["observations"], axis=0)
+    )
     for part, rows in zip(drawn.reshape(5, 200, 2), filled, strict=True):
         assert np.isin(part, rows).all()
 

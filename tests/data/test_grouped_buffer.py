@@ -52,7 +52,9 @@ def joined(batches):
 @pytest.mark.parametrize("n_adds", [0, 3, 9])
 def test_holds_what_buffers_of_each_group_do(n_adds):
     grouped, single = filled(n_adds)
-    trees.assert_equal(grouped.storage, jax.tree.map(lambda *x: jnp.stack(x), *(x.storage for x in single)))
+    trees.assert_equal(
+        grouped.storage, jax.tree.map(lambda *x: jnp.stack(x), *(x.storage for x in single))
+    )
     assert grouped.size == single[0].size
     dataset = grouped.to_dataset()
     trees.assert_equal({**dataset}, joined([{**x.to_dataset()} for x in single]))
