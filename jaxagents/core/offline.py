@@ -1,5 +1,6 @@
 """The base of agents that learn from a fixed dataset."""
 
+import math
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxagents import ops
+from jaxagents import ops, sharding
 from jaxagents.core import checks
 from jaxagents.core.config import LearnerAgentConfig
 from jaxagents.core.fingerprint import fingerprint
@@ -130,34 +131,39 @@ class OfflineBase(LearnerAgent):
             lambda data, *args: self.with_data(data)._learn(*args),
             self.data,
             runner.learner,
-            rng[None],
+            jax.random.split(rng, (1, self._n_groups)),
         )
         return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
 
     def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
-        rngs = jax.random.split(runner.rng, 1 + self.config.gradient_steps)
-        learner, info = self._learn(runner.learner, rngs[1:])
+        shape = (self.config.gradient_steps, self._n_groups)
+        rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
+        learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
         return runner.replace(
             learner=learner, rng=rngs[0], info=info, update_step=runner.update_step + 1
         )
 
-    def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps"]) -> tuple[Any, Info]:
-        def gradient_step(learner: Any, rng: Key[Array, ""]) -> tuple[Any, Info]:
-            return self._update(learner, self._sample(rng))
+    def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps groups"]) -> tuple[Any, Info]:
+        def gradient_step(learner: Any, rngs: Key[Array, "groups"]) -> tuple[Any, Info]:
+            return self._update(learner, self._sample(rngs))
 
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)
         return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
 
-    def _sample(self, rng: Key[Array, ""]) -> Batch:
+    @property
+    def _n_groups(self) -> int:
+        """Number of groups whose rows are drawn: those of the whole mesh, while compiled for it."""
+        return len(self.data.sizes)
+
+    def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
         """Rows drawn uniformly, equally many of each group."""
-        n_groups = len(self.data.sizes)
-        n_rows = self.config.minibatch_size // n_groups
+        n_rows = self.config.minibatch_size // self._n_groups
 
         def of_group(rng: Key[Array, ""], group: Groups) -> Batch:
             indices = ops.random_indices(rng, n_rows, group.sizes)
             return jax.tree.map(lambda x: x[indices], group.arrays)
 
-        batch = jax.vmap(of_group)(jax.random.split(rng, n_groups), self.data)
+        batch = jax.vmap(of_group)(rngs, self.data)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 

@@ -92,7 +92,7 @@ def test_every_row_of_every_group_is_drawn_and_no_other():
     for group, size in enumerate(agent.data.sizes):
         filled[group, size:] = np.nan
     data = agent.data._replace(arrays={**agent.data.arrays, "observations": filled})
-    drawn = agent.program.with_data(data)._sample(KEY)["observations"]
+    drawn = agent.program.with_data(data)._sample(jax.random.split(KEY, 5))["observations"]
     assert drawn.shape == (1000, 2)
     np.testing.assert_array_equal(
         np.unique(drawn, axis=0), np.unique(dataset["observations"], axis=0)
