@@ -20,6 +20,18 @@ pytest.register_assert_rewrite("suite")
 install_import_hook(CHECKED, "beartype.beartype")
 
 
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Compiles with few optimisations, for files that take longer to compile than to run.
+
+    It is not for those that look at programs, or at what they compute bit for bit.
+    """
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def unload_programs():
     """Unloads what a file compiled: with all programs of all tests, a process runs out of mappings."""

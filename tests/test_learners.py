@@ -14,17 +14,9 @@ from trees import assert_close, assert_equal, equal
 from jaxagents.bc import DiscreteBCLearner, ImitationConfig
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KEY = jax.random.key(0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Compiles with few optimisations: nothing here runs long."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
 
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 

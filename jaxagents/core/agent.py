@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
-from jaxagents.core import checkpoint, checks, sweeps, training
+from jaxagents.core import checkpoint, checks, processes, sweeps, training
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.config import Config
 from jaxagents.core.describe import describe, name_of
@@ -579,7 +579,7 @@ class Agent(metaclass=AgentMeta):
         Returns:
             A readable description.
         """
-        if self.config.checkpoint_dir is not None:
+        if self.config.checkpoint_dir is not None and processes.leads():
             checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
         return describe("Hyperparameters", hyperparams)
 

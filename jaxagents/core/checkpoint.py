@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.shared_writer import SharedWriter
 from jaxagents.core.store import CorruptCheckpointError, Store
 from jaxagents.core.writer import Writer, write_description
 from jaxagents.loggers import JSONLLogger
@@ -91,19 +92,22 @@ class Records:
     The folder holds `config.json`, `hyperparameters.json`, `metrics.jsonl` and `checkpoints/`.
     """
 
-    def __init__(self, agent: Any, runner: Any, earlier: Metrics | None) -> None:
+    def __init__(
+        self, agent: Any, runner: Any, earlier: Metrics | None, together: bool = False
+    ) -> None:
         """Prepares the records; nothing is written before the context is entered.
 
         Args:
             agent: The agent.
             runner: Where the training starts.
             earlier: Metrics of the trainings that it goes on from.
+            together: Whether all processes make the training, and these records.
         """
+        writer = SharedWriter if together else Writer
         store = AgentStore(agent.config.checkpoint_dir)
-        self.directory = store.directory
         self._checkpointed = agent.checkpointed
         self._earlier = earlier
-        self._writer = Writer(
+        self._writer = writer(
             store,
             _identity(agent),
             keep=agent.config.keep_checkpoints,

@@ -1,7 +1,7 @@
 """The leaves of pytrees as they are saved: by path, as raw arrays, with a digest."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -27,11 +27,28 @@ def leaves_of(tree: Any) -> list[Leaf]:
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), raw(x)) for path, x in leaves]
 
 
-def signature(path: str, array: Any) -> dict[str, Any]:
-    """What identifies a saved leaf, as JSON."""
+def signature(path: str, array: Any, n_blocks: int = 1) -> dict[str, Any]:
+    """What identifies a saved leaf, as JSON.
+
+    Args:
+        path: Its path.
+        array: Its array.
+        n_blocks: Number of equal blocks of rows that are digested one by one.
+
+    Returns:
+        Path, shape, type and digest.
+    """
     array = np.asarray(array)
-    digest = zlib.crc32(array.tobytes())
-    return {"path": path, "shape": list(array.shape), "dtype": str(array.dtype), "crc32": digest}
+    blocks = np.split(array, n_blocks) if n_blocks > 1 else [array]
+    return signature_of(path, array, [zlib.crc32(block.tobytes()) for block in blocks])
+
+
+def signature_of(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
+    """What identifies a saved leaf whose blocks have been digested."""
+    blocks = {"blocks": len(digests)} if len(digests) > 1 else {}
+    whole = zlib.crc32(np.uint32(digests).tobytes()) if blocks else int(digests[0])
+    described = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
+    return {**described, "crc32": whole, **blocks}
 
 
 def with_leaves(template: Any, saved: Mapping[str, np.ndarray]) -> Any:

@@ -34,10 +34,6 @@ class OnDevice:
         """A copy of a runner to go on from."""
         return jax.tree.map(jnp.copy, runner)
 
-    def fetch(self, runner: Any) -> Any:
-        """A runner all of whose arrays this process can read."""
-        return runner
-
 
 class OnMesh:
     """An agent's programs on the devices of a mesh.
@@ -89,10 +85,6 @@ class OnMesh:
         with jax.set_mesh(self._mesh):
             return jax.jit(placed)([_portable(leaf) for leaf in leaves])
 
-    def fetch(self, runner: Any) -> Any:
-        """A runner all of whose arrays this process can read."""
-        return self._run("gather", runner) if self.shared_by_processes else runner
-
     def advance(self, runner: Any, n_updates: Any) -> Any:
         """Makes updates, using up the runner."""
         return self._run("advance", runner, n_updates, self._data)
@@ -117,7 +109,6 @@ class _Programs(NamedTuple):
     start: Callable
     advance: Callable
     evaluate: Callable
-    gather: Callable
 
 
 @functools.lru_cache(maxsize=16)
@@ -137,7 +128,6 @@ def _programs(agent: Any, mesh: Mesh) -> _Programs:
         start=jax.jit(start),
         advance=jax.jit(advance, donate_argnums=0),
         evaluate=jax.jit(evaluate),
-        gather=jax.jit(lambda runner: runner, out_shardings=whole),
     )
 
 

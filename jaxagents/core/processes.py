@@ -5,6 +5,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 
+def leads() -> bool:
+    """Whether this is the first of the processes."""
+    return jax.process_index() == 0
+
+
 def agreed(number: int) -> int:
     """The number that the first process gives.
 

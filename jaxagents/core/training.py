@@ -17,7 +17,6 @@ from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_metrics
 from jaxagents.core.on_mesh import OnDevice, OnMesh
 from jaxagents.core.progress import ProgressBar
-from jaxagents.core.shared_records import SharedRecords
 from jaxagents.loggers import Logger
 
 _SECONDS_PER_CHUNK = 0.25
@@ -124,16 +123,14 @@ def train(
     """
     first = int(runner.update_step)
     together = program.shared_by_processes
-    leads = not together or jax.process_index() == 0
+    leads = not together or processes.leads()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         observers: list[Observer] = []
         if agent.config.checkpoint_dir is not None:
-            records = checkpoint.Records(agent, runner, earlier)
+            records = stack.enter_context(checkpoint.Records(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]
-            if together:
-                records = SharedRecords(records, records.directory, program)
-            observers.append(stack.enter_context(records))
+            observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]
         if leads:
             observers.append(LoggerObserver(loggers, known_steps))

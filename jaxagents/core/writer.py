@@ -51,13 +51,10 @@ class Writer:
         Raises:
             FileExistsError: Another training writes to the folder, or it holds later checkpoints.
         """
-        self._store.directory.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_lock(self._store.directory))
-            self._clear_the_way()
-            for stem, description in self._descriptions.items():
-                write_description(self._store.directory, stem, description)
-            self._manager = stack.enter_context(_manager(self._store.checkpoints, self._keep))
+            self._begin(stack)
+            manager = _manager(self._store.checkpoints, self._keep, self._processes())
+            self._manager = stack.enter_context(manager)
             self._stack = stack.pop_all()
         return self
 
@@ -85,16 +82,12 @@ class Writer:
         """
         from orbax.checkpoint import args
 
-        if step in self._store.steps():
+        if self._is_written(step):
             return
-        leaves = [(path, np.array(leaf)) for path, leaf in leaves_of(tree)]
-        meta = {
-            **self._identity,
-            **(notes or {}),
-            "leaves": [signature(*leaf) for leaf in leaves],
-        }
+        arrays, signatures = self._contents(tree)
+        meta = {**self._identity, **(notes or {}), "leaves": signatures}
         items = {
-            self._store.item: args.StandardSave(dict(leaves)),
+            self._store.item: args.StandardSave(arrays),
             "history": args.StandardSave(history),
             "meta": args.JsonSave(meta),
         }
@@ -102,6 +95,26 @@ class Writer:
         with warn_if_unwritten():
             if not self._manager.save(step, args=args.Composite(**items), metrics=metrics):
                 raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
+
+    def _begin(self, stack: contextlib.ExitStack) -> None:
+        """Prepares the folder."""
+        self._store.directory.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(_lock(self._store.directory))
+        self._clear_the_way()
+        for stem, description in self._descriptions.items():
+            write_description(self._store.directory, stem, description)
+
+    def _processes(self) -> Any:
+        """Which processes write, as orbax's options say it."""
+        return this_process_alone()
+
+    def _is_written(self, step: int) -> bool:
+        return step in self._store.steps()
+
+    def _contents(self, tree: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Copies of the arrays, since updates use them up, and their signatures."""
+        leaves = [(path, np.array(leaf)) for path, leaf in leaves_of(tree)]
+        return dict(leaves), [signature(*leaf) for leaf in leaves]
 
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
@@ -160,7 +173,7 @@ def _set_aside(folder: Path) -> None:
     folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
-def _manager(folder: Path, keep: int | None) -> Any:
+def _manager(folder: Path, keep: int | None, processes: Any) -> Any:
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
     from orbax.checkpoint import checkpoint_managers as policies
@@ -174,7 +187,7 @@ def _manager(folder: Path, keep: int | None) -> Any:
     options = CheckpointManagerOptions(
         preservation_policy=policies.AnyPreservationPolicy([latest, best]),
         create=False,
-        multiprocessing_options=this_process_alone(),
+        multiprocessing_options=processes,
     )
     folder.mkdir(parents=True, exist_ok=True)
     return CheckpointManager(folder, options=options)
