@@ -6,6 +6,8 @@ many as asked for: more of them than cores show only what sharing costs.
 
 import argparse
 import math
+import os
+import shutil
 import statistics
 import sys
 from collections.abc import Iterable
@@ -27,7 +29,9 @@ PPO on CartPole-v1 with 64 x 64 units, 128 steps a rollout, 4 epochs of 4 miniba
 by `python benchmarks/scaling.py --markdown docs/benchmarks/scaling.md`
 {machine}.
 
-Each number is the median over {repeats} fresh processes; a ratio is to one device in the same round."""
+Each number is the median over {repeats} fresh processes; a ratio is to one device in the same round.
+Each device has a core of its own, as long as there are cores. Without such a bound, one CPU device
+computes with all cores of the machine, and further ones on the same cores make it no faster."""
 COUNTED = """## What devices tell each other
 
 An update collects its samples without a word. After that, the devices bring together the
@@ -64,7 +68,10 @@ def main() -> None:
         for work in works(args):
             devices, envs = work
             options = [f"--devices={devices}", f"--envs={envs}", f"--seconds={args.seconds}"]
-            result = peers.run_worker([*worker, *options], args.timeout)
+            variables = {"JAX_NUM_CPU_DEVICES": str(devices)}
+            result = peers.run_worker(
+                [*on_cores(devices), *worker, *options], args.timeout, **variables
+            )
             print(f"{devices} devices, {envs} environments: {result}", file=sys.stderr)
             results.setdefault(work, []).append(result)
     peers.write(report(results, args), args.markdown)
@@ -72,14 +79,22 @@ def main() -> None:
         sys.exit("Some runs failed.")
 
 
+def on_cores(n_devices: int) -> list[str]:
+    """What gives a command one core for each CPU device, as far as there are cores."""
+    if not (hasattr(os, "sched_getaffinity") and shutil.which("taskset")):
+        return []
+    cores = sorted(os.sched_getaffinity(0))[:n_devices]
+    return ["taskset", "-c", ",".join(map(str, cores))]
+
+
 def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--devices", nargs="+", type=int, default=[1, 2, 4, 8], help="numbers of devices, 1 first")
+    add("--devices", nargs="+", type=int, default=[1, 2, 4], help="numbers of devices, 1 first")
     add("--envs", type=int, default=2048, help="environments of all devices, or of each")
-    add("--repeats", type=int, default=3, help="processes for each number")
-    add("--seconds", type=float, default=3.0, help="aimed length of a timed call")
+    add("--repeats", type=int, default=2, help="processes for each number")
+    add("--seconds", type=float, default=1.0, help="aimed length of a timed call")
     add("--timeout", type=float, default=600.0, help="seconds after which a process is ended")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     return parser.parse_args()

@@ -1,6 +1,6 @@
 """Measures PPO of jaxagents on several devices, and what these tell each other.
 
-The devices are cores of a CPU, unless the environment variable JAX_PLATFORMS names another backend.
+On a CPU, the environment variable JAX_NUM_CPU_DEVICES says how many devices there are.
 """
 
 import argparse
@@ -34,8 +34,6 @@ def main() -> None:
     parser.add_argument("--envs", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     args = parser.parse_args()
-    if jax.default_backend() == "cpu":
-        jax.config.update("jax_num_cpu_devices", args.devices)
     trainer = Trainer(args.envs, n_groups=N_GROUPS)
     program = OnMesh(trainer.agent, make_mesh(args.devices))
     seconds = seconds_of_an_update(program, trainer.hyperparams, args.seconds)
