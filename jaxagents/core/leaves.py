@@ -46,7 +46,7 @@ def signature(path: str, array: Any, n_blocks: int = 1) -> dict[str, Any]:
 def signature_of(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
     """What identifies a saved leaf whose blocks have been digested."""
     blocks = {"blocks": len(digests)} if len(digests) > 1 else {}
-    whole = zlib.crc32(np.uint32(digests).tobytes()) if blocks else int(digests[0])
+    whole = zlib.crc32(np.asarray(digests, np.uint32).tobytes()) if blocks else int(digests[0])
     described = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
     return {**described, "crc32": whole, **blocks}
 
