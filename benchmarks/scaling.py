@@ -16,7 +16,7 @@ from pathlib import Path
 import peers
 from peers import Result
 
-N_MINIBATCH_STEPS = 32  # of actor and critic: 4 epochs of 4 minibatches each
+N_MINIBATCH_STEPS = 16  # each of actor and critic: 4 epochs of 4 minibatches
 LINKS = {  # seconds until a message arrives, and bytes a second
     "Ethernet, 10 Gbit/s": (50e-6, 1.25e9),
     "InfiniBand, 400 Gbit/s": (5e-6, 50e9),
@@ -142,7 +142,7 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
     if not counted or not alone:
         return []
     n_bytes = next(peers.measured(results[args.devices[-1], args.envs], "all_reduced_bytes"))
-    step = statistics.median(alone) / (N_MINIBATCH_STEPS / 2)
+    step = statistics.median(alone) / N_MINIBATCH_STEPS
     rows, limits = [], []
     for link, (latency, bandwidth) in LINKS.items():
         for speed, kind in ((1, "as here"), (100, "accelerators")):

@@ -106,12 +106,15 @@ def test_plain_equals_traced_bit_for_bit(case):
 
 def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
     agent = case.make(MatchSign)
-    keys = jax.random.split(KEY, 3)
+    keys = jax.random.split(KEY, 2)[jnp.array([0, 1, 0])]
     factors = jnp.array([1.0, 0.9, 0.8])
     stacked = jax.tree.map(lambda x: jnp.minimum(x, 10.0) * factors, case.hyperparams())
     runners, metrics = jax.vmap(agent.train)(keys, stacked)
     member, hyperparams = jax.tree.map(lambda x: x[1], ((runners, metrics), stacked))
     trees.assert_close(member, agent.train(keys[1], hyperparams, progress=False))
+    params = case.acting(runners).params
+    first, last = (jax.tree.map(lambda x, i=i: x[i], params) for i in (0, 2))
+    assert not trees.equal(first, last)
 
 
 def test_two_devices_that_share_a_training_make_that_of_one(case):
@@ -197,6 +200,9 @@ def test_equal_agents_compile_nothing_new(case):
             agent.sweep(jax.random.split(KEY, 2), hyperparams, progress=False)
         return made
 
+    with compilations() as made:
+        jax.jit(lambda x: x + 1.0)(0.0)
+    assert made  # it would notice
     session(1e-3)
     assert not session(2e-3)
 

@@ -227,7 +227,6 @@ class Agent(metaclass=AgentMeta):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
         if training.is_tracing((rng, hyperparams, runner)):
             if mesh is not None:
                 raise ValueError("Inside of jit or vmap, train takes no mesh: call it plainly.")
@@ -235,6 +234,7 @@ class Agent(metaclass=AgentMeta):
                 rng, hyperparams, runner, self.data, n_steps=n_steps, progress=bool(progress)
             )
         self._check_hyperparams(hyperparams, optional=runner is not None)
+        program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         runner = self._starting_point(rng, hyperparams, runner, program)

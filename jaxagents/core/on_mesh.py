@@ -25,7 +25,6 @@ class OnDevice:
 
     def __init__(self, agent: Any) -> None:
         """Compiles nothing yet."""
-        self._agent = agent
         self.start = agent.start
         self.advance = agent.advance
         self.evaluate = agent.evaluate

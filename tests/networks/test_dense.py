@@ -89,7 +89,9 @@ def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
     program = jax.jit(gradient).lower(PARAMS).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert len(products) == 2
-    assert "contracting_dims = [1] x [0]" in products[-1]
+    forward, backward = products
+    assert "contracting_dims = [2] x [0]" in forward
+    assert "contracting_dims = [1] x [0]" in backward
 
 
 @pytest.mark.parametrize(
