@@ -14,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 import trees
+from damage import damage_arrays
 from filelock import FileLock
 from probes import BestAction, MatchSign
 from registry import AGENTS
@@ -37,12 +38,7 @@ def trained(folder, n_steps=6, **fields):
 
 
 def damage(folder, step):
-    """Changes one byte in the middle of the largest file of a checkpoint's arrays."""
-    files = (folder / "checkpoints" / str(step) / "runner").rglob("d/*")
-    largest = max(files, key=lambda file: file.stat().st_size)
-    data = bytearray(largest.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    largest.write_bytes(bytes(data))
+    damage_arrays(folder / "checkpoints" / str(step) / "runner")
 
 
 def empty(folder, step):

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 import trees
+from damage import damage_arrays, damage_file
 from filelock import FileLock
 from loops import Clock, Line, Picture, Recorder, Tiny
 from probes import MatchSign
@@ -95,14 +96,6 @@ def trained(folder, n_steps=60, **fields):
 
 def files(folder):
     return sorted(path.name for path in (folder / "replay").glob("*.npz"))
-
-
-def damage(path):
-    """Changes bytes in the middle of a file."""
-    data = bytearray(path.read_bytes())
-    for place in range(len(data) // 2 - 50, len(data) // 2 + 50):
-        data[place] ^= 0xFF
-    path.write_bytes(bytes(data))
 
 
 # Going on.
@@ -485,7 +478,7 @@ def test_goes_on_from_before_the_damage(tmp_path, harmed):
     trained(tmp_path, n_steps=50)
     learner, metrics, rows, _ = train(Line, ONLINE)
     path = tmp_path / harmed
-    damage(path if path.is_file() else max(path.rglob("d/*"), key=lambda f: f.stat().st_size))
+    damage_file(path) if path.is_file() else damage_arrays(path)
     config = ONLINE.replace(checkpoint_dir=tmp_path)
     falls_back = pytest.warns(UserWarning, match="Falling back to another checkpoint")
     with falls_back, pytest.warns(UserWarning, match="set aside"):
