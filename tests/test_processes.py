@@ -12,38 +12,43 @@ import trees
 from probes import MatchSign
 from registry import AGENTS
 
+from jaxagents.sharding import make_mesh
+
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 FIELDS = {"n_groups": 4, "replicated_updates": True}
+EIGHT_GROUPS = {"n_groups": 8, "batch_size": 16}
 
 
 def make(name, **fields):
     return CASES[name].make(MatchSign, **{**FIELDS, **fields})
 
 
-def test_another_number_of_processes_and_devices_goes_on_bit_for_bit(tmp_path):
+def test_two_by_four_four_by_two_and_one_by_eight_go_on_from_each_other_bit_for_bit(tmp_path):
     script = """
-        from test_processes import CASES, KEY, make
+        from test_processes import CASES, EIGHT_GROUPS, KEY, make
 
         folder, n_steps = arguments
-        agent = make("PPO", n_steps=int(n_steps), checkpoint_dir=folder, restore_agent=True)
+        fields = {"n_steps": int(n_steps), "checkpoint_dir": folder, "restore_agent": True}
+        agent = make("PPO", **EIGHT_GROUPS, **fields)
         mesh = sharding.make_mesh()
-        assert mesh.size == 4
+        assert mesh.size == 8
         runner, metrics = agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=mesh, loggers=[])
         returns = agent.eval(KEY, n_evals=3)["returns"]
         print(process, runner.update_step, metrics["update_step"].tolist(), returns.tolist())
         """
-    for n_processes, n_devices, n_steps in ((2, 2, 2), (4, 1, 4)):
+    for n_processes, n_devices, n_steps in ((2, 4, 2), (4, 2, 4)):
         printed = together.run(script, n_processes, n_devices, tmp_path, n_steps)
         for i, text in enumerate(printed):
             points = list(range(0, n_steps + 1, 2))
             assert text.splitlines()[-1].startswith(f"{i} {n_steps} {points} [")
-    alone, hyperparams = make("PPO", n_steps=6), CASES["PPO"].hyperparams()
+    hyperparams = CASES["PPO"].hyperparams()
+    alone = make("PPO", n_steps=6, **EIGHT_GROUPS)
     whole = alone.train(KEY, hyperparams, progress=False)
-    agent = make("PPO", n_steps=6, checkpoint_dir=tmp_path, restore_agent=True)
-    resumed = agent.resume(KEY, hyperparams, progress=False)
+    agent = make("PPO", n_steps=6, **EIGHT_GROUPS, checkpoint_dir=tmp_path, restore_agent=True)
+    resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
     trees.assert_equal(whole, resumed)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
 

@@ -156,6 +156,10 @@ class MembersOnDevices:
         """The runners without those that fill up the devices."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
+    def lowered_advance(self, rngs: Any, hyperparams: Any) -> Any:
+        """The program of updates before it is compiled, such as to see what devices tell each other."""
+        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+
 
 @functools.lru_cache(maxsize=16)
 def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:

@@ -1,13 +1,11 @@
 """Trainings that several devices share. That every agent can is in the suite."""
 
-import re
-from collections import Counter
-
 import jax
 import numpy as np
 import optax
 import pytest
 import trees
+from collectives import collectives_of
 from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
@@ -18,7 +16,6 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
-COLLECTIVES = r"\s(all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 
 
 def in_groups(name, **fields):
@@ -77,8 +74,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
 def test_what_devices_tell_each_other(name, expected):
     agent, hyperparams = in_groups(name)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
-    program = lowered.compile().as_text()
-    assert Counter(re.findall(COLLECTIVES, program)) == expected
+    assert collectives_of(lowered) == expected
 
 
 def test_going_on_with_another_number_of_devices(tmp_path):

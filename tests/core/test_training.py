@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 
 import jax
@@ -12,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from collectives import collectives_of
 from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents.core.interruption import Interruption
+from jaxagents.core.sweeps import MembersOnDevices
 from jaxagents.core.training import ChunkSizes, updates_between_points
 
 CASE = AGENTS[0]
@@ -208,44 +209,25 @@ def test_a_sweep_without_evaluation_has_no_best():
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
-def run_script(script, **environment):
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        env={**os.environ, "PYTHONPATH": tests, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    ).stdout
-
-
 def test_members_on_several_devices_are_those_on_cores():
-    script = """
-        import jax, numpy as np, trees
-        from probes import MatchSign
-        from registry import AGENTS
-        from jaxagents.core.sweeps import MembersOnDevices
-        agent = AGENTS[0].make(MatchSign)
-        keys, hyperparams = jax.random.split(jax.random.key(0), 5), AGENTS[0].hyperparams()
-        assert len(jax.devices()) == 4
-        devices = MembersOnDevices(agent.program, jax.devices())
-        sets = jax.tree.map(lambda x: np.full(5, x, np.float32), hyperparams)
-        n_updates = np.int32(agent.config.n_steps)
-        runners = devices.advance(devices.start(keys, sets), n_updates)
-        metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
-        cores = agent.sweep(keys, hyperparams, progress=False)
-        last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
-        trees.assert_close(last, metrics)
-        runners = jax.tree.map(lambda x: x[None], devices.gather(runners))
-        trees.assert_close(cores.runners, runners)
-    """
-    run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    devices = MembersOnDevices(agent.program, jax.devices()[:4])
+    keys = jax.random.split(KEY, 5)
+    sets = jax.tree.map(lambda x: np.full(5, x, np.float32), hyperparams)
+    runners = devices.advance(devices.start(keys, sets), np.int32(agent.config.n_steps))
+    metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
+    cores = agent.sweep(keys, hyperparams, progress=False)
+    last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
+    trees.assert_close(last, metrics)
+    runners = jax.tree.map(lambda x: x[None], devices.gather(runners))
+    trees.assert_close(cores.runners, runners)
+    assert not collectives_of(devices.lowered_advance(keys, sets))
 
 
 def test_importing_is_light():
-    script = """
+    script = """if True:
         import sys, jaxagents
         print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
     """
-    assert run_script(script).strip() == "[]"
+    command = [sys.executable, "-c", script]
+    assert subprocess.check_output(command, text=True, timeout=60).strip() == "[]"

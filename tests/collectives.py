@@ -1,0 +1,12 @@
+"""What devices tell each other in a compiled program."""
+
+import re
+from collections import Counter
+from typing import Any
+
+_NAMES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+
+
+def collectives_of(lowered: Any) -> Counter:
+    """How many there are of each collective operation, by its name."""
+    return Counter(re.findall(rf"\s({_NAMES})(?:-start)?\(", lowered.compile().as_text()))
