@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxagents.core.multiples import multiples_near
+
 DATA_AXIS = "data"
 """Name of the axis of a mesh over which the work of a training is split."""
 
@@ -193,9 +195,7 @@ def _check_divisible(path: Any, shape: tuple[int, ...], n_devices: int) -> None:
     if not shape:
         raise ValueError(f"{name!r} is a scalar, but needs a leading axis of samples.")
     if shape[0] % n_devices:
-        below = shape[0] - shape[0] % n_devices
-        sizes = f"{below} or {below + n_devices}" if below else f"{n_devices}"
         raise ValueError(
             f"{name!r} has {shape[0]} samples, which {n_devices} devices cannot share equally; "
-            f"{sizes} would do."
+            f"{multiples_near(shape[0], n_devices)}."
         )

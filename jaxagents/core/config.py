@@ -13,6 +13,7 @@ import optax
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.checks import positive
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.multiples import multiples_near
 
 _FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
 _OTHER_NAMES = {
@@ -190,11 +191,9 @@ class Config(StaticConfig):
         for name in self.shared_out:
             number = getattr(self, name)
             if number % n_devices:
-                below = number - number % n_devices
-                fitting = [str(n) for n in (below, below + n_devices) if n]
                 raise ValueError(
                     f"{type(self).__name__}.{name} must be a multiple of the {n_devices} devices that "
-                    f"share a training, got {number}; {' or '.join(fitting)} would do."
+                    f"share a training, got {number}; {multiples_near(number, n_devices)}."
                 )
 
     def without_files(self) -> "Config":
@@ -316,12 +315,10 @@ class OffPolicyConfig(LearnerAgentConfig):
         )
         self._check_divides("n_groups", "batch_size")
         if self.buffer_size % self.batch_size:
-            below = self.buffer_size - self.buffer_size % self.batch_size
-            fitting = [size for size in (below, below + self.batch_size) if size]
             raise ValueError(
                 f"{type(self).__name__}.buffer_size must be a multiple of batch_size "
-                f"({self.batch_size}), got {self.buffer_size}; {' or '.join(map(str, fitting))} would "
-                "do."
+                f"({self.batch_size}), got {self.buffer_size}; "
+                f"{multiples_near(self.buffer_size, self.batch_size)}."
             )
         if self.n_warmup_steps * self.batch_size > self.buffer_size:
             raise ValueError(

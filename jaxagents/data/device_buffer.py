@@ -11,6 +11,7 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from jaxagents import ops
+from jaxagents.core.multiples import multiples_near
 from jaxagents.core.train_state import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
@@ -305,11 +306,9 @@ def _checked_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
     if n_envs < 1:
         raise ValueError(f"n_envs must be positive, got {n_envs}.")
     if capacity < 1 or capacity % n_envs:
-        below = max(capacity // n_envs, 0) * n_envs
-        nearby = " or ".join(str(size) for size in (below, below + n_envs) if size)
         raise ValueError(
-            f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; {nearby} would "
-            "do."
+            f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; "
+            f"{multiples_near(max(capacity, 0), n_envs)}."
         )
     return capacity, n_envs
 

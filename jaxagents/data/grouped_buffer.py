@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
+from jaxagents.core.multiples import multiples_near
 from jaxagents.core.train_state import nonpytree_field
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -145,14 +146,19 @@ class GroupedBuffer(DeviceBuffer):
         )
 
     def _dealt(self, tree: Any) -> Any:
-        return jax.tree.map(lambda x: x.reshape(self.n_groups, -1, *x.shape[1:]), tree)
+        def dealt(x: Any) -> Any:
+            n_rows = self._rows_of_each(len(x), "The leading axis of what is added")
+            return jnp.reshape(x, (self.n_groups, n_rows, *jnp.shape(x)[1:]))
+
+        return jax.tree.map(dealt, tree)
 
     def _in_one(self, tree: Any) -> Any:
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
-    def _rows_of_each(self, batch_size: int) -> int:
-        if batch_size % self.n_groups:
+    def _rows_of_each(self, n_rows: int, name: str = "batch_size") -> int:
+        if n_rows % self.n_groups:
             raise ValueError(
-                f"batch_size must be a multiple of the {self.n_groups} groups, got {batch_size}."
+                f"{name} must be a multiple of the {self.n_groups} groups, got {n_rows}; "
+                f"{multiples_near(n_rows, self.n_groups)}."
             )
-        return batch_size // self.n_groups
+        return n_rows // self.n_groups

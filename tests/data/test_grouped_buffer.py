@@ -104,7 +104,11 @@ def test_priorities_are_of_each_group():
 
 def test_refuses_what_groups_cannot_share():
     grouped, _ = filled(3)
-    with pytest.raises(ValueError, match="multiple of the 3 groups, got 10"):
+    with pytest.raises(
+        ValueError, match="what is added must be a multiple .*got 5; 3 or 6 would do"
+    ):
+        grouped.add(jax.tree.map(lambda x: x[:5], transitions(0)))
+    with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
         grouped.sample_indices(KEY, 10)
     with pytest.raises(ValueError, match="n_envs of n_groups, got 24, 6 and 4"):
         GroupedBuffer.create({"x": 0.0}, 24, 6, n_groups=4)
