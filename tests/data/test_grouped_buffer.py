@@ -105,7 +105,7 @@ def test_priorities_are_of_each_group():
 def test_refuses_what_groups_cannot_share():
     grouped, _ = filled(3)
     with pytest.raises(
-        ValueError, match="what is added must be a multiple .*got 5; 3 or 6 would do"
+        ValueError, match=r"what is added must be a multiple .*got 5; 3 or 6 would do"
     ):
         grouped.add(jax.tree.map(lambda x: x[:5], transitions(0)))
     with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
