@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxagents.core import processes
 from jaxagents.core.extras import require
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def plot_learning_curve(
 
     Args:
         metrics: Metrics of one training, as `train`, `train_online` or `train_offline` returns them.
-        path: File to save the picture to.
+        path: File to save the picture to; of several processes, the first one does.
         metric: Name of the metric, shaped `(points,)`, `(points, episodes)` or
             `(points, episodes, n_actors)`.
         steps_per_update: Environment steps of an agent's update (`batch_size * rollout_length`);
@@ -67,7 +68,7 @@ def plot_learning_curve(
     axes.margins(x=0.01)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    if path is not None:
+    if path is not None and processes.leads():
         axes.get_figure(root=True).savefig(path, dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
     return axes
 

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -44,6 +45,14 @@ def test_refuses_sizes_that_do_not_fit(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "--run-dir", str(tmp_path), "--batch-size", "6"])
     assert "--batch-size must be a multiple of 4" in capsys.readouterr().err
+
+
+def test_one_process_of_several_saves_the_picture(tmp_path, monkeypatch):
+    metrics = {"update_step": np.arange(3), "loss": np.ones(3)}
+    for process, is_saved in ((1, False), (0, True)):
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        plot_learning_curve(metrics, tmp_path / "curve.png", metric="loss")
+        assert (tmp_path / "curve.png").exists() == is_saved
 
 
 def test_plots_one_line_for_each_actor(tmp_path):
