@@ -15,6 +15,7 @@ Rows = Float[Array, "*batch_and_rows inputs"]
 Weights = Float[Array, "*batch inputs outputs"]
 
 _TALL = 8
+_NARROW = 8
 _matmul_p = Primitive("jaxagents_matmul")
 
 
@@ -23,9 +24,11 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
 
     The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
     would compute it without the transposition, for which its CPU backend takes more than twice as long
-    as for the transposition and an ordinary product, where there are many more rows than columns. This
-    is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also where
-    a function of one row is vmapped.
+    as for the transposition and an ordinary product, where there are many more rows than columns. Where
+    the gradient of the rows has few columns, as after a last layer, a product with each is faster still.
+
+    This is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also
+    where a function of one row is vmapped.
 
     Args:
         x: Rows, along one or several axes.
@@ -93,6 +96,32 @@ def _gradient_of_rows(gradient: Array, _: Any, weights: Array, *, precision: Any
 def _gradient_of_weights(gradient: Array, x: Array, weights: Any, *, precision: Any) -> Array:
     n_batch = weights.aval.ndim - 2
     x, gradient = (_without_single_rows(y, n_batch) for y in (x, gradient))
+    product = functools.partial(_product_of_transposed, n_batch=n_batch, precision=precision)
+    n_rows, n_columns = math.prod(x.shape[n_batch:-1]), gradient.shape[-1]
+    if n_batch == 0 and n_columns <= _NARROW and n_rows >= _TALL * n_columns:
+        by_column = functools.partial(_product_by_column, precision=precision)
+        return jax.lax.platform_dependent(x, gradient, cpu=by_column, default=product)
+    return product(x, gradient)
+
+
+def _without_single_rows(x: Array, n_batch: int) -> Array:
+    """One axis of rows where there is no more than one; several stay, lest devices have to swap them."""
+    rows = [size for size in x.shape[n_batch:-1] if size != 1] or [1]
+    return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
+
+
+def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
+    """Of the transposed `x` with each column of the gradient."""
+    rows = tuple(range(x.ndim - 1))
+
+    def product(column: Array) -> Array:
+        return jax.lax.dot_general(x, column, ((rows, rows), ((), ())), precision)
+
+    columns = [product(gradient[..., i]) for i in range(gradient.shape[-1])]
+    return jnp.stack(columns, axis=-1)
+
+
+def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision: Any) -> Array:
     transposed = _transposed(x, n_batch)
     if x.ndim == n_batch + 2:
         return _matmul_p.bind(transposed, gradient, precision=precision)
@@ -101,12 +130,6 @@ def _gradient_of_weights(gradient: Array, x: Array, weights: Any, *, precision: 
     return jax.lax.dot_general(
         transposed, gradient, ((of_transposed, rows), (batch, batch)), precision
     )
-
-
-def _without_single_rows(x: Array, n_batch: int) -> Array:
-    """One axis of rows where there is no more than one; several stay, lest devices have to swap them."""
-    rows = [size for size in x.shape[n_batch:-1] if size != 1] or [1]
-    return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
 
 def _transposed(x: Array, n_batch: int) -> Array:

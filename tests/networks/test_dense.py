@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from flax import linen as nn
 from scripts import run_script
 
@@ -11,7 +12,9 @@ from jaxagents.networks.dense import Dense, dot_general
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (7, 3))
-PARAMS = nn.Dense(5).init(jax.random.key(1), X)
+WIDE, NARROW = 9, 2
+PARAMS = nn.Dense(WIDE).init(jax.random.key(1), X)
+NARROW_PARAMS = nn.Dense(NARROW).init(jax.random.key(1), X)
 SEVERAL = jax.tree.map(lambda x: jnp.stack([x, 2.0 * x]), PARAMS)
 
 
@@ -71,7 +74,7 @@ def test_computes_what_the_layer_of_flax_does(case, compiled):
             if compiled
             else lambda layer=layer: case(layer)
         )()
-        for layer in (Dense(5), nn.Dense(5))
+        for layer in (Dense(WIDE), nn.Dense(WIDE))
     )
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(
@@ -85,13 +88,41 @@ def test_computes_what_the_layer_of_flax_does(case, compiled):
 
 def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
     rows = jnp.tile(X, (8, 1))
-    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(5))(params, x))(rows).sum())
+    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(WIDE))(params, x))(rows).sum())
     program = jax.jit(gradient).lower(PARAMS).as_text()
     products = [line for line in program.splitlines() if "dot_general" in line]
     assert len(products) == 2
     forward, backward = products
     assert "contracting_dims = [2] x [0]" in forward
     assert "contracting_dims = [1] x [0]" in backward
+
+
+@pytest.mark.parametrize(
+    "transformation",
+    [
+        lambda f: jax.grad(f),
+        lambda f: jax.hessian(f),
+        lambda f: jax.grad(lambda params, x: jax.vmap(lambda x: f(params, x))(x).sum()),
+        lambda f: jax.vmap(jax.grad(f), (None, 0)),
+    ],
+    ids=["gradient", "second derivatives", "of a vmapped function", "of each row"],
+)
+@pytest.mark.parametrize("shape", [(20, 3), (4, 5, 3)])
+def test_gradients_of_few_columns(transformation, shape):
+    x = jnp.sin(jnp.arange(60.0)).reshape(shape)
+    found, expected = (
+        jax.jit(transformation(loss(layer)))(NARROW_PARAMS, x)
+        for layer in (Dense(NARROW), nn.Dense(NARROW))
+    )
+    trees.assert_close(found, expected)
+
+
+def test_the_gradient_of_few_columns_is_a_product_with_each():
+    rows = jnp.tile(X, (8, 1))
+    program = jax.jit(jax.grad(loss(Dense(NARROW)))).lower(NARROW_PARAMS, rows).as_text()
+    _, *backward = [line for line in program.splitlines() if "dot_general" in line]
+    assert len(backward) == NARROW
+    assert all("contracting_dims = [0] x [0]" in line for line in backward)
 
 
 @pytest.mark.parametrize(
