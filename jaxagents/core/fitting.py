@@ -1,16 +1,34 @@
-"""Fitting a network to a rollout in epochs of minibatches."""
+"""Fitting networks to a rollout in epochs of minibatches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxagents import ops
 from jaxagents.core.train_state import TrainState
 
 LossFunction = Callable[..., tuple[Float[Array, ""], Float[Array, ""]]]
+
+
+class Fit(NamedTuple):
+    """How a network is to be fitted.
+
+    Attributes:
+        training: State of its training.
+        loss_fn: Maps a state and the inputs of a minibatch to the loss and a KL divergence.
+        inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
+        n_epochs: Largest number of epochs.
+        kl_threshold: After an epoch with a larger mean KL divergence, the network stays as it is.
+    """
+
+    training: TrainState
+    loss_fn: LossFunction
+    inputs: Any
+    n_epochs: int
+    kl_threshold: Any = jnp.inf
 
 
 class Fitted(NamedTuple):
@@ -20,64 +38,86 @@ class Fitted(NamedTuple):
         training: State of its training.
         loss: Mean loss over the minibatches.
         kl: Mean KL divergence over the minibatches, as the loss function gives it.
-        n_epochs: Number of epochs made.
     """
 
     training: TrainState
     loss: Any
     kl: Any
-    n_epochs: Any
 
 
 def fit(
-    training: TrainState,
-    loss_fn: LossFunction,
-    inputs: Any,
-    rng: Key[Array, ""],
-    *,
-    n_epochs: int,
-    n_minibatches: int,
-    n_groups: int = 1,
-    kl_threshold: Any = jnp.inf,
-) -> Fitted:
-    """Takes one gradient step for each minibatch of each epoch.
+    fits: Sequence[Fit], rng: Key[Array, ""], *, n_minibatches: int, n_groups: int = 1
+) -> list[Fitted]:
+    """Takes one gradient step of each network for each minibatch of each epoch.
+
+    All networks learn from the same minibatches, in one loop, whose steps keep several cores of a CPU
+    busy. Those with fewer epochs than others leave it earlier.
 
     Args:
-        training: State of the network's training.
-        loss_fn: Maps a state and the inputs of a minibatch to the loss and a KL divergence.
-        inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
+        fits: The networks.
         rng: Random key.
-        n_epochs: Largest number of epochs.
         n_minibatches: Number of minibatches of each epoch.
         n_groups: Number of groups of environments within which samples are mixed.
-        kl_threshold: No further epoch is made after one with a larger mean KL divergence.
 
     Returns:
-        The fitted network.
+        The fitted networks.
     """
-    data = jax.tree.map(lambda x: _in_groups(x, n_groups), inputs)
+    data = [jax.tree.map(lambda x: _in_groups(x, n_groups), fit.inputs) for fit in fits]
     n_samples = jax.tree.leaves(data)[0].shape[1]
 
-    def minibatch(training: TrainState, indices: Array) -> tuple[TrainState, tuple[Array, Array]]:
+    def minibatches_of(epoch: Int[Array, ""]) -> Array:
+        key = jax.random.fold_in(rng, epoch)
+        return ops.minibatch_indices(key, n_samples, n_minibatches, n_groups)
+
+    fitted = [Fitted(fit.training, jnp.zeros(()), jnp.zeros(())) for fit in fits]
+    first = 0
+    for last in sorted({fit.n_epochs for fit in fits}):
+        learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
+        chosen = [[some[i] for i in learning] for some in (fits, data, fitted)]
+        for i, network in zip(learning, _epochs(*chosen, minibatches_of, first, last), strict=True):
+            fitted[i] = network
+        first = last
+    return fitted
+
+
+def _epochs(
+    fits: list[Fit],
+    data: list[Any],
+    fitted: list[Fitted],
+    minibatches_of: Callable[[Any], Array],
+    first: int,
+    last: int,
+) -> list[Fitted]:
+    """Those networks after the epochs from `first` to before `last`."""
+
+    def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         samples = ops.take_minibatch(data, indices)
+        steps = [_step(*step) for step in zip(fits, trainings, samples, strict=True)]
+        return [training for training, _ in steps], [shown for _, shown in steps]
 
-        def loss_and_info(params: Any) -> tuple[Array, tuple[Array, Array]]:
-            loss, kl = loss_fn(training.replace(params=params), *samples)
-            return loss, (loss, kl)
+    def epoch(number: Any, before: list[Fitted]) -> list[Fitted]:
+        trainings = [network.training for network in before]
+        trainings, shown = jax.lax.scan(minibatch, trainings, minibatches_of(number))
+        after = [
+            Fitted(training, losses.mean(), kls.mean())
+            for training, (losses, kls) in zip(trainings, shown, strict=True)
+        ]
+        return [_unless_stopped(*network) for network in zip(fits, before, after, strict=True)]
 
-        return training.apply_loss_fn(loss_fn=loss_and_info, has_aux=True)
+    return jax.lax.fori_loop(first, last, epoch, fitted)
 
-    def epoch(fitted: Fitted) -> Fitted:
-        key = jax.random.fold_in(rng, fitted.n_epochs)
-        indices = ops.minibatch_indices(key, n_samples, n_minibatches, n_groups)
-        training, (losses, kls) = jax.lax.scan(minibatch, fitted.training, indices)
-        return Fitted(training, losses.mean(), kls.mean(), fitted.n_epochs + 1)
 
-    def goes_on(fitted: Fitted) -> Bool[Array, ""]:
-        return (fitted.n_epochs < n_epochs) & (fitted.kl <= kl_threshold)
+def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
+    goes_on = before.kl <= fit.kl_threshold
+    return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
 
-    unfitted = Fitted(training, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(goes_on, epoch, unfitted)
+
+def _step(fit: Fit, training: TrainState, samples: Any) -> tuple[TrainState, tuple[Array, Array]]:
+    def loss_and_info(params: Any) -> tuple[Array, tuple[Array, Array]]:
+        loss, kl = fit.loss_fn(training.replace(params=params), *samples)
+        return loss, (loss, kl)
+
+    return training.apply_loss_fn(loss_fn=loss_and_info, has_aux=True)
 
 
 def _in_groups(x: Array, n_groups: int) -> Array:

@@ -14,7 +14,7 @@ from jaxagents import ops, sharding
 from jaxagents.core import checks
 from jaxagents.core.agent import Agent
 from jaxagents.core.config import OnPolicyConfig
-from jaxagents.core.fitting import fit
+from jaxagents.core.fitting import Fit, fit
 from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import AdvantageInput, ReturnInput, Runner, Transition
@@ -237,8 +237,7 @@ class OnPolicyBase(Agent):
 
     def _learn(self, runner: Runner, traj: Transition) -> Runner:
         config, hyperparams = self.config, runner.hyperparams
-        rng, actor_rng, critic_rng = jax.random.split(runner.rng, 3)
-        mixing = {"n_minibatches": config.n_minibatches, "n_groups": config.n_groups}
+        rng, fit_rng = jax.random.split(runner.rng)
 
         def actor_loss(*inputs: Any) -> tuple[Array, Array]:
             return self._actor_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
@@ -247,22 +246,23 @@ class OnPolicyBase(Agent):
             loss = self._critic_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
             return loss, jnp.zeros(())
 
-        actor = fit(
-            runner.actor_training,
-            actor_loss,
-            self._actor_loss_input(runner, traj),
-            actor_rng,
-            n_epochs=config.actor_epochs,
-            kl_threshold=self._kl_threshold(hyperparams),
-            **mixing,
+        fits = (
+            Fit(
+                runner.actor_training,
+                actor_loss,
+                self._actor_loss_input(runner, traj),
+                config.actor_epochs,
+                self._kl_threshold(hyperparams),
+            ),
+            Fit(
+                runner.critic_training,
+                critic_loss,
+                self._critic_loss_input(runner, traj),
+                config.critic_epochs,
+            ),
         )
-        critic = fit(
-            runner.critic_training,
-            critic_loss,
-            self._critic_loss_input(runner, traj),
-            critic_rng,
-            n_epochs=config.critic_epochs,
-            **mixing,
+        actor, critic = fit(
+            fits, fit_rng, n_minibatches=config.n_minibatches, n_groups=config.n_groups
         )
         info = {"actor_loss": actor.loss, "critic_loss": critic.loss, "kl": actor.kl}
         return runner.replace(

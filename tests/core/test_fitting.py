@@ -1,0 +1,68 @@
+"""Fitting several networks in one loop."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+import trees
+from flax import linen as nn
+
+from jaxagents.core.fitting import Fit, fit
+from jaxagents.core.train_state import TrainState
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEY = jax.random.key(0)
+OBS = jax.random.normal(KEY, (6, 4, 3))  # time, environments, components
+SIZES = {"n_minibatches": 3, "n_groups": 2}
+
+
+def network(n_outputs, n_epochs, kl=0.0, **fields):
+    module = nn.Dense(n_outputs)
+    training = TrainState.from_variables(module, module.init(KEY, OBS), optax.adam(0.1))
+
+    def loss(training, obs, targets):
+        return ((training(obs) - targets) ** 2).mean(), jnp.float32(kl)
+
+    return Fit(training, loss, (OBS, jnp.sin(OBS[..., :n_outputs])), n_epochs, **fields)
+
+
+def fitted(*networks):
+    return jax.jit(lambda: fit(networks, KEY, **SIZES))()
+
+
+@pytest.mark.parametrize("n_epochs", [(2, 2), (1, 4), (3, 2)])
+def test_several_networks_learn_what_each_does_alone(n_epochs):
+    networks = [network(1, n_epochs[0]), network(2, n_epochs[1])]
+    together = fitted(*networks)
+    for one, found in zip(networks, together, strict=True):
+        (alone,) = fitted(one)
+        trees.assert_close(alone, found)
+        assert found.training.step == one.n_epochs * SIZES["n_minibatches"]
+
+
+def test_a_network_stays_as_it_is_after_an_epoch_that_went_too_far():
+    stopped, other = fitted(network(1, 3, kl=0.5, kl_threshold=0.4), network(2, 3, kl=0.5))
+    trees.assert_close(stopped, fitted(network(1, 1, kl=0.5))[0])
+    assert stopped.training.step == SIZES["n_minibatches"]
+    assert other.training.step == 3 * SIZES["n_minibatches"]
+    at_threshold, _ = fitted(network(1, 3, kl=0.5, kl_threshold=0.5), network(2, 3))
+    assert at_threshold.training.step == 3 * SIZES["n_minibatches"]
+
+
+def test_every_epoch_mixes_all_samples_anew():
+    seen = []
+
+    def loss(training, samples):
+        jax.debug.callback(lambda x: seen.append(x.tolist()), samples, ordered=True)
+        return jnp.zeros(()) * training.params["kernel"].sum(), jnp.zeros(())
+
+    samples = jnp.arange(24).reshape(6, 4)
+    fitted(network(1, 3)._replace(loss_fn=loss, inputs=(samples,)))
+    jax.effects_barrier()
+    epochs = [[*itertools.chain(*seen[i : i + 3])] for i in range(0, 9, 3)]
+    assert len(seen) == 9
+    assert all(sorted(epoch) == list(range(24)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
