@@ -7,7 +7,6 @@ the report is made of all that is there.
 
 import argparse
 import datetime
-import json
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import gymnax
 import jax
 import numpy as np
 import peers
+import store
 from matplotlib import pyplot as plt
 from off_policy_tasks import TASKS, Task
 
@@ -33,28 +33,20 @@ def main() -> None:
         task = TASKS[name]
         for label in task.agents if args.agents is None else args.agents:
             if label in task.agents:
-                keep(results_file, name, label, run(name, label, args))
-    results = kept(results_file)
-    for name in results:
-        plot(TASKS[name], results[name], args.output / f"off_policy_{name}.png")
-    (args.output / "off_policy.md").write_text(report(results) + "\n")
+                store.keep(results_file, name, label, run(name, label, args))
+    learned = in_order(store.kept(results_file))
+    for name in learned:
+        plot(TASKS[name], learned[name], args.output / f"off_policy_{name}.png")
+    (args.output / "off_policy.md").write_text(report(learned) + "\n")
 
 
-def kept(results_file: Path) -> dict[str, Any]:
+def in_order(found: dict[str, Any]) -> dict[str, Any]:
     """What was learned so far, in the order of the tasks and of their agents."""
-    found = json.loads(results_file.read_text()) if results_file.exists() else {}
     return {
         name: {label: found[name][label] for label in task.agents if label in found[name]}
         for name, task in TASKS.items()
         if name in found
     }
-
-
-def keep(results_file: Path, name: str, label: str, result: dict[str, Any]) -> None:
-    """Adds what an agent learned, beside what other runs may have added in the meantime."""
-    results = kept(results_file)
-    results.setdefault(name, {})[label] = result
-    results_file.write_text(json.dumps(results) + "\n")
 
 
 def parse_args() -> argparse.Namespace:

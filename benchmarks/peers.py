@@ -24,28 +24,32 @@ Pair = tuple[Result, Result]
 # Running.
 
 
-def make_environment(name: str, packages: Iterable[str]) -> Path:
+def make_environment(
+    name: str, packages: Iterable[str], shares_jax: bool = True, alone: Iterable[str] = ()
+) -> Path:
     """Makes the virtual environment of another library, or completes the one that is there.
 
-    It comes from PyPI, with the same versions of JAX.
+    It comes from PyPI.
 
     Args:
         name: Name of its folder.
         packages: What pip is to install.
+        shares_jax: Whether it gets the versions of JAX, Flax and Optax that are installed here.
+        alone: What pip is to install without its dependencies.
 
     Returns:
         Its Python.
     """
     folder = VENVS / name
     python = folder / "bin" / "python"
-    shared = [f"{package}=={version(package)}" for package in SHARED_PACKAGES]
+    shared = [f"{package}=={version(package)}" for package in SHARED_PACKAGES * shares_jax]
     print(f"Setting up {folder}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     (VENVS / ".gitignore").write_text("*\n")
-    for command in (
-        [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", *packages, *shared],
-    ):
+    install = [python, "-m", "pip", "install", "--quiet"]
+    commands = [[sys.executable, "-m", "venv", folder], [*install, *packages, *shared]]
+    commands += [[*install, "--no-deps", package] for package in alone]
+    for command in commands:
         subprocess.run(command, check=True, timeout=1800)
     return python
 
@@ -64,6 +68,7 @@ def run_worker(command: Sequence[str], timeout: float, **variables: str) -> Resu
     environment = {"JAX_PLATFORMS": "cpu", **os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     environment |= variables
     with tempfile.TemporaryDirectory() as folder:
+        environment["TMPDIR"] = folder
         how = {"capture_output": True, "text": True, "env": environment, "cwd": folder}
         try:
             done = subprocess.run(command, timeout=timeout, **how)

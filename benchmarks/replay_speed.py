@@ -11,7 +11,7 @@ from pathlib import Path
 
 import peers
 from peers import Pair, Result
-from ppo_speed import PEER_PACKAGES
+from ppo_peers import ENVIRONMENTS
 
 LIBRARIES = ("jaxagents", "rejax")
 WORKS = (
@@ -32,7 +32,7 @@ QUANTITIES = {  # how each is called in the report, in a worker's result, and it
 def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
-    peer = args.peer_python or peers.make_environment("rejax", PEER_PACKAGES)
+    peer = args.peer_python or peers.make_environment("rejax", ENVIRONMENTS["rejax"].packages)
     commands = (
         [sys.executable, str(peers.WORKERS / "jaxagents_replay.py")],
         [str(peer), str(peers.WORKERS / "rejax_replay.py")],

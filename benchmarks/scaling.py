@@ -16,7 +16,7 @@ from pathlib import Path
 import peers
 from peers import Result
 
-N_MINIBATCH_STEPS = 16  # each of actor and critic: 4 epochs of 4 minibatches
+N_MINIBATCH_STEPS = 16  # 4 epochs of 4 minibatches
 LINKS = {  # seconds until a message arrives, and bytes a second
     "Ethernet, 10 Gbit/s": (50e-6, 1.25e9),
     "InfiniBand, 400 Gbit/s": (5e-6, 50e9),
@@ -29,30 +29,30 @@ PPO on CartPole-v1 with 64 x 64 units, 128 steps a rollout, 4 epochs of 4 miniba
 by `python benchmarks/scaling.py --markdown docs/benchmarks/scaling.md`
 {machine}.
 
-Each number is the median over {repeats} fresh processes; a ratio is to one device in the same round.
+Fresh processes for each number, of which it is the median: {repeats}. A ratio is to one device in the same
+round.
 Each device has a core of its own, as long as there are cores. Without such a bound, one CPU device
 computes with all cores of the machine, and further ones on the same cores make it no faster."""
 COUNTED = """## What devices tell each other
 
 An update collects its samples without a word. After that, the devices bring together the
-gradients of each minibatch, by one all-reduce for the actor and one for the critic, and three
-numbers of the advantages before the actor's. In the compiled program there are {all_reduces}
-all-reduces, and they have {all_reduced_bytes:,} bytes in all: as many as the parameters have,
+gradients of actor and critic by one all-reduce for each minibatch, and before it three numbers of
+the minibatch's advantages. In the compiled program there are {all_reduces} all-reduces (one is of
+an epoch), and they have {all_reduced_bytes:,} bytes in all: as many as the parameters have,
 whatever the number of environments and devices. No sample leaves its device."""
 PAPER = """## On paper
 
 How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on
 each) would scale, from the {step:.1f} ms that it took on one device here, and from the counted
 bytes $B$. With $n$ devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of
-which there are four for the actor and one for the critic; $\\alpha$ is the time until a message
-arrives, and $W$ the bytes a second. In the rows of accelerators a step is taken to be a hundred
-times as fast as here, which is a guess. Efficiency is the share of the time that is no
-communication.
+which there are four; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second. In
+the rows of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
+Efficiency is the share of the time that is no communication.
 
 {table}
 
 Where it stops: the latency of a ring grows with the number of devices, while the bytes do not.
-Once the five all-reduces take as long as the step itself, more devices no longer help: at
+Once the four all-reduces take as long as the step itself, more devices no longer help: at
 {limits}. Larger networks and more environments on each device move that place outwards in
 proportion to the time that a step takes. Libraries of collectives go over to trees for small
 messages, whose latency grows with the logarithm of the number, so that the figures for many
@@ -172,8 +172,8 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
 
 
 def communication(n: int, n_bytes: int, latency: float, bandwidth: float) -> float:
-    """Seconds of the five all-reduces of a minibatch step of actor and critic, in a ring."""
-    return 2 * (n - 1) * (5 * latency + n_bytes / (n * bandwidth))
+    """Seconds of the four all-reduces of a minibatch step, in a ring."""
+    return 2 * (n - 1) * (4 * latency + n_bytes / (n * bandwidth))
 
 
 if __name__ == "__main__":

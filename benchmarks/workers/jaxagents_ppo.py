@@ -1,57 +1,111 @@
 """Measures the PPO of jaxagents."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnax
 import jax
+import jax.numpy as jnp
 import measure
 import numpy as np
+from flax import linen as nn
+from tasks import Task
 
 from jaxagents import PPO
-from jaxagents.networks import CategoricalActor, StateCritic
+from jaxagents.networks import CategoricalActor, GaussianActor, StateCritic
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
 class Trainer:
     """The agent and its hyperparameters."""
 
-    def __init__(self, n_envs: int, n_groups: int = 1) -> None:
+    length_is_compiled = False
+
+    def __init__(self, task: Task, n_envs: int, **config: Any) -> None:
         """Makes the agent."""
-        env, env_params = gymnax.make(measure.ENVIRONMENT)
-        config = AgentConfig(
-            batch_size=n_envs,
-            n_groups=n_groups,
-            eval_frequency=10**9,
-            rollout_length=measure.ROLLOUT_LENGTH,
-            minibatch_size=n_envs // measure.N_MINIBATCHES,
-            actor_epochs=measure.N_EPOCHS,
-            critic_epochs=measure.N_EPOCHS,
-            actor_network=CategoricalActor(env.num_actions, measure.HIDDEN_LAYERS, jax.nn.tanh),
-            critic_network=StateCritic(measure.HIDDEN_LAYERS, jax.nn.tanh),
+        self.agent = self._agent(task, configuration(task, n_envs) | config)
+        self.hyperparams = hyperparameters(task)
+
+    def _agent(self, task: Task, config: dict[str, Any]) -> PPO:
+        env, env_params = gymnax.make(task.environment)
+        space = env.action_space(env_params)
+        layers = {"features": task.hidden_layers, "activation": jax.nn.tanh}
+        discrete = hasattr(space, "n")
+        actor = (
+            CategoricalActor(space.n, **layers)
+            if discrete
+            else GaussianActor(space.shape, **layers)
         )
-        optimizer = OptimizerParams(learning_rate=measure.LEARNING_RATE)
-        self.agent = PPO(env, env_params, config, eval_during_training=False)
-        self.hyperparams = HyperParameters(
-            ent_coeff=measure.ENTROPY_COEFFICIENT,
-            actor_optimizer_params=optimizer,
-            critic_optimizer_params=optimizer,
+        return PPO(
+            env,
+            env_params,
+            AgentConfig(
+                actor_network=flat(actor), critic_network=flat(StateCritic(**layers)), **config
+            ),
+            eval_during_training=False,
         )
 
     def train(self, seed: int, n_updates: int) -> Any:
         """Trains afresh."""
         runner = self.agent.start(jax.random.key(seed), self.hyperparams)
-        return self.agent.advance(runner, np.int32(n_updates))
+        return jax.block_until_ready(self.agent.advance(runner, np.int32(n_updates)))
 
     def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> Any:
         """Trains by `sweep`."""
-        rngs = jax.random.split(jax.random.key(seed), n_seeds)
-        result = self.agent.sweep(rngs, self.hyperparams, n_steps=n_updates, progress=False)
-        return result.runners
+        return self._sweep(jax.random.split(jax.random.key(seed), n_seeds), {}, n_updates)
 
-    def greedy_returns(self, trained: Any, seed: int, n_episodes: int) -> Any:
-        """Plays with the trained agent."""
-        self.agent.collect_training(trained, {})
-        return self.agent.eval(jax.random.key(seed), n_episodes)["returns"]
+    def train_rates(self, seed: int, rates: Sequence[float], n_updates: int) -> Any:
+        """Trains by `sweep`."""
+        params = self.hyperparams.actor_optimizer_params.replace(learning_rate=jnp.array(rates))
+        sets = {"actor_optimizer_params": params, "critic_optimizer_params": params}
+        return self._sweep(jax.random.split(jax.random.key(seed), 1), sets, n_updates)
+
+    def _sweep(self, rngs: Any, sets: dict[str, Any], n_updates: int) -> Any:
+        hyperparams = self.hyperparams.replace(**sets)
+        result = self.agent.sweep(rngs, hyperparams, n_steps=n_updates, progress=False)
+        return jax.block_until_ready(result.runners)
+
+    def curve(self, seed: int, n_updates: int, n_points: int, n_episodes: int) -> list[float]:
+        """Advances a training from evaluation to evaluation."""
+        runner = self.agent.start(jax.random.key(seed), self.hyperparams)
+        means = []
+        for point in range(n_points):
+            runner = self.agent.advance(runner, np.int32(n_updates))
+            self.agent.collect_training(runner, {})
+            returns = self.agent.eval(jax.random.key(seed + point), n_episodes)["returns"]
+            means.append(float(returns.mean()))
+        return means
+
+
+def configuration(task: Task, n_envs: int) -> dict[str, Any]:
+    """What an agent's configuration is given."""
+    return {
+        "batch_size": n_envs,
+        "eval_frequency": 10**9,
+        "rollout_length": task.rollout_length,
+        "minibatch_size": n_envs // task.n_minibatches,
+        "actor_epochs": task.n_epochs,
+        "critic_epochs": task.n_epochs,
+    }
+
+
+def hyperparameters(task: Task) -> HyperParameters:
+    """The agent's hyperparameters."""
+    optimizer = OptimizerParams(learning_rate=task.learning_rate, grad_clip=task.max_gradient_norm)
+    return HyperParameters(
+        gamma=task.gamma,
+        gae_lambda=task.gae_lambda,
+        eps_clip=task.clip,
+        ent_coeff=task.entropy_coefficient,
+        vf_coeff=task.value_coefficient,
+        actor_optimizer_params=optimizer,
+        critic_optimizer_params=optimizer,
+    )
+
+
+def flat(network: nn.Module) -> nn.Module:
+    """The network for observations of any shape, which are flattened."""
+    return nn.Sequential([jnp.ravel, network])
 
 
 if __name__ == "__main__":

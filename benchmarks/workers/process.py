@@ -1,10 +1,8 @@
-"""What a process says of itself."""
+"""What a process says of itself; it may be one without JAX."""
 
 import platform
 import resource
-from importlib.metadata import version
-
-import jax
+from importlib.metadata import PackageNotFoundError, version
 
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 
@@ -17,10 +15,21 @@ def versions(library: str, *others: str) -> dict[str, str]:
         *others: Names of further ones, besides JAX and what all libraries use.
 
     Returns:
-        The versions, and the backend.
+        The versions of those that are installed, and the backend of JAX.
     """
-    names = (library, "jax", "jaxlib", "flax", "optax", *others)
-    return {name: version(name) for name in names} | {"backend": jax.default_backend()}
+    found = {}
+    for name in (library, "jax", "jaxlib", "flax", "optax", *others):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found | _backend() if "jax" in found else found
+
+
+def _backend() -> dict[str, str]:
+    import jax
+
+    return {"backend": jax.default_backend()}
 
 
 def peak_memory_mib() -> float:
@@ -34,6 +43,8 @@ class Compilations:
     """Counts the programs that are compiled from now on."""
 
     def __init__(self) -> None:
+        import jax
+
         self._n = 0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 

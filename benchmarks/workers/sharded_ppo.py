@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 import jax
-import measure
 import numpy as np
 import process
 from jaxagents_ppo import Trainer
+from tasks import CARTPOLE
 
 from jaxagents.core.on_mesh import OnMesh
 from jaxagents.sharding import make_mesh
@@ -34,14 +34,14 @@ def main() -> None:
     parser.add_argument("--envs", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     args = parser.parse_args()
-    trainer = Trainer(args.envs, n_groups=N_GROUPS)
+    trainer = Trainer(CARTPOLE, args.envs, n_groups=N_GROUPS)
     program = OnMesh(trainer.agent, make_mesh(args.devices))
     seconds = seconds_of_an_update(program, trainer.hyperparams, args.seconds)
     lowered = program.lowered_advance(jax.random.key(0), trainer.hyperparams)
     result = {
         "library": "jaxagents",
         "versions": process.versions("jaxagents", "gymnax"),
-        "steps_per_second": args.envs * measure.ROLLOUT_LENGTH / seconds,
+        "steps_per_second": args.envs * CARTPOLE.rollout_length / seconds,
         "update_seconds": seconds,
         **communication(lowered.compile().as_text()),
     }

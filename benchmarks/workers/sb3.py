@@ -1,0 +1,95 @@
+"""What Stable-Baselines3 and sbx share: the same interface, on the host."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import measure
+import numpy as np
+from minatar.gym import register_envs
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+from tasks import BREAKOUT, Task
+
+N_EVALUATION_ENVS = 32
+
+register_envs()
+
+
+class Trainer(measure.InTurn):
+    """The algorithm of one of the two libraries."""
+
+    def __init__(
+        self,
+        algorithm: Callable[..., Any],
+        policy_options: dict[str, Any],
+        task: Task,
+        n_envs: int,
+    ) -> None:
+        """Remembers what a model is made of.
+
+        Args:
+            algorithm: The library's PPO.
+            policy_options: Its activation.
+            task: What is learned.
+            n_envs: Number of environments.
+        """
+        self.algorithm = algorithm
+        self.policy_options = {"net_arch": list(task.hidden_layers), **policy_options}
+        self.task = task
+        self.n_envs = n_envs
+        self.models = functools.cache(self._model)
+
+    def train(self, seed: int, n_updates: int, learning_rate: float | None = None) -> Any:
+        """Trains by `learn`; a model that is there learns on, as sbx compiles for each anew."""
+        model = self.models(seed, learning_rate or self.task.learning_rate)
+        return model.learn(n_updates * self.n_envs * self.task.rollout_length)
+
+    def curve(self, seed: int, n_updates: int, n_points: int, n_episodes: int) -> list[float]:
+        """Learns on from evaluation to evaluation."""
+        model = self._model(seed, self.task.learning_rate)
+        envs = environments(self.task, N_EVALUATION_ENVS)
+        envs.seed(seed)
+        n_steps = n_updates * self.n_envs * self.task.rollout_length
+        means = []
+        for _ in range(n_points):
+            model.learn(n_steps, reset_num_timesteps=False)
+            returns, _ = evaluate_policy(
+                model, envs, n_episodes, deterministic=True, return_episode_rewards=True
+            )
+            means.append(float(np.mean(returns)))
+        return means
+
+    def _model(self, seed: int, learning_rate: float) -> Any:
+        task = self.task
+        return self.algorithm(
+            "MlpPolicy",
+            environments(task, self.n_envs),
+            learning_rate=learning_rate,
+            n_steps=task.rollout_length,
+            batch_size=task.minibatch_size(self.n_envs),
+            n_epochs=task.n_epochs,
+            gamma=task.gamma,
+            gae_lambda=task.gae_lambda,
+            clip_range=task.clip,
+            ent_coef=task.entropy_coefficient,
+            vf_coef=task.value_coefficient,
+            max_grad_norm=task.max_gradient_norm,
+            policy_kwargs=self.policy_options,
+            seed=seed,
+            device="cpu",
+        )
+
+
+def environments(task: Task, n_envs: int) -> DummyVecEnv:
+    """Environments that are stepped one after the other, as Stable-Baselines3 does by default."""
+    return DummyVecEnv([lambda: Monitor(environment(task))] * n_envs)
+
+
+def environment(task: Task) -> gymnasium.Env:
+    """One environment; Breakout is without sticky actions, as that of gymnax."""
+    if task is BREAKOUT:
+        return gymnasium.make("MinAtar/Breakout-v1", max_episode_steps=1000, sticky_action_prob=0.0)
+    return gymnasium.make(task.environment)
