@@ -73,8 +73,14 @@ def fit(
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
         learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
-        chosen = [[some[i] for i in learning] for some in (fits, data, fitted)]
-        for i, network in zip(learning, _epochs(*chosen, minibatches_of, first, last), strict=True):
+        after = _epochs(
+            [fits[i] for i in learning],
+            [data[i] for i in learning],
+            [fitted[i] for i in learning],
+            minibatches_of,
+            range(first, last),
+        )
+        for i, network in zip(learning, after, strict=True):
             fitted[i] = network
         first = last
     return fitted
@@ -85,10 +91,9 @@ def _epochs(
     data: list[Any],
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
-    first: int,
-    last: int,
+    epochs: range,
 ) -> list[Fitted]:
-    """Those networks after the epochs from `first` to before `last`."""
+    """The networks after further epochs."""
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         samples = ops.take_minibatch(data, indices)
@@ -104,7 +109,7 @@ def _epochs(
         ]
         return [_unless_stopped(*network) for network in zip(fits, before, after, strict=True)]
 
-    return jax.lax.fori_loop(first, last, epoch, fitted)
+    return jax.lax.fori_loop(epochs.start, epochs.stop, epoch, fitted)
 
 
 def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
