@@ -126,7 +126,7 @@ def test_a_killed_process_ends_the_others_and_a_restart_goes_on(tmp_path):
 
         if process == 1 and not (folder / "killed").exists():
             threading.Thread(target=die_once, daemon=True).start()
-        agent = make("PPO", n_steps=200, checkpoint_dir=folder, restore_agent=True)
+        agent = make("PPO", n_steps=60, checkpoint_dir=folder, restore_agent=True)
         agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=sharding.make_mesh())
         """
     survivor, killed = together.start(script, 2, 1, tmp_path)
@@ -135,11 +135,11 @@ def test_a_killed_process_ends_the_others_and_a_restart_goes_on(tmp_path):
     assert killed.returncode == -9
     assert survivor.returncode not in (0, None)
     assert re.search("Perhaps another process of this training has ended|another task died", error)
-    assert not (tmp_path / "checkpoints" / "200").exists()
+    assert not (tmp_path / "checkpoints" / "60").exists()
     together.run(script, 2, 1, tmp_path)
-    agent = make("PPO", n_steps=200, checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make("PPO", n_steps=60, checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = agent.restore("last")
-    whole, _ = make("PPO", n_steps=200).train(KEY, CASES["PPO"].hyperparams(), progress=False)
+    whole, _ = make("PPO", n_steps=60).train(KEY, CASES["PPO"].hyperparams(), progress=False)
     trees.assert_equal(whole, runner)
 
 
