@@ -91,8 +91,7 @@ def columns_of(parts: dict[str, Runs]) -> Runs:
 
 def label(library: str, runs: list[Result]) -> str:
     """The library and its version, as its own runs say."""
-    result = next((run for run in runs if "failure" not in run), None)
-    return f"{result['library']} {result['versions'][result['library']]}" if result else library
+    return peers.label(next(measured(runs, "library"), library), runs)
 
 
 def speed_rows(runs: Runs) -> Iterator[list[Any]]:
