@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.core import checks
-from jaxagents.core.agent import compiled
+from jaxagents.core.compilation import compiled
 from jaxagents.core.config import OffPolicyConfig
 from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.q_learning import (

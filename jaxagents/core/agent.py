@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike
 
 from jaxagents.core import checkpoint, checks, processes, sweeps, training
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.compilation import compiled, is_tracing
 from jaxagents.core.config import Config
 from jaxagents.core.describe import describe, name_of
 from jaxagents.core.evaluation import play_episodes
@@ -26,23 +27,6 @@ from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.loggers import Logger
 
 _DEFAULT_N_EVALS = 32
-
-
-def compiled(
-    method: Callable | None = None, *, static: Sequence[str] = (), donated: Sequence[str] = ()
-) -> Any:
-    """Compiles a method of an agent, which is itself a static argument compared by value."""
-    if method is None:
-        return functools.partial(compiled, static=static, donated=donated)
-    jitted = jax.jit(
-        method, static_argnums=0, static_argnames=tuple(static), donate_argnames=tuple(donated)
-    )
-
-    @functools.wraps(method)
-    def call(self: "Agent", *args: Any, **kwargs: Any) -> Any:
-        return jitted(self.program, *args, **kwargs)
-
-    return call
 
 
 class AgentMeta(abc.ABCMeta):
@@ -78,11 +62,13 @@ class Agent(metaclass=AgentMeta):
             given them, and depend on their shapes alone.
         split_fields: Fields of a runner whose arrays have a first axis of environments, over which the
             devices of a mesh split them.
+        collects_at_start: Whether fresh runners have played in the environment, which is a loop.
     """
 
     config: Any
     data: Any = ()
     split_fields: tuple[str, ...] = ()
+    collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
 
@@ -227,7 +213,7 @@ class Agent(metaclass=AgentMeta):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = checks.positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        if training.is_tracing((rng, hyperparams, runner)):
+        if is_tracing((rng, hyperparams, runner)):
             if mesh is not None:
                 raise ValueError("Inside of jit or vmap, train takes no mesh: call it plainly.")
             return self._train_compiled(
@@ -283,7 +269,7 @@ class Agent(metaclass=AgentMeta):
             )
         return self.training_runner, self.training_metrics or {}
 
-    @compiled
+    @compiled(quick=lambda agent: not agent.collects_at_start)
     def start(self, rng: Any, hyperparams: Any) -> Any:
         """Makes a fresh runner.
 

@@ -21,14 +21,15 @@ class Fit(NamedTuple):
         loss_fn: Maps a state and the inputs of a minibatch to the loss and a KL divergence.
         inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
         n_epochs: Largest number of epochs.
-        kl_threshold: After an epoch with a larger mean KL divergence, the network stays as it is.
+        kl_threshold: After an epoch with a larger mean KL divergence, the network stays as it is;
+            `None` sets no limit.
     """
 
     training: TrainState
     loss_fn: LossFunction
     inputs: Any
     n_epochs: int
-    kl_threshold: Any = jnp.inf
+    kl_threshold: Any = None
 
 
 class Fitted(NamedTuple):
@@ -113,6 +114,8 @@ def _epochs(
 
 
 def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
+    if fit.kl_threshold is None:
+        return after
     goes_on = before.kl <= fit.kl_threshold
     return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxagents import sharding
-from jaxagents.core.agent import compiled
+from jaxagents.core.compilation import compiled
 from jaxagents.core.config import OffPolicyConfig
 from jaxagents.core.learner import Batch, Info
 from jaxagents.core.learner_agent import LearnerAgent, LearnerRunner
@@ -62,6 +62,7 @@ class OffPolicyBase(LearnerAgent):
 
     config: Any
     split_fields = ("envstate", "obs", "buffer")
+    collects_at_start = True
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
 

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
+from jaxagents.core.compilation import quick_jit
 from jaxagents.core.metrics import Metrics
 from jaxagents.sharding import DATA_AXIS, check_axis
 
@@ -124,7 +125,7 @@ def _programs(agent: Any, mesh: Mesh) -> _Programs:
         return jax.lax.with_sharding_constraint(agent.evaluate(runner), whole)
 
     return _Programs(
-        start=jax.jit(start),
+        start=(jax.jit if agent.collects_at_start else quick_jit)(start),
         advance=jax.jit(advance, donate_argnums=0),
         evaluate=jax.jit(evaluate),
     )

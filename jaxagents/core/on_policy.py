@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -232,8 +233,8 @@ class OnPolicyBase(Agent):
         return traj.obs, traj.target
 
     def _kl_threshold(self, hyperparams: Any) -> Any:
-        """Mean KL divergence after which no further actor epoch is made."""
-        return jnp.inf
+        """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
+        return None
 
     def _learn(self, runner: Runner, traj: Transition) -> Runner:
         config, hyperparams = self.config, runner.hyperparams
@@ -374,15 +375,19 @@ class OnPolicyBase(Agent):
             return (step.obs, step.envstate), transition
 
         shape = (self.config.rollout_length, self.config.batch_size, 3)
-        keys = jax.random.split(rollout_rng, shape)
+        keys = jax.random.split(rollout_rng, math.prod(shape)).reshape(shape)
         carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), keys)
         obs, envstate = carry
         return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams
-        values = jax.vmap(jax.vmap(functools.partial(self._value, critic, critic.params)))
-        value, next_value = values(traj.obs), values(traj.next_obs)
+        values = jax.vmap(functools.partial(self._value, critic, critic.params))
+        value, next_value = jax.lax.map(
+            lambda at_t: (values(at_t[0]), values(at_t[1])),
+            (traj.obs, traj.next_obs),
+            batch_size=math.ceil(self.config.rollout_length / self.config.n_minibatches),
+        )
         terminated, truncated = (
             jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
             for flag in (traj.terminated, traj.truncated)
@@ -391,18 +396,20 @@ class OnPolicyBase(Agent):
             jnp.broadcast_to(x, value.shape)
             for x in (hyperparams.gamma, self._gae_lambda(hyperparams))
         )
-        advantage = ops.scan_backwards(
-            self._trajectory_advantages,
+
+        def step(
+            after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
+        ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+            advantage, advantage_out = self._trajectory_advantages(after[0], inputs[0])
+            target, target_out = self._trajectory_returns(after[1], inputs[1])
+            return (advantage, target), (advantage_out, target_out)
+
+        inputs = (
             AdvantageInput(traj.reward, value, next_value, terminated, gamma, gae_lambda),
-            jnp.zeros_like(value),
-            truncated,
-        )
-        target = ops.scan_backwards(
-            self._trajectory_returns,
             ReturnInput(traj.reward, gamma * (1.0 - terminated), next_value, gae_lambda),
-            next_value,
-            truncated,
         )
+        bootstrap = (jnp.zeros_like(value), next_value)
+        advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
         return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
 
     def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:

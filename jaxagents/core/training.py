@@ -12,7 +12,6 @@ import numpy as np
 from jax_tqdm.scan_pbar import scan_tqdm
 
 from jaxagents.core import checkpoint, processes
-from jaxagents.core.arrays import is_traced
 from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_metrics
 from jaxagents.core.on_mesh import OnDevice, OnMesh
@@ -49,11 +48,6 @@ class Observer(Protocol):
 
     def on_interruption(self, runner: Any, history: Metrics) -> None:
         """Called if training stops between two evaluation points."""
-
-
-def is_tracing(tree: Any) -> bool:
-    """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
-    return any(is_traced(leaf) for leaf in [*jax.tree.leaves(tree), jnp.zeros(())])
 
 
 def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:

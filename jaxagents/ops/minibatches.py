@@ -5,10 +5,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, Key, UInt32
 
 _ROUNDS = 6
 _LARGEST_ASPECT_RATIO = 16
+_GOLDEN_RATIO = np.uint32(0x9E3779B9)
 
 
 def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
@@ -29,7 +31,7 @@ def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
         The permuted indices.
     """
     rows, columns = _radices(n)
-    round_keys = jax.random.bits(key, (_ROUNDS, 2), jnp.uint32)
+    round_keys = _round_keys(jax.random.bits(key, (2,), jnp.uint32))
 
     def permute(index: UInt32[Array, "n"]) -> UInt32[Array, "n"]:
         left, right = index // columns, index % columns
@@ -117,6 +119,12 @@ def _radices(n: int) -> tuple[int, int]:
         return rows, n // rows
     rows = math.isqrt(n - 1) + 1
     return rows, -(-n // rows)
+
+
+def _round_keys(seed: UInt32[Array, "2"]) -> UInt32[Array, "rounds 2"]:
+    """A key for each digit in each round, by hashing a Weyl sequence from each half of the seed."""
+    rounds = jnp.arange(1, _ROUNDS + 1, dtype=jnp.uint32)
+    return _hash(seed + _GOLDEN_RATIO * rounds[:, None])
 
 
 def _hash(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:

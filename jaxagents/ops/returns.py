@@ -6,42 +6,44 @@ carried over from the episode that follows.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 Scalar = float | Float[Array, ""]
-StepFunction = Callable[[Array, Any], tuple[Array, Array]]
+StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def scan_backwards(
     step: StepFunction,
     inputs: Any,
-    bootstrap: Float[Array, "time ..."],
+    bootstrap: PyTree[Float[Array, "time ..."]],
     truncated: Bool[Array, "time ..."],
-) -> Float[Array, "time ..."]:
+) -> PyTree[Float[Array, "time ..."]]:
     """Accumulates `step` from the last time to the first, starting anew at every truncation.
 
     Args:
         step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated
             value of time t and its output.
         inputs: Pytree whose leaves have a leading time axis.
-        bootstrap: What is accumulated beyond each time if the episode or the rollout is cut there.
+        bootstrap: What is accumulated beyond each time if the episode or the rollout is cut there, in
+            one array or several.
         truncated: Whether the episode is cut after each time.
 
     Returns:
         The outputs of `step`, time first.
     """
 
-    def cut_then_step(accumulated: Array, at_t: Any) -> tuple[Array, Array]:
+    def cut_then_step(accumulated: Any, at_t: Any) -> tuple[Any, Any]:
         inputs_t, bootstrap_t, truncated_t = at_t
-        return step(jnp.where(truncated_t, bootstrap_t, accumulated), inputs_t)
+        cut = jax.tree.map(partial(jnp.where, truncated_t), bootstrap_t, accumulated)
+        return step(cut, inputs_t)
 
-    _, outputs = jax.lax.scan(
-        cut_then_step, bootstrap[-1], (inputs, bootstrap, truncated), reverse=True
-    )
+    last = jax.tree.map(lambda x: x[-1], bootstrap)
+    _, outputs = jax.lax.scan(cut_then_step, last, (inputs, bootstrap, truncated), reverse=True)
     return outputs
 
 

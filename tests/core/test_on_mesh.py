@@ -28,7 +28,7 @@ def params_of(runner):
     return runner.actor_training.params, runner.critic_training.params
 
 
-@pytest.mark.parametrize("n_devices", [2, 4, 8])
+@pytest.mark.parametrize("n_devices", [2, 8])
 def test_gradients_are_those_of_one_device(n_devices):
     """With plain gradient descent and no clipping: Adam would hide a wrong factor."""
     agent, _ = in_groups("PPO", optimizer=optax.sgd, n_steps=20, eval_frequency=20)
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_one_device(n_devices):
 
 @pytest.mark.parametrize(
     ("name", "n_devices"),
-    [("PPO", 1), ("PPO", 2), ("PPO", 4), ("PPO", 8), ("QRDQN", 1), ("QRDQN", 8), ("BC", 4)],
+    [("PPO", 4), ("PPO", 8), ("QRDQN", 1), ("QRDQN", 8), ("BC", 4)],  # 2 are in the suite
 )
 def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
     agent, hyperparams = in_groups(name, replicated_updates=True)

@@ -1,0 +1,54 @@
+"""How programs are compiled."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import pytest
+import trees
+
+from jaxagents import PPO, SAC, ppo, sac
+from jaxagents.core.compilation import quick_jit
+
+KEY = jax.random.key(0)
+FIELDS = {"batch_size": 4, "eval_frequency": 10}
+
+
+def test_a_quick_program_computes_the_same_and_is_compiled_once():
+    n_traces = 0
+
+    def draw(key):
+        nonlocal n_traces
+        n_traces += 1
+        return jax.random.orthogonal(key, 16), jax.random.normal(key, (7,))
+
+    quick = quick_jit(draw)
+    trees.assert_equal(quick(KEY), quick(KEY))
+    assert n_traces == 1
+    trees.assert_equal(quick(KEY), jax.jit(draw)(KEY))
+
+
+def test_a_quick_program_may_be_a_part_of_another():
+    quick = quick_jit(lambda x: jnp.sin(x) ** 2)
+    xs = jnp.arange(3.0)
+    for outer in (jax.jit(quick), jax.jit(lambda _: quick(xs)), jax.vmap(quick)):
+        trees.assert_close(outer(xs), jnp.sin(xs) ** 2)
+    trees.assert_close(jax.vmap(jax.grad(quick))(xs), jnp.sin(2 * xs))
+
+
+def test_a_quick_program_takes_the_options_of_jit():
+    quick = quick_jit(lambda x, n: x.reshape(n, -1), static_argnames="n")
+    assert quick(jnp.arange(6), n=2).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("agent", "hyperparams"),
+    [
+        (PPO(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS)), ppo.HyperParameters()),
+        (SAC(*gymnax.make("Pendulum-v1"), sac.AgentConfig(**FIELDS)), sac.HyperParameters()),
+    ],
+    ids=["PPO", "SAC"],
+)
+def test_fresh_runners_are_those_of_traced_programs_bit_for_bit(agent, hyperparams):
+    """Which a quickly compiled loop over environments would not make."""
+    traced = jax.jit(lambda key: agent.start(key, hyperparams))
+    trees.assert_equal(agent.start(KEY, hyperparams), traced(KEY))
