@@ -27,11 +27,13 @@ class Change(NamedTuple):
 
 IDEAS = {
     "loop": Change("All updates in one compiled loop", "a call of a compiled function for each"),
+    "fit": Change("Actor and critic in one loop", "in a loop each, one after the other"),
     "dense": Change("Dense layers with gradients of their own", "`flax.linen.Dense`"),
     "transposed": Change(
         "of which a transposed copy of many rows, and an ordinary product",
         "a product with transposed rows",
     ),
+    "columns": Change("of which products with each of a few columns", "a product with all of them"),
     "shuffle": Change(
         "Samples mixed by a bijection of indices", "`jax.random.permutation`, which sorts"
     ),
@@ -41,9 +43,10 @@ IDEAS = {
     "one-hot": Change("Log-probability by a one-hot choice", "an indexed read"),
     "reset": Change("Resets only in steps in which an episode ended", "resets in every step"),
     "keys": Change("Random keys split once for a whole rollout", "split in each step"),
-    "values": Change("Values of a whole rollout at once", "of one step after the other"),
+    "values": Change("Values of as many steps at once as a minibatch has", "of one at a time"),
 }
 TRIED = {
+    "values-at-once": Change("The same", "of the whole rollout at once, for more memory"),
     "unrolled-rollout": Change("A loop over the steps of a rollout", "four steps at a time"),
     "unrolled-minibatches": Change("A loop over minibatches", "the four of them without a loop"),
     "flat": Change("An optimizer of all arrays of parameters", "of one vector, `optax.flatten`"),

@@ -88,6 +88,21 @@ def no_transposed_copy() -> None:
     replace(dense, "_TALL", math.inf)
 
 
+def no_products_by_column() -> None:
+    """A product with all columns, for products with each of a few."""
+    replace(dense, "_NARROW", 0)
+
+
+def two_loops() -> None:
+    """A loop for the actor and one for the critic, for one of both."""
+    fit = on_policy.fit
+
+    def fit_in_turn(fits: Any, rng: Any, **sizes: Any) -> Any:
+        return [fit([network], rng, **sizes)[0] for network in fits]
+
+    replace(on_policy, "fit", fit_in_turn)
+
+
 def sorted_shuffle() -> None:
     """`jax.random.permutation`, which sorts, for `ops.random_bijection`."""
     replace(minibatches, "random_bijection", jax.random.permutation)
@@ -111,14 +126,22 @@ def reset_in_every_step() -> None:
 
 
 def values_in_each_step() -> None:
-    """Values of one step after the other, for those of the whole rollout at once."""
+    """Values of one step after the other, for those of a minibatch at once."""
+    replace_values(lambda values, obs: jax.lax.map(jax.vmap(values), obs))
+
+
+def values_at_once() -> None:
+    """Values of the whole rollout at once, for those of a minibatch."""
+    replace_values(lambda values, obs: jax.vmap(jax.vmap(values))(obs))
+
+
+def replace_values(values_of: Callable[[Callable, Any], Any]) -> None:
+    """Replaces how the values of a rollout are computed from the value of an observation."""
 
     def with_targets(self: OnPolicyBase, runner: Any, traj: Any) -> Any:
         critic, hyperparams = runner.critic_training, runner.hyperparams
-        values = jax.vmap(functools.partial(self._value, critic, critic.params))
-        value, next_value = jax.lax.map(
-            lambda both: (values(both[0]), values(both[1])), (traj.obs, traj.next_obs)
-        )
+        values = functools.partial(self._value, critic, critic.params)
+        value, next_value = values_of(values, traj.obs), values_of(values, traj.next_obs)
         how = (traj.terminated, traj.truncated, hyperparams.gamma, hyperparams.gae_lambda)
         return traj._replace(
             value=value,
@@ -219,6 +242,9 @@ def other_generator() -> None:
 
 
 CHANGES = {
+    "fit": two_loops,
+    "columns": no_products_by_column,
+    "values-at-once": values_at_once,
     "dense": plain_dense,
     "transposed": no_transposed_copy,
     "shuffle": sorted_shuffle,
