@@ -27,7 +27,10 @@ class Change(NamedTuple):
 
 IDEAS = {
     "loop": Change("All updates in one compiled loop", "a call of a compiled function for each"),
-    "fit": Change("Actor and critic in one loop", "in a loop each, one after the other"),
+    "fit": Change(
+        "Actor and critic in one loop, while minibatches are small",
+        "in a loop each, one after the other",
+    ),
     "dense": Change("Dense layers with gradients of their own", "`flax.linen.Dense`"),
     "transposed": Change(
         "of which a transposed copy of many rows, and an ordinary product",

@@ -125,12 +125,13 @@ def median(results: Iterable[Result], key: str, form: str) -> str:
 
 
 def ratio(pairs: Iterable[Pair], key: str) -> str:
-    """The median and range of a quantity of ours, divided by the peer's of the same pair."""
+    """The median of a quantity of ours, divided by the peer's of the same pair, and its range."""
     complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
     ratios = [ours[key] / peers[key] for ours, peers in complete]
     if not ratios:
         return "-"
-    return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
+    median = f"**{statistics.median(ratios):.2f}**"
+    return median if len(ratios) == 1 else f"{median} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def comparison(

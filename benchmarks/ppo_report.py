@@ -154,8 +154,8 @@ def plot(title: str, runs: Runs, path: Path) -> None:
 ABOUT_SPEED = """\
 Each number is the median over fresh processes, in which the libraries took turns. Environment steps a
 second are those of a training without evaluation, after compilation. A ratio is of ours and theirs in
-the same round: the median, and the range. Compilation is the first training call less one of the same
-length; memory is the peak of the process."""
+the same round: the median, and the range where there are several. Compilation is the first training
+call less one of the same length; memory is the peak of the process."""
 
 ABOUT_LEARNING = """\
 Mean returns of greedy episodes after trainings of equal length, each with several seeds, none of them

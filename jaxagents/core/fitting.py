@@ -12,6 +12,9 @@ from jaxagents.core.train_state import TrainState
 
 LossFunction = Callable[..., tuple[Float[Array, ""], Float[Array, ""]]]
 
+_LARGEST_SHARED_MINIBATCH = 8192
+"""Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+
 
 class Fit(NamedTuple):
     """How a network is to be fitted.
@@ -51,8 +54,8 @@ def fit(
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
 
-    All networks learn from the same minibatches, in one loop, whose steps keep several cores of a CPU
-    busy. Those with fewer epochs than others leave it earlier.
+    All networks learn from the same minibatches. Where these are small they do so in one loop, whose
+    steps keep several cores of a CPU busy. Those with fewer epochs than others leave it earlier.
 
     Args:
         fits: The networks.
@@ -63,6 +66,15 @@ def fit(
     Returns:
         The fitted networks.
     """
+    time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
+    if time * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
+        return _fit_in_one_loop(fits, rng, n_minibatches, n_groups)
+    return [_fit_in_one_loop([fit], rng, n_minibatches, n_groups)[0] for fit in fits]
+
+
+def _fit_in_one_loop(
+    fits: Sequence[Fit], rng: Key[Array, ""], n_minibatches: int, n_groups: int
+) -> list[Fitted]:
     data = [jax.tree.map(lambda x: _in_groups(x, n_groups), fit.inputs) for fit in fits]
     n_samples = jax.tree.leaves(data)[0].shape[1]
 

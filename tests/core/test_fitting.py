@@ -1,4 +1,4 @@
-"""Fitting several networks in one loop."""
+"""Fitting several networks."""
 
 import itertools
 
@@ -19,14 +19,14 @@ OBS = jax.random.normal(KEY, (6, 4, 3))  # time, environments, components
 SIZES = {"n_minibatches": 3, "n_groups": 2}
 
 
-def network(n_outputs, n_epochs, kl=0.0, **fields):
+def network(n_outputs, n_epochs, kl=0.0, obs=OBS, **fields):
     module = nn.Dense(n_outputs)
-    training = TrainState.from_variables(module, module.init(KEY, OBS), optax.adam(0.1))
+    training = TrainState.from_variables(module, module.init(KEY, obs), optax.adam(0.1))
 
     def loss(training, obs, targets):
         return ((training(obs) - targets) ** 2).mean(), jnp.float32(kl)
 
-    return Fit(training, loss, (OBS, jnp.sin(OBS[..., :n_outputs])), n_epochs, **fields)
+    return Fit(training, loss, (obs, jnp.sin(obs[..., :n_outputs])), n_epochs, **fields)
 
 
 def fitted(*networks):
@@ -34,8 +34,10 @@ def fitted(*networks):
 
 
 @pytest.mark.parametrize("n_epochs", [(2, 2), (1, 4), (3, 2)])
-def test_several_networks_learn_what_each_does_alone(n_epochs):
-    networks = [network(1, n_epochs[0]), network(2, n_epochs[1])]
+@pytest.mark.parametrize("n_times", [1, 10_000], ids=["small", "large"])
+def test_several_networks_learn_what_each_does_alone(n_epochs, n_times):
+    obs = jnp.tile(OBS, (n_times, 1, 1))
+    networks = [network(1, n_epochs[0], obs=obs), network(2, n_epochs[1], obs=obs)]
     together = fitted(*networks)
     for one, found in zip(networks, together, strict=True):
         (alone,) = fitted(one)
