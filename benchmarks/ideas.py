@@ -49,7 +49,9 @@ IDEAS = {
     "values": Change("Values of as many steps at once as a minibatch has", "of one at a time"),
 }
 TRIED = {
-    "values-at-once": Change("The same", "of the whole rollout at once, for more memory"),
+    "values-at-once": Change(
+        "Values of as many steps at once as a minibatch has", "of a whole rollout, for more memory"
+    ),
     "unrolled-rollout": Change("A loop over the steps of a rollout", "four steps at a time"),
     "unrolled-minibatches": Change("A loop over minibatches", "the four of them without a loop"),
     "flat": Change("An optimizer of all arrays of parameters", "of one vector, `optax.flatten`"),
