@@ -13,7 +13,7 @@ _QUICK = {"cpu": {"xla_backend_optimization_level": 1}}
 
 
 def quick_jit(function: Callable, **options: Any) -> Callable:
-    """`jax.jit` for a program that runs once, which compiles it in half the time on a CPU.
+    """`jax.jit` for a program that runs once, which is compiled sooner on a CPU.
 
     It is optimised less there, and computes the same numbers bit for bit as long as it has no loops.
     Within another program, or with `JAX_DISABLE_MOST_OPTIMIZATIONS`, it is `jax.jit` alone.
