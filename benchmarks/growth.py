@@ -75,8 +75,8 @@ INTRODUCTION = """# How the cost of PPO grows
 Made by `python benchmarks/growth.py --output docs/benchmarks`, {machine}.
 
 PPO on CartPole-v1 with 64 environments, tanh networks of 64 x 64 units, 128 steps a rollout and 4
-epochs of 4 minibatches, but for what a section varies. Each number is the median over {repeats} fresh
-processes, with timed calls of about {seconds:g} s."""
+epochs of 4 minibatches, but for what a section varies. Each number is the median over fresh processes,
+{repeats} of each size, with timed calls of about {seconds:g} s."""
 ENVIRONMENTS = """A single environment has one minibatch, since a minibatch has the samples of one
 environment at least.
 

@@ -68,9 +68,10 @@ Made by `python benchmarks/ideas.py --output docs/benchmarks`, {machine}.
 
 PPO on CartPole-v1 with tanh networks of 64 x 64 units, 128 steps a rollout and 4 epochs of 4
 minibatches. A ratio is environment steps a second of the library as it is, over those with one
-thing replaced: above 1, the library's way is the faster. It is the median, with the range, over
-{repeats} pairs of fresh processes that followed each other, with timed calls of about {seconds:g} s
-({seeds_take} times as long for several seeds). A range that has 1 in it shows no difference."""
+thing replaced: above 1, the library's way is the faster. It is the median, with the range of
+several, over pairs of fresh processes that followed each other, {repeats} of each, with timed calls
+of about {seconds:g} s ({seeds_take} times as long for several seeds). A range that has 1 in it shows no
+difference."""
 SPEEDS = (
     """As it is, the library makes so many environment steps a second here, median over all runs:"""
 )

@@ -17,7 +17,7 @@ import ppo_report
 import store
 from peers import Result, processor
 from ppo_peers import ENVIRONMENTS, LIBRARIES, OURS, Processes
-from workers.tasks import BREAKOUT, CARTPOLE, PENDULUM, SPREAD, Task
+from workers.tasks import BREAKOUT, CARTPOLE, MAX_CALLS, PENDULUM, SPREAD, Task
 
 
 class Work(NamedTuple):
@@ -58,7 +58,6 @@ CURVES = {
     "learning-pendulum": PENDULUM,
     "learning-spread": SPREAD,
 }
-MAX_CALLS = 5  # as the workers have it
 GROUPS = {"speed": list(WORKS), "learning": list(CURVES)}
 
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import process
-from tasks import TASKS, Task
+from tasks import MAX_CALLS, TASKS, Task
 
 OTHERS = ("gymnax", "gymnasium", "torch")
 N_PROBE_STEPS = 20_000
 MAX_PROBES = 3
-MAX_CALLS = 5
 MAX_STEPS_OF_A_MEMBER = 500_000
 RATES_AROUND = 10.0  # the sweep goes from the learning rate divided by it to their product
 

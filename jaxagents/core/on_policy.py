@@ -375,8 +375,10 @@ class OnPolicyBase(Agent):
             return (step.obs, step.envstate), transition
 
         shape = (self.config.rollout_length, self.config.batch_size, 3)
-        keys = jax.random.split(rollout_rng, math.prod(shape)).reshape(shape)
-        carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), keys)
+        flat_keys = jax.random.split(rollout_rng, math.prod(shape))  # compiles to less code
+        carry, traj = jax.lax.scan(
+            act_and_step, (runner.obs, runner.envstate), flat_keys.reshape(shape)
+        )
         obs, envstate = carry
         return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
 
