@@ -214,10 +214,8 @@ def test_statistics_of_a_network_stay_as_they_are(row):
         def __call__(self, observations):
             return nn.Dense(8)(nn.BatchNorm(use_running_average=True)(observations))
 
-    learner = row.create(encoder=Normalised())
-    step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
-    once, _ = learner.update(row.batch())
-    moved, info = step(step(learner, row.batch())[0], row.batch())
+    once, _ = row.create(encoder=Normalised()).update(row.batch())
+    moved, info = once.update(row.batch())
     assert all(jnp.isfinite(value) for value in info.values())
     statistics = [getattr(x, row.acting).extra_variables for x in (once, moved)]
     assert set(statistics[0]) == {"batch_stats"}
@@ -226,11 +224,11 @@ def test_statistics_of_a_network_stay_as_they_are(row):
 
 @every_learner
 def test_learning_rates_can_be_changed(row):
-    learner, batch = row.create(), row.batch()
-    rates = {name: 0.0 for name in vars(learner.hyperparams) if name.endswith("_learning_rate")}
+    learner = row.create()
+    names = [name for name in vars(learner.hyperparams) if name.endswith("_learning_rate")]
+    rates = dict.fromkeys(names, jnp.zeros(()))
     still = learner.replace(hyperparams=learner.hyperparams.replace(**rates))
-    batches = jax.tree.map(lambda x: x[None], batch)
-    for moved in (still.update(batch)[0], still.update_many(batches)[0]):
+    for moved in (still.update(row.batch())[0], still.update_many(row.batch(3, 16))[0]):
         assert_equal(getattr(moved, row.acting).params, getattr(learner, row.acting).params)
 
 

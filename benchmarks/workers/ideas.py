@@ -105,7 +105,11 @@ def two_loops() -> None:
 
 def sorted_shuffle() -> None:
     """`jax.random.permutation`, which sorts, for `ops.random_bijection`."""
-    replace(minibatches, "random_bijection", jax.random.permutation)
+
+    def permutation(seed: Any, n: int) -> Any:
+        return jax.random.permutation(jax.random.wrap_key_data(seed), n)
+
+    replace(minibatches, "random_bijection", permutation)
 
 
 def reset_in_every_step() -> None:

@@ -1,11 +1,13 @@
 """Fitting networks to a rollout in epochs of minibatches."""
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from jaxagents import ops
 from jaxagents.core.train_state import TrainState
@@ -66,21 +68,25 @@ def fit(
     Returns:
         The fitted networks.
     """
+    shape = (max(fit.n_epochs for fit in fits), n_groups, 2)
+    flat_seeds = jax.random.bits(rng, (math.prod(shape),), jnp.uint32)  # compiles to less code
+    fit_together = functools.partial(
+        _fit_in_one_loop, seeds=flat_seeds.reshape(shape), n_minibatches=n_minibatches
+    )
     time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
     if time * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
-        return _fit_in_one_loop(fits, rng, n_minibatches, n_groups)
-    return [_fit_in_one_loop([fit], rng, n_minibatches, n_groups)[0] for fit in fits]
+        return fit_together(fits)
+    return [fit_together([fit])[0] for fit in fits]
 
 
 def _fit_in_one_loop(
-    fits: Sequence[Fit], rng: Key[Array, ""], n_minibatches: int, n_groups: int
+    fits: Sequence[Fit], seeds: UInt32[Array, "epochs n_groups 2"], n_minibatches: int
 ) -> list[Fitted]:
-    data = [jax.tree.map(lambda x: _in_groups(x, n_groups), fit.inputs) for fit in fits]
+    data = [jax.tree.map(lambda x: _in_groups(x, seeds.shape[1]), fit.inputs) for fit in fits]
     n_samples = jax.tree.leaves(data)[0].shape[1]
 
     def minibatches_of(epoch: Int[Array, ""]) -> Array:
-        key = jax.random.fold_in(rng, epoch)
-        return ops.minibatch_indices(key, n_samples, n_minibatches, n_groups)
+        return ops.minibatch_indices(seeds[epoch], n_samples, n_minibatches)
 
     fitted = [Fitted(fit.training, jnp.zeros(()), jnp.zeros(())) for fit in fits]
     first = 0

@@ -13,7 +13,7 @@ _LARGEST_ASPECT_RATIO = 16
 _GOLDEN_RATIO = np.uint32(0x9E3779B9)
 
 
-def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
+def random_bijection(seed: UInt32[Array, "2"], n: int) -> Int[Array, "n"]:
     r"""A pseudo-random permutation of $0, \dots, n - 1$ in linear time, without sorting.
 
     Each index is written as two digits $(l, r)$ of radices $a \cdot b \ge n$ and passed through the
@@ -24,14 +24,14 @@ def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
     Black and Rogaway, 2002, "Ciphers with arbitrary finite domains".
 
     Args:
-        key: Random key.
+        seed: Two random words, such as `jax.random.bits(key, (2,))`.
         n: Number of indices.
 
     Returns:
         The permuted indices.
     """
     rows, columns = _radices(n)
-    round_keys = _round_keys(jax.random.bits(key, (2,), jnp.uint32))
+    round_keys = _round_keys(seed)
 
     def permute(index: UInt32[Array, "n"]) -> UInt32[Array, "n"]:
         left, right = index // columns, index % columns
@@ -51,23 +51,23 @@ def random_bijection(key: Key[Array, ""], n: int) -> Int[Array, "n"]:
 
 
 def minibatch_indices(
-    key: Key[Array, ""], n_samples: int, n_minibatches: int, n_groups: int = 1
+    seeds: UInt32[Array, "n_groups 2"], n_samples: int, n_minibatches: int
 ) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
     """Deals every sample of each group into exactly one minibatch.
 
+    Groups are mixed apart from each other, and every minibatch takes the same number of samples from
+    each.
+
     Args:
-        key: Random key.
+        seeds: Two random words for each group, such as `jax.random.bits(key, (n_groups, 2))`.
         n_samples: Number of samples in each group.
         n_minibatches: Number of minibatches; divides `n_samples`.
-        n_groups: Number of groups. Groups are mixed apart from each other, and every minibatch
-            takes the same number of samples from each.
 
     Returns:
         For each minibatch and group, the indices of its samples within the group.
     """
-    keys = jax.random.split(key, n_groups)
-    indices = jax.vmap(lambda group_key: random_bijection(group_key, n_samples))(keys)
-    return jnp.moveaxis(indices.reshape(n_groups, n_minibatches, -1), 1, 0)
+    indices = jax.vmap(lambda seed: random_bijection(seed, n_samples))(seeds)
+    return jnp.moveaxis(indices.reshape(len(seeds), n_minibatches, -1), 1, 0)
 
 
 def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"]) -> Any:

@@ -16,15 +16,17 @@ SMALL = [*range(1, 14), 16, 17, 22, 26, 29, 31, 32, 49, 50, 53, 62, 64, 81, 97, 
 MEDIUM = [141, 144, 200, 251, 256, 289, 299, 300, 1009, 1024, 4096, 10_000]
 LARGE = [65_498, 65_521, 65_536, 1_000_003, 2**20]
 
-minibatch_indices = jax.jit(
-    ops.minibatch_indices, static_argnames=("n_samples", "n_minibatches", "n_groups")
-)
+minibatch_indices = jax.jit(ops.minibatch_indices, static_argnames=("n_samples", "n_minibatches"))
+
+
+def seeds_of(number, *shape):
+    return jax.random.bits(jax.random.key(number), (*shape, 2), jnp.uint32)
 
 
 @cache
 def permutations(n, n_keys):
-    keys = jax.random.split(jax.random.key(n), n_keys)
-    return np.asarray(jax.jit(jax.vmap(lambda key: ops.random_bijection(key, n)))(keys))
+    shuffle_all = jax.jit(jax.vmap(lambda seed: ops.random_bijection(seed, n)))
+    return np.asarray(shuffle_all(seeds_of(n, n_keys)))
 
 
 def z_of_chi_square(observed, expected, degrees_of_freedom, scale=1.0):
@@ -40,16 +42,16 @@ def assert_plausible(z):
 
 @pytest.mark.parametrize("sizes", [SMALL, MEDIUM, LARGE], ids=["small", "medium", "large"])
 def test_random_bijection_is_a_permutation(sizes):
-    shuffle_all = jax.jit(lambda key: [ops.random_bijection(key, n) for n in sizes])
-    for seed in range(2):
-        for n, indices in zip(sizes, shuffle_all(jax.random.key(seed)), strict=True):
+    shuffle_all = jax.jit(lambda seed: [ops.random_bijection(seed, n) for n in sizes])
+    for number in range(2):
+        for n, indices in zip(sizes, shuffle_all(seeds_of(number)), strict=True):
             assert indices.dtype == jnp.int32
             np.testing.assert_array_equal(np.sort(indices), np.arange(n), err_msg=f"n = {n}")
 
 
-def test_the_key_decides_the_permutation():
-    shuffle = jax.jit(lambda key: ops.random_bijection(key, 100))
-    first, again, other = (shuffle(jax.random.key(seed)) for seed in (0, 0, 1))
+def test_the_seed_decides_the_permutation():
+    shuffle = jax.jit(lambda seed: ops.random_bijection(seed, 100))
+    first, again, other = (shuffle(seeds_of(number)) for number in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert np.mean(np.asarray(first) == other) < 0.1
     assert len(np.unique(permutations(64, 5000), axis=0)) == 5000
@@ -85,23 +87,23 @@ def test_neighbours_are_torn_apart(n):
     ("n_samples", "n_minibatches", "n_groups"), [(24, 4, 1), (24, 4, 3), (26, 1, 2), (13, 13, 2)]
 )
 def test_every_sample_is_dealt_exactly_once(n_samples, n_minibatches, n_groups):
-    indices = minibatch_indices(jax.random.key(0), n_samples, n_minibatches, n_groups)
+    indices = minibatch_indices(seeds_of(0, n_groups), n_samples, n_minibatches)
     assert indices.shape == (n_minibatches, n_groups, n_samples // n_minibatches)
     for group in range(n_groups):
         np.testing.assert_array_equal(np.sort(indices[:, group].ravel()), np.arange(n_samples))
 
 
 def test_groups_are_mixed_apart_from_each_other():
-    indices = minibatch_indices(jax.random.key(0), 24, 4, 3)
+    indices = minibatch_indices(seeds_of(0, 3), 24, 4)
     groups = np.moveaxis(np.asarray(indices), 1, 0).reshape(3, 24)
     assert len(np.unique(groups, axis=0)) == 3
 
 
-def test_minibatch_indices_under_vmap_equal_those_of_each_key():
-    keys = jax.random.split(jax.random.key(0), 4)
-    of_key = partial(minibatch_indices, n_samples=26, n_minibatches=2, n_groups=3)
-    together = jax.vmap(of_key)(keys)
-    np.testing.assert_array_equal(together, jnp.stack([of_key(key) for key in keys]))
+def test_minibatch_indices_under_vmap_equal_those_of_each_training():
+    seeds = seeds_of(0, 4, 3)
+    of_seeds = partial(minibatch_indices, n_samples=26, n_minibatches=2)
+    together = jax.vmap(of_seeds)(seeds)
+    np.testing.assert_array_equal(together, jnp.stack([of_seeds(each) for each in seeds]))
     assert len(np.unique(np.asarray(together).reshape(4, -1), axis=0)) == 4
 
 
@@ -121,7 +123,7 @@ def test_take_minibatch_gathers_the_same_samples_from_every_leaf():
 
 
 def test_minibatches_of_all_groups_hold_every_sample_exactly_once():
-    indices = minibatch_indices(jax.random.key(1), 24, 4, 3)
+    indices = minibatch_indices(seeds_of(1, 3), 24, 4)
     samples = jnp.arange(3 * 24).reshape(3, 24)
     minibatches = jax.vmap(ops.take_minibatch, in_axes=(None, 0))(samples, indices)
     assert minibatches.shape == (4, 18)
