@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxagents.core.arrays import is_traced
 
-_QUICK = {"cpu": {"xla_backend_optimization_level": 1}}
+_QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 
 def quick_jit(function: Callable, **options: Any) -> Callable:
@@ -29,7 +29,7 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
 
     @functools.cache
     def quick(platform: str) -> Callable:
-        return jax.jit(function, compiler_options=_QUICK.get(platform), **options)
+        return jax.jit(function, compiler_options=_known_options(platform), **options)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -38,6 +38,17 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
         return quick(jax.default_backend())(*args, **kwargs)
 
     return call
+
+
+@functools.cache
+def _known_options(platform: str) -> dict[str, Any] | None:
+    """The compiler's options for quick programs, unless its release knows one of them no more."""
+    options = _QUICK.get(platform)
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return None
+    return options
 
 
 def compiled(

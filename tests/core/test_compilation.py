@@ -7,6 +7,7 @@ import pytest
 import trees
 
 from jaxagents import PPO, SAC, ppo, sac
+from jaxagents.core import compilation
 from jaxagents.core.compilation import quick_jit
 
 KEY = jax.random.key(0)
@@ -25,6 +26,16 @@ def test_a_quick_program_computes_the_same_and_is_compiled_once():
     trees.assert_equal(quick(KEY), quick(KEY))
     assert n_traces == 1
     trees.assert_equal(quick(KEY), jax.jit(draw)(KEY))
+
+
+def test_options_that_a_release_of_the_compiler_lacks_are_left_out(monkeypatch):
+    assert compilation._known_options("cpu") == compilation._QUICK["cpu"]
+    assert compilation._known_options("tpu") is None
+    monkeypatch.setitem(compilation._QUICK, "cpu", {"xla_cpu_option_of_another_release": True})
+    compilation._known_options.cache_clear()
+    assert quick_jit(jnp.cos)(0.0) == 1.0
+    assert compilation._known_options("cpu") is None
+    compilation._known_options.cache_clear()
 
 
 def test_a_quick_program_may_be_a_part_of_another():
