@@ -41,14 +41,18 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
 
 
 @functools.cache
-def _known_options(platform: str) -> dict[str, Any] | None:
-    """The compiler's options for quick programs, unless its release knows one of them no more."""
-    options = _QUICK.get(platform)
+def _known_options(platform: str) -> dict[str, Any]:
+    """The compiler's options for quick programs, but for those that its release does not know."""
+    options = _QUICK.get(platform, {})
+    return {name: value for name, value in options.items() if _is_known({name: value})}
+
+
+def _is_known(option: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        jax.jit(lambda: 0, compiler_options=option).lower().compile()
     except jax.errors.JaxRuntimeError:
-        return None
-    return options
+        return False
+    return True
 
 
 def compiled(
