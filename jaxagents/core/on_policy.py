@@ -349,6 +349,7 @@ class OnPolicyBase(Agent):
         return self._learn(runner, traj).replace(update_step=runner.update_step + 1)
 
     def _rollout(self, runner: Runner) -> tuple[Runner, Transition]:
+        rng, rollout_rng = jax.random.split(runner.rng)
         actor = runner.actor_training
 
         def act(rng: Key[Array, ""], obs: Any) -> tuple[Any, Array]:
@@ -374,11 +375,12 @@ class OnPolicyBase(Agent):
             return (step.obs, step.envstate), transition
 
         shape = (self.config.rollout_length, self.config.batch_size, 3)
-        flat_keys = jax.random.split(runner.rng, 1 + math.prod(shape))  # compiles to less code
-        keys = flat_keys[1:].reshape(shape)
-        carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), keys)
+        flat_keys = jax.random.split(rollout_rng, math.prod(shape))  # compiles to less code
+        carry, traj = jax.lax.scan(
+            act_and_step, (runner.obs, runner.envstate), flat_keys.reshape(shape)
+        )
         obs, envstate = carry
-        return runner.replace(obs=obs, envstate=envstate, rng=flat_keys[0]), traj
+        return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams
