@@ -35,24 +35,25 @@ Each device has a core of its own, as long as there are cores. Without such a bo
 computes with all cores of the machine, and further ones on the same cores make it no faster."""
 COUNTED = """## What devices tell each other
 
-An update collects its samples without a word. After that, the devices bring together the
-gradients of actor and critic by one all-reduce for each minibatch, and before it three numbers of
-the minibatch's advantages. In the compiled program there are {all_reduces} all-reduces (one is of
-an epoch), and they have {all_reduced_bytes:,} bytes in all: as many as the parameters have,
-whatever the number of environments and devices. No sample leaves its device."""
+An update collects its samples without a word. After that, the devices bring together three numbers
+of each minibatch's advantages, and the gradients of actor and critic, by an all-reduce each: with
+minibatches of more than 8,192 samples, one network learns after the other (smaller ones take one
+for both). In the compiled program there are {all_reduces} all-reduces (one is of an epoch), and
+they have {all_reduced_bytes:,} bytes in all: as many as the parameters have, whatever the number of
+environments and devices. No sample leaves its device."""
 PAPER = """## On paper
 
 How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on
 each) would scale, from the {step:.1f} ms that it took on one device here, and from the counted
 bytes $B$. With $n$ devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of
-which there are four; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second. In
+which there are {steps}; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second. In
 the rows of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
 Efficiency is the share of the time that is no communication.
 
 {table}
 
 Where it stops: the latency of a ring grows with the number of devices, while the bytes do not.
-Once the four all-reduces take as long as the step itself, more devices no longer help: at
+Once these all-reduces take as long as the step itself, more devices no longer help: at
 {limits}. Larger networks and more environments on each device move that place outwards in
 proportion to the time that a step takes. Libraries of collectives go over to trees for small
 messages, whose latency grows with the logarithm of the number, so that the figures for many
@@ -142,22 +143,23 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
     if not counted or not alone:
         return []
     n_bytes = next(peers.measured(results[args.devices[-1], args.envs], "all_reduced_bytes"))
+    n_all_reduces = counted[0] - 1  # one is of an epoch
     step = statistics.median(alone) / N_MINIBATCH_STEPS
     rows, limits = [], []
-    for link, (latency, bandwidth) in LINKS.items():
+    for name, link in LINKS.items():
         for speed, kind in ((1, "as here"), (100, "accelerators")):
             compute = step / speed
-            times = [communication(n, n_bytes, latency, bandwidth) for n in ACCELERATORS]
-            rows.append([link, kind, *(f"{compute / (compute + t):.0%}" for t in times)])
+            times = [communication(n, n_all_reduces, n_bytes, link) for n in ACCELERATORS]
+            rows.append([name, kind, *(f"{compute / (compute + t):.0%}" for t in times)])
             n_equal = next(
                 (
                     2**k
                     for k in range(1, 31)
-                    if communication(2**k, n_bytes, latency, bandwidth) > compute
+                    if communication(2**k, n_all_reduces, n_bytes, link) > compute
                 ),
                 math.inf,
             )
-            limits.append(f"about {n_equal:,} devices ({link}, {kind})")
+            limits.append(f"about {n_equal:,} devices ({name}, {kind})")
     table = peers.table(["Link", "Compute", *(f"{n} devices" for n in ACCELERATORS)], rows)
     return [
         COUNTED.format(all_reduces=counted[0], all_reduced_bytes=n_bytes),
@@ -165,15 +167,17 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
             envs=args.envs,
             minibatch_samples=args.envs * 128 // 4,
             step=step * 1e3,
+            steps=n_all_reduces,
             table=table,
             limits=", ".join(limits),
         ),
     ]
 
 
-def communication(n: int, n_bytes: int, latency: float, bandwidth: float) -> float:
-    """Seconds of the four all-reduces of a minibatch step, in a ring."""
-    return 2 * (n - 1) * (4 * latency + n_bytes / (n * bandwidth))
+def communication(n: int, n_all_reduces: int, n_bytes: int, link: tuple[float, float]) -> float:
+    """Seconds of the all-reduces of a minibatch step, in a ring of `n` devices."""
+    latency, bandwidth = link
+    return 2 * (n - 1) * (n_all_reduces * latency + n_bytes / (n * bandwidth))
 
 
 if __name__ == "__main__":
