@@ -51,7 +51,7 @@ def test_gradients_are_those_of_one_device(n_devices):
 
 @pytest.mark.parametrize(
     ("name", "n_devices"),
-    [("PPO", 4), ("PPO", 8), ("QRDQN", 1), ("QRDQN", 8), ("BC", 4)],  # 2 are in the suite
+    [("PPO", 8), ("DQN", 8), ("BC", 1), ("BC", 4)],  # 2 are in the suite
 )
 def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
     agent, hyperparams = in_groups(name, replicated_updates=True)
