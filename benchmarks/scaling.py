@@ -46,8 +46,8 @@ PAPER = """## On paper
 How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on
 each) would scale, from the {step:.1f} ms that it took on one device here, and from the counted
 bytes $B$. With $n$ devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of
-which there are {steps}; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second. In
-the rows of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
+which there are {n_all_reduces}; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second.
+In the rows of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
 Efficiency is the share of the time that is no communication.
 
 {table}
@@ -167,7 +167,7 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
             envs=args.envs,
             minibatch_samples=args.envs * 128 // 4,
             step=step * 1e3,
-            steps=n_all_reduces,
+            n_all_reduces=n_all_reduces,
             table=table,
             limits=", ".join(limits),
         ),
