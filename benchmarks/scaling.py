@@ -46,7 +46,8 @@ PAPER = """## On paper
 How a minibatch step of {minibatch_samples:,} samples on each device ({envs:,} environments on
 each) would scale, from the {step:.1f} ms that it took on one device here, and from the counted
 bytes $B$. With $n$ devices in a ring, an all-reduce takes $2 (n - 1) (\\alpha + B / (n W))$, of
-which there are {n_all_reduces}; $\\alpha$ is the time until a message arrives, and $W$ the bytes a second.
+which there are {n_all_reduces}; $\\alpha$ is the time until a message arrives, and $W$ the bytes
+a second.
 In the rows of accelerators a step is taken to be a hundred times as fast as here, which is a guess.
 Efficiency is the share of the time that is no communication.
 
