@@ -38,7 +38,7 @@ COUNTED = """## What devices tell each other
 An update collects its samples without a word. After that, the devices bring together three numbers
 of each minibatch's advantages, and the gradients of actor and critic, by an all-reduce each: with
 minibatches of more than 8,192 samples, one network learns after the other (smaller ones take one
-for both). In the compiled program there are {all_reduces} all-reduces (one is of an epoch), and
+for both). In the compiled program there are {all_reduces} all-reduces, all of them of a minibatch, and
 they have {all_reduced_bytes:,} bytes in all: as many as the parameters have, whatever the number of
 environments and devices. No sample leaves its device."""
 PAPER = """## On paper
@@ -144,7 +144,7 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
     if not counted or not alone:
         return []
     n_bytes = next(peers.measured(results[args.devices[-1], args.envs], "all_reduced_bytes"))
-    n_all_reduces = counted[0] - 1  # one is of an epoch
+    n_all_reduces = counted[0]
     step = statistics.median(alone) / N_MINIBATCH_STEPS
     rows, limits = [], []
     for name, link in LINKS.items():

@@ -1,6 +1,7 @@
 """Meshes of devices, what is split over them, and what each of them has a copy of."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -165,11 +166,28 @@ def split(tree: Any) -> Any:
     Returns:
         The pytree; as it was if the devices cannot share it equally.
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    n_devices = mesh.shape.get(DATA_AXIS, 1)
-    if any(len(x) % n_devices for x in jax.tree.leaves(tree)) or n_devices == 1:
+    if not _can_share(tree):
         return tree
     return jax.lax.with_sharding_constraint(tree, PartitionSpec(DATA_AXIS))
+
+
+def on_each_device(function: Callable, *args: Any) -> Any:
+    """Calls a function of rows with those that a device of the mesh of `jax.set_mesh` has.
+
+    So each device decides by itself what the function decides by all of its rows.
+
+    Args:
+        function: What is computed of rows, for each of them.
+        *args: Pytrees of arrays with a common leading axis.
+
+    Returns:
+        What it gives of all rows; of all at once, if there is no mesh, or the devices cannot share them
+        equally.
+    """
+    if not _can_share(args):
+        return function(*args)
+    rows = PartitionSpec(DATA_AXIS)
+    return jax.shard_map(function, in_specs=rows, out_specs=rows, check_vma=False)(*args)
 
 
 def whole(tree: Any) -> Any:
@@ -184,6 +202,12 @@ def whole(tree: Any) -> Any:
     if jax.sharding.get_abstract_mesh().empty:
         return tree
     return jax.lax.with_sharding_constraint(tree, PartitionSpec())
+
+
+def _can_share(tree: Any) -> bool:
+    """Whether there are several devices that can share rows equally."""
+    n_devices = jax.sharding.get_abstract_mesh().shape.get(DATA_AXIS, 1)
+    return n_devices > 1 and not any(len(x) % n_devices for x in jax.tree.leaves(tree))
 
 
 def _mesh_with(axis: str) -> Mesh:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Key
 
+from jaxagents import sharding
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.envs.spaces import box_bounds, is_box
 
@@ -127,12 +128,8 @@ class Episodes:
         """
         played = jax.vmap(self.play)(keys[:, 0], states, actions)
         over = played.terminated | played.truncated
-
-        def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
-            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys[:, 1]), played_on)
-
-        obs, envstate = jax.lax.cond(
-            over.any(), with_restarts, lambda played_on: played_on, (played.obs, played.envstate)
+        obs, envstate = sharding.on_each_device(
+            self._restart, over, keys[:, 1], (played.obs, played.envstate)
         )
         return played._replace(obs=obs, envstate=envstate)
 
@@ -170,6 +167,19 @@ class Episodes:
             next_obs=obs,
             info=info,
         )
+
+    def _restart(
+        self,
+        over: Bool[Array, "environments"],
+        keys: Key[Array, "environments"],
+        played_on: tuple[Any, EpisodeState],
+    ) -> tuple[Any, EpisodeState]:
+        """Starts the next episode where one is over; nowhere, without any reset, if none is."""
+
+        def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
+            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys), played_on)
+
+        return jax.lax.cond(over.any(), with_restarts, lambda played_on: played_on, played_on)
 
     def _env_reports_truncation(self) -> bool:
         if not hasattr(self.env, "is_truncated"):

@@ -16,6 +16,7 @@ Weights = Float[Array, "*batch inputs outputs"]
 
 _TALL = 8
 _NARROW = 8
+_SMALL = 2_048  # multiplications
 _matmul_p = Primitive("jaxagents_matmul")
 
 
@@ -26,6 +27,8 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
     would compute it without the transposition, for which its CPU backend takes more than twice as long
     as for the transposition and an ordinary product, where there are many more rows than columns. Where
     the gradient of the rows has few columns, as after a last layer, a product with each is faster still.
+    There, a product of few numbers, as of a layer of few inputs for few environments, takes less time
+    than the call of a library that computes it: it is written as multiplications and sums.
 
     This is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also
     where a function of one row is vmapped.
@@ -76,6 +79,14 @@ def _product(x: Array, weights: Array, *, precision: Any) -> Array:
     batch = tuple(range(weights.ndim - 2))
     contracted = ((x.ndim - 1,), (weights.ndim - 2,))
     return jax.lax.dot_general(x, weights, (contracted, (batch, batch)), precision)
+
+
+def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
+    """The product, which is too small to be worth the call of a library on a CPU."""
+    is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
+    if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
+        return (x[..., None] * weights).sum(axis=-2)
+    return _product(x, weights, precision=precision)
 
 
 def _manual_axes(x: Array) -> Any:
@@ -162,3 +173,6 @@ _matmul_p.def_impl(functools.partial(jax.jit, static_argnames="precision")(_prod
 ad.defbilinear(_matmul_p, _gradient_of_rows, _gradient_of_weights)
 batching.primitive_batchers[_matmul_p] = _vmapped
 mlir.register_lowering(_matmul_p, mlir.lower_fun(_product, multiple_results=False))
+mlir.register_lowering(
+    _matmul_p, mlir.lower_fun(_small_product, multiple_results=False), platform="cpu"
+)

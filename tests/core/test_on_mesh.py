@@ -64,10 +64,9 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
     ("name", "expected"),
     [
         # Of a minibatch: three numbers to standardise advantages, and the gradients of actor and critic.
-        # Of an epoch: whether an index left its range when samples were mixed.
-        ("PPO", {"all-reduce": 5}),
-        ("DQN", {"all-reduce": 2}),  # the gradient, and whether any episode ended
-        ("SAC", {"all-reduce": 3}),  # as in DQN, and one for the gradient of the actor
+        ("PPO", {"all-reduce": 4}),
+        ("DQN", {"all-reduce": 1}),  # the gradient
+        ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
         ("CQL", {"all-reduce": 2}),
     ],
 )

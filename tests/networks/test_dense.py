@@ -12,7 +12,7 @@ from jaxagents.networks.dense import Dense, dot_general
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (7, 3))
-WIDE, NARROW = 9, 2
+WIDE, NARROW = 64, 2
 PARAMS = nn.Dense(WIDE).init(jax.random.key(1), X)
 NARROW_PARAMS = nn.Dense(NARROW).init(jax.random.key(1), X)
 SEVERAL = jax.tree.map(lambda x: jnp.stack([x, 2.0 * x]), PARAMS)
@@ -117,8 +117,18 @@ def test_gradients_of_few_columns(transformation, shape):
     trees.assert_close(found, expected)
 
 
+def test_only_large_products_call_a_library():
+    def products(params, x):
+        return jax.jit(Dense(WIDE).apply).lower(params, x).as_text().count("dot_general")
+
+    assert products(PARAMS, X) == 0
+    assert products(PARAMS, jnp.tile(X, (8, 1))) == 1
+    short = jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
+    assert products(*short) == 1  # sums of these would be rounded
+
+
 def test_the_gradient_of_few_columns_is_a_product_with_each():
-    rows = jnp.tile(X, (8, 1))
+    rows = jnp.tile(X, (64, 1))
     program = jax.jit(jax.grad(loss(Dense(NARROW)))).lower(NARROW_PARAMS, rows).as_text()
     _, *backward = [line for line in program.splitlines() if "dot_general" in line]
     assert len(backward) == NARROW
