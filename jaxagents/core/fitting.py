@@ -82,8 +82,8 @@ def fit(
 def _fit_in_one_loop(
     fits: Sequence[Fit], seeds: UInt32[Array, "epochs n_groups 2"], n_minibatches: int
 ) -> list[Fitted]:
-    data = [jax.tree.map(lambda x: _in_groups(x, seeds.shape[1]), fit.inputs) for fit in fits]
-    n_samples = jax.tree.leaves(data)[0].shape[1]
+    time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
+    n_samples = time * n_envs // seeds.shape[1]
 
     def minibatches_of(epoch: Int[Array, ""]) -> Array:
         return ops.minibatch_indices(seeds[epoch], n_samples, n_minibatches)
@@ -94,7 +94,6 @@ def _fit_in_one_loop(
         learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
         after = _epochs(
             [fits[i] for i in learning],
-            [data[i] for i in learning],
             [fitted[i] for i in learning],
             minibatches_of,
             range(first, last),
@@ -107,7 +106,6 @@ def _fit_in_one_loop(
 
 def _epochs(
     fits: list[Fit],
-    data: list[Any],
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
     epochs: range,
@@ -115,6 +113,8 @@ def _epochs(
     """The networks after further epochs."""
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
+        inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
+        data = jax.tree.map(lambda x: _in_groups(x, len(indices)), inputs)
         samples = ops.take_minibatch(data, indices)
         steps = [_step(*step) for step in zip(fits, trainings, samples, strict=True)]
         return [training for training, _ in steps], [shown for _, shown in steps]
