@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 Rows = Float[Array, "*batch_and_rows inputs"]
 Weights = Float[Array, "*batch inputs outputs"]
 
-_TALL = 8
+_TALL = 4
 _NARROW = 8
 _SMALL = 2_048  # multiplications
 _matmul_p = Primitive("jaxagents_matmul")
