@@ -37,6 +37,7 @@ IDEAS = {
         "a product with transposed rows",
     ),
     "columns": Change("of which products with each of a few columns", "a product with all of them"),
+    "small": Change("of which sums, where a product is small", "a product by a library"),
     "shuffle": Change(
         "Samples mixed by a bijection of indices", "`jax.random.permutation`, which sorts"
     ),

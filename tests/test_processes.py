@@ -36,14 +36,15 @@ def test_two_by_four_four_by_two_and_one_by_eight_go_on_from_each_other_bit_for_
         mesh = sharding.make_mesh()
         assert mesh.size == 8
         runner, metrics = agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=mesh, loggers=[])
-        returns = agent.eval(KEY, n_evals=3)["returns"]
-        print(process, runner.update_step, metrics["update_step"].tolist(), returns.tolist())
+        if n_processes == 2:
+            assert agent.eval(KEY, n_evals=3)["returns"].shape == (3,)
+        print(process, runner.update_step, metrics["update_step"].tolist())
         """
     for n_processes, n_devices, n_steps in ((2, 4, 2), (4, 2, 4)):
         printed = together.run(script, n_processes, n_devices, tmp_path, n_steps)
         for i, text in enumerate(printed):
             points = list(range(0, n_steps + 1, 2))
-            assert text.splitlines()[-1].startswith(f"{i} {n_steps} {points} [")
+            assert text.splitlines()[-1] == f"{i} {n_steps} {points}"
     hyperparams = CASES["PPO"].hyperparams()
     alone = make("PPO", n_steps=6, **EIGHT_GROUPS)
     whole = alone.train(KEY, hyperparams, progress=False)

@@ -93,6 +93,11 @@ def no_products_by_column() -> None:
     replace(dense, "_NARROW", 0)
 
 
+def no_sums() -> None:
+    """Products by a library also where they are small, for multiplications and sums."""
+    replace(dense, "_SMALL", 0)
+
+
 def two_loops() -> None:
     """A loop for the actor and one for the critic, for one of both."""
     fit = on_policy.fit
@@ -115,18 +120,13 @@ def sorted_shuffle() -> None:
 def reset_in_every_step() -> None:
     """Resets in every step, for those in steps in which an episode ended."""
 
-    def step_all(self: Episodes, keys: Any, states: Any, actions: Any) -> Any:
-        played = jax.vmap(self.play)(keys[:, 0], states, actions)
-        over = played.terminated | played.truncated
-
+    def restart(self: Episodes, over: Any, keys: Any, played_on: Any) -> Any:
         def select(restarted: Any, played_on: Any) -> Any:
             return jnp.where(over.reshape(-1, *[1] * (restarted.ndim - 1)), restarted, played_on)
 
-        restarted = jax.vmap(self.reset)(keys[:, 1])
-        obs, envstate = jax.tree.map(select, restarted, (played.obs, played.envstate))
-        return played._replace(obs=obs, envstate=envstate)
+        return jax.tree.map(select, jax.vmap(self.reset)(keys), played_on)
 
-    replace(Episodes, "step_all", step_all)
+    replace(Episodes, "_restart", restart)
 
 
 def values_in_each_step() -> None:
@@ -248,6 +248,7 @@ def other_generator() -> None:
 CHANGES = {
     "fit": two_loops,
     "columns": no_products_by_column,
+    "small": no_sums,
     "values-at-once": values_at_once,
     "dense": plain_dense,
     "transposed": no_transposed_copy,
