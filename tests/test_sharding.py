@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import Mesh
 from scripts import run_script
 
-from jaxagents.sharding import make_mesh, replicate, shard_batch
+from jaxagents.sharding import make_mesh, on_each_device, replicate, shard_batch
 
 
 def test_on_one_device_values_are_unchanged():
@@ -24,6 +24,18 @@ def test_refuses_what_cannot_be_split():
     with pytest.raises(ValueError, match=r"no axis 'data'; it has \['members'\]"):
         shard_batch({"rewards": np.ones(2)}, mesh)
     assert shard_batch({"rewards": np.ones(2)}, mesh, axis="members")["rewards"].shape == (2,)
+
+
+def test_each_device_decides_by_its_own_rows():
+    @jax.jit
+    def below_the_largest(x):
+        return on_each_device(lambda rows: rows.max() - rows, x)
+
+    x = np.array([0.0, 1.0, 5.0, 9.0])
+    np.testing.assert_array_equal(below_the_largest(x), [9.0, 8.0, 4.0, 0.0])
+    with jax.set_mesh(make_mesh(2)):
+        np.testing.assert_array_equal(below_the_largest(x), [1.0, 0.0, 4.0, 0.0])
+        np.testing.assert_array_equal(below_the_largest(x[:3]), [5.0, 4.0, 0.0])
 
 
 def test_devices_share_an_update_without_a_change_to_it():

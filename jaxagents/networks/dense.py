@@ -27,8 +27,8 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
     would compute it without the transposition, for which its CPU backend takes more than twice as long
     as for the transposition and an ordinary product, where there are many more rows than columns. Where
     the gradient of the rows has few columns, as after a last layer, a product with each is faster still.
-    There, a product of few numbers, as of a layer of few inputs for few environments, takes less time
-    than the call of a library that computes it: it is written as multiplications and sums.
+    Of few numbers, as in a layer of few inputs for few environments, a product takes a CPU less time
+    than the call of the library that computes it: it is written as multiplications and sums.
 
     This is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also
     where a function of one row is vmapped.
