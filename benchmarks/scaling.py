@@ -163,7 +163,7 @@ def on_paper(results: dict[tuple[int, int], list[Result]], args: argparse.Namesp
             limits.append(f"about {n_equal:,} devices ({name}, {kind})")
     table = peers.table(["Link", "Compute", *(f"{n} devices" for n in ACCELERATORS)], rows)
     return [
-        COUNTED.format(all_reduces=counted[0], all_reduced_bytes=n_bytes),
+        COUNTED.format(all_reduces=n_all_reduces, all_reduced_bytes=n_bytes),
         PAPER.format(
             envs=args.envs,
             minibatch_samples=args.envs * 128 // 4,
