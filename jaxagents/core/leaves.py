@@ -1,7 +1,9 @@
 """The leaves of pytrees as they are saved: by path, as raw arrays, with a digest."""
 
+import collections
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +13,9 @@ import numpy as np
 from jaxagents.core.arrays import is_key
 
 Leaf = tuple[str, Any]
+
+_ALONE, _JOINED = "alone", "joined"
+_FEW_NUMBERS = 65_536
 
 
 def leaves_of(tree: Any) -> list[Leaf]:
@@ -27,28 +32,87 @@ def leaves_of(tree: Any) -> list[Leaf]:
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), raw(x)) for path, x in leaves]
 
 
-def signature(path: str, array: Any, n_blocks: int = 1) -> dict[str, Any]:
+def signature(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
     """What identifies a saved leaf, as JSON.
 
     Args:
         path: Its path.
         array: Its array.
-        n_blocks: Number of equal blocks of rows that are digested one by one.
+        digests: Digests of its equal blocks of rows, or the one of all of it.
 
     Returns:
         Path, shape, type and digest.
     """
-    array = np.asarray(array)
-    blocks = np.split(array, n_blocks) if n_blocks > 1 else [array]
-    return signature_of(path, array, [zlib.crc32(block.tobytes()) for block in blocks])
-
-
-def signature_of(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
-    """What identifies a saved leaf whose blocks have been digested."""
     blocks = {"blocks": len(digests)} if len(digests) > 1 else {}
-    whole = zlib.crc32(np.asarray(digests, np.uint32).tobytes()) if blocks else int(digests[0])
     described = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
-    return {**described, "crc32": whole, **blocks}
+    return {**described, "crc32": _digest_of_all(digests), **blocks}
+
+
+def digest(array: np.ndarray) -> int:
+    """A number that changes if an array does."""
+    return zlib.crc32(array.tobytes())
+
+
+def pack(leaves: Iterable[Leaf]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Copies leaves into few arrays, since orbax takes its time for each: small ones are joined by type.
+
+    Args:
+        leaves: Paths and leaves.
+
+    Returns:
+        The arrays by name, and signatures of the leaves, which say where in an array a joined one
+        begins.
+    """
+    alone: dict[str, np.ndarray] = {}
+    joined: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+    signatures = []
+    for path, leaf in leaves:
+        array = np.asarray(leaf)
+        signed = signature(path, array, [digest(array)])
+        if array.size <= _FEW_NUMBERS:
+            parts = joined[str(array.dtype)]
+            signed["start"] = sum(part.size for part in parts)
+            parts.append(array.ravel())
+        else:
+            alone[path] = array.copy()
+        signatures.append(signed)
+    arrays = {f"{_ALONE}/{path}": array for path, array in alone.items()}
+    arrays |= {f"{_JOINED}/{dtype}": np.concatenate(parts) for dtype, parts in joined.items()}
+    return without_empty(arrays), signatures
+
+
+def without_empty(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays but for those without numbers, which orbax does not save."""
+    return {name: array for name, array in arrays.items() if array.size}
+
+
+def array_name(saved: Mapping[str, Any]) -> str:
+    """Name of the saved array that holds a leaf, by its signature."""
+    return f"{_JOINED}/{saved['dtype']}" if "start" in saved else f"{_ALONE}/{saved['path']}"
+
+
+def unpack(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """A leaf out of saved arrays.
+
+    Args:
+        saved: Its signature.
+        arrays: The arrays by name.
+
+    Returns:
+        Its array, or `None` if that is not as it was saved.
+    """
+    array = arrays.get(array_name(saved), np.zeros(0, jnp.dtype(saved["dtype"])))
+    if "start" in saved:
+        array = array[saved["start"] :][: math.prod(saved["shape"])]
+    n_blocks = saved.get("blocks", 1)
+    blocks = np.split(array, n_blocks) if n_blocks > 1 else [array]
+    if _digest_of_all([digest(block) for block in blocks]) != saved["crc32"]:
+        return None
+    return array.reshape(saved["shape"])
+
+
+def _digest_of_all(digests: Sequence[int]) -> int:
+    return digest(np.asarray(digests, np.uint32)) if len(digests) > 1 else int(digests[0])
 
 
 def with_leaves(template: Any, saved: Mapping[str, np.ndarray]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from jaxagents.core import processes
-from jaxagents.core.leaves import Leaf, leaves_of, signature_of
+from jaxagents.core.leaves import Leaf, array_name, leaves_of, signature, without_empty
 from jaxagents.core.writer import Writer
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
@@ -23,6 +23,8 @@ class SharedWriter(Writer):
 
     The first process locks the folder and writes all else.
     """
+
+    _orbax_has_threads = True
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder.
@@ -56,7 +58,15 @@ class SharedWriter(Writer):
     def _contents(self, tree: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, where they are, since updates use them up; and their signatures."""
         leaves = [(path, jnp.copy(leaf)) for path, leaf in leaves_of(tree)]
-        return dict(leaves), _signatures(leaves)
+        signatures = _signatures(leaves)
+        arrays = {
+            array_name(saved): leaf for saved, (_, leaf) in zip(signatures, leaves, strict=True)
+        }
+        return without_empty(arrays), signatures
+
+    def _write(self, *checkpoint: Any) -> None:
+        """Begins to write a checkpoint; processes wait for each other in this thread alone."""
+        self._save(*checkpoint)
 
     def _check_that_all_see_it(self) -> None:
         folder = self._store.directory
@@ -88,7 +98,7 @@ def _signatures(leaves: list[Leaf]) -> list[dict[str, Any]]:
                 digests[i, block] = zlib.crc32(np.asarray(shard.data).tobytes())
     digests = multihost_utils.process_allgather(digests).max(axis=0)
     return [
-        signature_of(*leaf, row[:n]) for leaf, row, n in zip(leaves, digests, n_blocks, strict=True)
+        signature(*leaf, row[:n]) for leaf, row, n in zip(leaves, digests, n_blocks, strict=True)
     ]
 
 

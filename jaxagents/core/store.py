@@ -1,20 +1,23 @@
 """A folder of checkpoints: which there are, and how they are read and verified."""
 
 import contextlib
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxagents.core.leaves import check_leaves, leaves_of, signature, with_leaves
+from jaxagents.core.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
+
+META, TREE, HISTORY = "meta", "tree", "history"
+"""What a checkpoint consists of: notes as JSON, and two parts of an item with arrays."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
@@ -144,15 +147,15 @@ class Store:
             ValueError: It is of something else; the first leaf that differs is named.
             CorruptCheckpointError: It is damaged.
         """
-        items = self._verified_items(step)
-        notes = items["meta"]
+        notes = self.notes(step)
         for what, own in identity.items():
             if notes.get(what) != own:
                 raise ValueError(
                     f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
                 )
-        check_leaves(notes["leaves"], leaves_of(template), self.place(step), self.owner)
-        return Restored(with_leaves(template, items[self.item]), items["history"], notes)
+        check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
+        saved = self._verified(step, notes)
+        return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
 
     def verify(self, step: int) -> None:
         """Raises if a checkpoint cannot be read back as it was written.
@@ -160,7 +163,7 @@ class Store:
         Raises:
             CorruptCheckpointError: It cannot.
         """
-        self._verified_items(step)
+        self._verified(step, self.notes(step))
 
     def notes(self, step: int | str) -> dict[str, Any]:
         """What was noted with a checkpoint.
@@ -174,7 +177,9 @@ class Store:
         Raises:
             CorruptCheckpointError: It cannot be read.
         """
-        return self._restore_items(step, ["meta"])["meta"]
+        from orbax.checkpoint import args
+
+        return self._restore_item(step, META, args.JsonRestore())
 
     def _check_kind(self, steps: Iterable[int]) -> None:
         """Raises if checkpoints hold the pytree of another kind of training, by its name."""
@@ -206,7 +211,7 @@ class Store:
         """The metrics of the points whose checkpoints are still there."""
         for step in newest_first:
             with contextlib.suppress(CorruptCheckpointError):
-                history = self._restore_items(step, ["history"])["history"]
+                history = self._verified(step, self.notes(step), [HISTORY])[HISTORY]
                 kept = np.isin(history[self.step_name], newest_first)
                 return {name: values[kept] for name, values in history.items()}
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
@@ -228,40 +233,53 @@ class Store:
         means = history["returns"].reshape(len(steps), -1).mean(axis=1)
         return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
 
-    def _verified_items(self, step: int) -> dict[str, Any]:
-        """Everything that a checkpoint holds, read back as it was written."""
-        notes = self.notes(step)
-        arrays = {saved["path"]: _numpy_like(saved) for saved in notes["leaves"]}
-        items = self._restore_items(step, [self.item, "history"], {self.item: arrays})
-        for saved in notes["leaves"]:
-            path = saved["path"]
-            if signature(path, items[self.item][path], saved.get("blocks", 1)) != saved:
-                raise CorruptCheckpointError(f"{self.place(step)} is damaged at {path}.")
-        return {"meta": notes, **items}
+    def _verified(
+        self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """Parts of what a checkpoint holds, by path, read back as they were written."""
+        arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
 
-    def _restore_items(
-        self, step: int | str, names: list[str], like: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+        def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
+            array = unpack(saved, arrays[part])
+            if array is None:
+                raise CorruptCheckpointError(f"{self.place(step)} is damaged at {saved['path']}.")
+            return array
+
+        return {part: {saved["path"]: leaf(part, saved) for saved in notes[part]} for part in parts}
+
+    def _restore_arrays(
+        self, step: int, signatures: Mapping[str, list[dict[str, Any]]]
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """The arrays that hold some leaves, by part and name, as arrays of NumPy."""
+        from orbax.checkpoint import RestoreArgs, args
+
+        names = {
+            part: {array_name(saved) for saved in of_part if math.prod(saved["shape"])}
+            for part, of_part in signatures.items()
+        }
+        as_numpy = RestoreArgs(restore_type=np.ndarray)
+        wanted, how = (
+            {part: dict.fromkeys(of_part, what) for part, of_part in names.items()}
+            for what in (0, as_numpy)
+        )
+        restore = args.PyTreeRestore(wanted, restore_args=how, partial_restore=True)
+        return self._restore_item(step, self.item, restore)
+
+    def _restore_item(self, step: int | str, name: str, how: Any) -> Any:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
-        restored_as = dict.fromkeys(names, args.StandardRestore) | {"meta": args.JsonRestore}
-        like = like or {}
-        composite = args.Composite(**{name: restored_as[name](like.get(name)) for name in names})
         try:
             handler = CompositeCheckpointHandler()
             options = this_process_alone()
             with Checkpointer(handler, multiprocessing_options=options) as checkpointer:
-                items = checkpointer.restore(self.checkpoints / str(step), args=composite)
-            return {name: items[name] for name in names}
+                items = checkpointer.restore(
+                    self.checkpoints / str(step), args=args.Composite(**{name: how})
+                )
+            return items[name]
         except Exception as error:
             raise CorruptCheckpointError(
                 f"{self.place(step)} cannot be read ({type(error).__name__}: {error})."
             ) from error
-
-
-def _numpy_like(saved: Mapping[str, Any]) -> np.ndarray:
-    """An array shaped as a saved one, which takes no memory."""
-    return np.broadcast_to(np.zeros((), jnp.dtype(saved["dtype"])), saved["shape"])
 
 
 def this_process_alone() -> Any:

@@ -6,20 +6,30 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from jaxagents.core.describe import to_json
-from jaxagents.core.leaves import leaves_of, signature
+from jaxagents.core.leaves import leaves_of, pack
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.store import CorruptCheckpointError, Store, this_process_alone
+from jaxagents.core.store import (
+    HISTORY,
+    META,
+    TREE,
+    CorruptCheckpointError,
+    Store,
+    this_process_alone,
+)
 
 
 class Writer:
-    """Writes checkpoints to a store, whose folder it locks."""
+    """Writes checkpoints to a store, whose folder it locks, in a thread of its own."""
+
+    _orbax_has_threads: ClassVar[bool] = False
+    """Whether orbax writes in the background itself, which takes longer."""
 
     def __init__(
         self,
@@ -44,6 +54,7 @@ class Writer:
         self._start = start
         self._descriptions = descriptions
         self._stack = contextlib.ExitStack()
+        self._writing: Future | None = None
 
     def __enter__(self) -> "Writer":
         """Locks the folder, sets damaged checkpoints that lie ahead aside, and writes descriptions.
@@ -53,15 +64,18 @@ class Writer:
         """
         with contextlib.ExitStack() as stack:
             self._begin(stack)
-            manager = _manager(self._store.checkpoints, self._keep, self._processes())
+            manager = _manager(
+                self._store.checkpoints, self._keep, self._processes(), self._orbax_has_threads
+            )
             self._manager = stack.enter_context(manager)
+            self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Waits for the last checkpoint and unlocks the folder."""
         with self._stack, warn_if_unwritten():
-            self._manager.wait_until_finished()
+            self._finish()
 
     def save(
         self,
@@ -82,19 +96,20 @@ class Writer:
         """
         from orbax.checkpoint import args
 
+        with warn_if_unwritten():
+            self._finish()
         if self._is_written(step):
             return
         arrays, signatures = self._contents(tree)
-        meta = {**self._identity, **(notes or {}), "leaves": signatures}
+        history_arrays, history_signatures = pack(leaves_of(history))
+        meta = {TREE: signatures, HISTORY: history_signatures}
         items = {
-            self._store.item: args.StandardSave(arrays),
-            "history": args.StandardSave(history),
-            "meta": args.JsonSave(meta),
+            self._store.item: args.PyTreeSave({TREE: arrays, HISTORY: history_arrays}),
+            META: args.JsonSave({**self._identity, **(notes or {}), **meta}),
         }
         metrics = None if mean_return is None else {"mean_return": mean_return}
         with warn_if_unwritten():
-            if not self._manager.save(step, args=args.Composite(**items), metrics=metrics):
-                raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
+            self._write(step, args.Composite(**items), metrics)
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder."""
@@ -112,9 +127,23 @@ class Writer:
         return step in self._store.steps()
 
     def _contents(self, tree: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Copies of the arrays, since updates use them up, and their signatures."""
-        leaves = [(path, np.array(leaf)) for path, leaf in leaves_of(tree)]
-        return dict(leaves), [signature(*leaf) for leaf in leaves]
+        """Copies of the arrays, since updates use them up, and signatures of their leaves."""
+        return pack(leaves_of(tree))
+
+    def _write(self, *checkpoint: Any) -> None:
+        """Begins to write a checkpoint."""
+        self._writing = self._thread.submit(self._save, *checkpoint)
+
+    def _finish(self) -> None:
+        """Waits for the checkpoint that is being written, and raises what went wrong."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+        self._manager.wait_until_finished()
+
+    def _save(self, step: int, items: Any, metrics: Mapping[str, float] | None) -> None:
+        if not self._manager.save(step, args=items, metrics=metrics):
+            raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
 
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
@@ -173,7 +202,7 @@ def _set_aside(folder: Path) -> None:
     folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
-def _manager(folder: Path, keep: int | None, processes: Any) -> Any:
+def _manager(folder: Path, keep: int | None, processes: Any, in_background: bool) -> Any:
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
     from orbax.checkpoint import checkpoint_managers as policies
@@ -188,6 +217,7 @@ def _manager(folder: Path, keep: int | None, processes: Any) -> Any:
         preservation_policy=policies.AnyPreservationPolicy([latest, best]),
         create=False,
         multiprocessing_options=processes,
+        enable_async_checkpointing=in_background,
     )
     folder.mkdir(parents=True, exist_ok=True)
     return CheckpointManager(folder, options=options)

@@ -19,7 +19,8 @@ from filelock import FileLock
 from probes import BestAction, MatchSign
 from registry import AGENTS
 
-from jaxagents.core.checkpoint import CorruptCheckpointError, saved_steps
+from jaxagents.core.checkpoint import AgentStore, CorruptCheckpointError, saved_steps
+from jaxagents.core.writer import Writer
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
@@ -364,3 +365,15 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_training(tmp_path, mo
     with pytest.warns(UserWarning, match="could not be written.*No space left"):
         runner, _ = agent.train(KEY, CASE.hyperparams(), n_steps=2, progress=False)
     assert runner.update_step == 2
+
+
+def test_arrays_without_numbers_and_large_ones_are_saved_as_well(tmp_path):
+    tree = {"empty": np.zeros((0, 3)), "large": np.arange(200_000), "small": np.float32(2)}
+    history = {"update_step": np.array([0, 4]), "nothing": np.zeros((2, 0))}
+    store = AgentStore(tmp_path)
+    with Writer(store, {"agent": "any"}, keep=None, start=0, descriptions={}) as writer:
+        writer.save(4, tree, history, mean_return=None, notes={"more": [1, 2]})
+    restored = store.read(4, {"agent": "any"}, tree)
+    trees.assert_equal(restored.tree, jax.tree.map(jax.numpy.asarray, tree))
+    trees.assert_equal(restored.history, history)
+    assert restored.notes["more"] == [1, 2]
