@@ -1,5 +1,6 @@
 """Playing whole episodes with a fixed policy."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxagents.envs.episodes import Episodes
-from jaxagents.sharding import split
+from jaxagents.sharding import on_each_device
 
 
 class EpisodeOutcomes(NamedTuple):
@@ -32,7 +33,7 @@ class EpisodeOutcomes(NamedTuple):
 def play_episodes(
     episodes: Episodes, policy: Callable[[Any], Any], rng: Key[Array, ""], n_episodes: int
 ) -> EpisodeOutcomes:
-    """Plays episodes side by side, until the last one is over.
+    """Plays episodes side by side, on each device until its last one is over.
 
     Args:
         episodes: The environment.
@@ -43,11 +44,20 @@ def play_episodes(
     Returns:
         The outcomes.
     """
-    reset_keys, step_keys = jnp.moveaxis(split(jax.random.split(rng, (n_episodes, 2))), 1, 0)
+    keys = jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)
+    return on_each_device(functools.partial(_play_until_all_are_over, episodes, policy), *keys)
+
+
+def _play_until_all_are_over(
+    episodes: Episodes,
+    policy: Callable[[Any], Any],
+    reset_keys: Key[Array, "n_episodes"],
+    step_keys: Key[Array, "n_episodes"],
+) -> EpisodeOutcomes:
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
-    rewards = jnp.zeros((n_episodes, *episodes.actors_shape))
-    never = jnp.zeros(n_episodes, bool)
-    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(n_episodes, jnp.int32))
+    rewards = jnp.zeros((len(reset_keys), *episodes.actors_shape))
+    never = jnp.zeros(len(reset_keys), bool)
+    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(never.shape, jnp.int32))
 
     def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
         return outcomes.terminated | outcomes.truncated

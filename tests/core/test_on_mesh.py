@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
 
+from jaxagents.core.evaluation import play_episodes
 from jaxagents.core.on_mesh import OnMesh
 from jaxagents.core.types import OptimizerParams
 from jaxagents.sharding import make_mesh
@@ -75,6 +76,22 @@ def test_what_devices_tell_each_other(name, expected):
     agent, hyperparams = in_groups(name, **epochs)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
     assert collectives_of(lowered) == expected
+
+
+def test_each_device_plays_its_own_episodes_of_an_evaluation():
+    agent, hyperparams = in_groups("PPO")
+
+    def play(training, rng):
+        return play_episodes(agent.episodes, lambda obs: agent.policy(training, obs), rng, 16)
+
+    training = agent.start(KEY, hyperparams).actor_training
+    alone = jax.jit(play)(training, KEY)
+    with jax.set_mesh(make_mesh(8)):
+        lowered = jax.jit(play).lower(training, KEY)
+        shared = jax.jit(play)(training, KEY)
+    assert not collectives_of(lowered)
+    assert not shared.returns.sharding.is_fully_replicated
+    trees.assert_equal(alone, shared)
 
 
 def test_going_on_with_another_number_of_devices(tmp_path):
