@@ -16,6 +16,7 @@ Leaf = tuple[str, Any]
 
 _ALONE, _JOINED = "alone", "joined"
 _FEW_NUMBERS = 65_536
+"""Arrays of at most so many are joined. Larger ones orbax writes side by side."""
 
 
 def leaves_of(tree: Any) -> list[Leaf]:
