@@ -31,6 +31,7 @@ IDEAS = {
         "Actor and critic in one loop, while minibatches are small",
         "in a loop each, one after the other",
     ),
+    "parts": Change("Gradients of large minibatches in parts", "of all samples at once"),
     "dense": Change("Dense layers with gradients of their own", "`flax.linen.Dense`"),
     "transposed": Change(
         "of which a transposed copy of many rows, and an ordinary product",

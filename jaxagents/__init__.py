@@ -6,6 +6,7 @@ from jaxagents.bc import BC, BCLearner, DiscreteBCLearner
 from jaxagents.c51 import C51, C51Learner
 from jaxagents.core.agent import Agent
 from jaxagents.core.learner import Learner
+from jaxagents.core.losses import mean_over_samples
 from jaxagents.core.off_policy import OffPolicyBase
 from jaxagents.core.offline import OfflineBase
 from jaxagents.core.on_policy import OnPolicyBase
@@ -57,6 +58,7 @@ __all__ = [
     "SACLearner",
     "TD3Learner",
     "TrainState",
+    "mean_over_samples",
     "nonpytree_field",
     "target_update",
 ]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxagents import ops
 from jaxagents.core.config import OnPolicyConfig
+from jaxagents.core.losses import mean_over_samples
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.core.ready_made import ReadyMadePolicy
 from jaxagents.core.train_state import TrainState
@@ -102,6 +103,12 @@ class HyperParameters(Hyperparameters):
     vf_coeff: Traced = hyperparameter(1.0, 0.0)
 
 
+def _with_standardised_advantage(
+    obs: Any, actions: Any, log_prob_old: Array, advantage: Array
+) -> tuple[Any, ...]:
+    return obs, actions, log_prob_old, ops.standardise(advantage)
+
+
 class PPOBase(OnPolicyBase):
     """PPO whose policy a subclass gives.
 
@@ -114,6 +121,7 @@ class PPOBase(OnPolicyBase):
     _hyperparams_type = HyperParameters
     _info_names = ("actor_loss", "critic_loss", "kl")
 
+    @mean_over_samples(of=_with_standardised_advantage)
     def _actor_loss(
         self,
         training: TrainState,
@@ -134,16 +142,14 @@ class PPOBase(OnPolicyBase):
             obs: Observations of a minibatch, samples first.
             actions: Their actions.
             log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their advantages.
+            advantage: Their advantages, which it standardises.
             hyperparams: Hyperparameters.
 
         Returns:
             The loss and the mean KL divergence from the old policy.
         """
         log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
-        objective = ops.clipped_surrogate(
-            log_prob, log_prob_old, ops.standardise(advantage), hyperparams.eps_clip
-        )
+        objective = ops.clipped_surrogate(log_prob, log_prob_old, advantage, hyperparams.eps_clip)
         kl = ops.approximate_kl(log_prob, log_prob_old).mean()
         return -objective.mean() - hyperparams.ent_coeff * entropy.mean(), kl
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxagents import ops
 from jaxagents.core.config import OnPolicyConfig
+from jaxagents.core.losses import mean_over_samples
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.core.ready_made import ReadyMadePolicy
 from jaxagents.core.train_state import TrainState
@@ -81,6 +82,7 @@ class REINFORCEBase(OnPolicyBase):
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
 
+    @mean_over_samples()
     def _actor_loss(
         self,
         training: TrainState,

@@ -190,6 +190,30 @@ def on_each_device(function: Callable, *args: Any) -> Any:
     return jax.shard_map(function, in_specs=rows, out_specs=rows, check_vma=False)(*args)
 
 
+def mean_over_devices(function: Callable, *args: Any) -> Any:
+    """Calls a function of rows with those that a device of the mesh of `jax.set_mesh` has.
+
+    Args:
+        function: What is computed of rows, such as a mean over them.
+        *args: Pytrees of arrays with a common leading axis, which the devices share equally.
+
+    Returns:
+        The mean of what it gives on each device.
+    """
+
+    def averaged(*args: Any) -> Any:
+        return jax.lax.pmean(function(*args), DATA_AXIS)
+
+    rows = PartitionSpec(DATA_AXIS)
+    shared = jax.shard_map(averaged, in_specs=rows, out_specs=PartitionSpec(), check_vma=False)
+    return shared(*args)
+
+
+def n_devices() -> int:
+    """Number of devices over which the mesh of `jax.set_mesh` splits rows; 1 without a mesh."""
+    return jax.sharding.get_abstract_mesh().shape.get(DATA_AXIS, 1)
+
+
 def whole(tree: Any) -> Any:
     """Asks the compiler for a copy on every device of the mesh of `jax.set_mesh`, if there is one.
 
@@ -206,8 +230,8 @@ def whole(tree: Any) -> Any:
 
 def _can_share(tree: Any) -> bool:
     """Whether there are several devices that can share rows equally."""
-    n_devices = jax.sharding.get_abstract_mesh().shape.get(DATA_AXIS, 1)
-    return n_devices > 1 and not any(len(x) % n_devices for x in jax.tree.leaves(tree))
+    n = n_devices()
+    return n > 1 and not any(len(x) % n for x in jax.tree.leaves(tree))
 
 
 def _mesh_with(axis: str) -> Mesh:

@@ -18,7 +18,7 @@ import optax
 import process
 
 from jaxagents import PPO, ops
-from jaxagents.core import on_policy, sweeps
+from jaxagents.core import fitting, on_policy, sweeps
 from jaxagents.core.agent import Agent
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.envs.episodes import Episodes
@@ -96,6 +96,11 @@ def no_products_by_column() -> None:
 def no_sums() -> None:
     """Products by a library also where they are small, for multiplications and sums."""
     replace(dense, "_SMALL", 0)
+
+
+def whole_minibatches() -> None:
+    """Gradients of all samples of a minibatch at once, for those of parts of it."""
+    replace(fitting, "_SAMPLES_OF_A_PART", math.inf)
 
 
 def two_loops() -> None:
@@ -249,6 +254,7 @@ CHANGES = {
     "fit": two_loops,
     "columns": no_products_by_column,
     "small": no_sums,
+    "parts": whole_minibatches,
     "values-at-once": values_at_once,
     "dense": plain_dense,
     "transposed": no_transposed_copy,

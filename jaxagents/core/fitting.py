@@ -9,13 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from jaxagents import ops
+from jaxagents import ops, sharding
 from jaxagents.core.train_state import TrainState
 
 LossFunction = Callable[..., tuple[Float[Array, ""], Float[Array, ""]]]
 
 _LARGEST_SHARED_MINIBATCH = 8192
 """Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+_SAMPLES_OF_A_PART = 4096
+"""What two networks make of so many fits into the caches of a CPU."""
 
 
 class Fit(NamedTuple):
@@ -28,6 +30,8 @@ class Fit(NamedTuple):
         n_epochs: Largest number of epochs.
         kl_threshold: After an epoch with a larger mean KL divergence, the network stays as it is;
             `None` sets no limit.
+        mean_of: Where loss and KL divergence are means over samples: maps the inputs of a minibatch to
+            those that `loss_fn` is given instead, in parts.
     """
 
     training: TrainState
@@ -35,6 +39,7 @@ class Fit(NamedTuple):
     inputs: Any
     n_epochs: int
     kl_threshold: Any = None
+    mean_of: Callable[..., tuple] | None = None
 
 
 class Fitted(NamedTuple):
@@ -52,7 +57,12 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    fits: Sequence[Fit], rng: Key[Array, ""], *, n_minibatches: int, n_groups: int = 1
+    fits: Sequence[Fit],
+    rng: Key[Array, ""],
+    *,
+    n_minibatches: int,
+    n_groups: int = 1,
+    replicated: bool = False,
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
 
@@ -64,23 +74,32 @@ def fit(
         rng: Random key.
         n_minibatches: Number of minibatches of each epoch.
         n_groups: Number of groups of environments within which samples are mixed.
+        replicated: Whether each device of a mesh learns from all samples.
 
     Returns:
         The fitted networks.
     """
     shape = (max(fit.n_epochs for fit in fits), n_groups, 2)
     flat_seeds = jax.random.bits(rng, (math.prod(shape),), jnp.uint32)  # compiles to less code
+    n_devices = 1 if replicated else sharding.n_devices()
     fit_together = functools.partial(
-        _fit_in_one_loop, seeds=flat_seeds.reshape(shape), n_minibatches=n_minibatches
+        _fit_in_one_loop,
+        seeds=flat_seeds.reshape(shape),
+        n_minibatches=n_minibatches,
+        n_devices=n_devices,
     )
     time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
-    if time * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
+    size = time * n_envs // n_minibatches
+    if size <= _LARGEST_SHARED_MINIBATCH or _n_parts(fits, size // n_devices) > 1:
         return fit_together(fits)
     return [fit_together([fit])[0] for fit in fits]
 
 
 def _fit_in_one_loop(
-    fits: Sequence[Fit], seeds: UInt32[Array, "epochs n_groups 2"], n_minibatches: int
+    fits: Sequence[Fit],
+    seeds: UInt32[Array, "epochs n_groups 2"],
+    n_minibatches: int,
+    n_devices: int,
 ) -> list[Fitted]:
     time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
     n_samples = time * n_envs // seeds.shape[1]
@@ -97,6 +116,7 @@ def _fit_in_one_loop(
             [fitted[i] for i in learning],
             minibatches_of,
             range(first, last),
+            n_devices,
         )
         for i, network in zip(learning, after, strict=True):
             fitted[i] = network
@@ -109,15 +129,21 @@ def _epochs(
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
     epochs: range,
+    n_devices: int,
 ) -> list[Fitted]:
     """The networks after further epochs."""
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
         data = jax.tree.map(lambda x: _in_groups(x, len(indices)), inputs)
-        samples = ops.take_minibatch(data, indices)
-        steps = [_step(*step) for step in zip(fits, trainings, samples, strict=True)]
-        return [training for training, _ in steps], [shown for _, shown in steps]
+        samples = [
+            fit.mean_of(*taken) if fit.mean_of else taken
+            for fit, taken in zip(fits, ops.take_minibatch(data, indices), strict=True)
+        ]
+        found = _gradients(fits, trainings, samples, n_devices)
+        steps = zip(trainings, found, strict=True)
+        after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
+        return after, [shown for _, shown in found]
 
     def epoch(number: Any, before: list[Fitted]) -> list[Fitted]:
         trainings = [network.training for network in before]
@@ -138,12 +164,46 @@ def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
     return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
 
 
-def _step(fit: Fit, training: TrainState, samples: Any) -> tuple[TrainState, tuple[Array, Array]]:
+def _gradients(
+    fits: list[Fit], trainings: list[TrainState], samples: list[Any], n_devices: int
+) -> list[tuple[Any, tuple[Array, Array]]]:
+    """The gradient of each loss, with the loss and the KL divergence."""
+
+    def of_part(samples: list[Any]) -> list[tuple[Any, tuple[Array, Array]]]:
+        return [_gradient(*of_fit) for of_fit in zip(fits, trainings, samples, strict=True)]
+
+    def mean_of_parts(samples: list[Any]) -> list[tuple[Any, tuple[Array, Array]]]:
+        parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
+        zeros = jax.eval_shape(of_part, jax.tree.map(lambda x: x[0], parts))
+        total, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, zeros), parts)
+        return jax.tree.map(lambda x: x / n_parts, total)
+
+    def add(total: Any, part: list[Any]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, of_part(part)), None
+
+    n_parts = _n_parts(fits, len(jax.tree.leaves(samples)[0]) // n_devices)
+    if n_parts == 1:
+        return of_part(samples)
+    if n_devices == 1:
+        return mean_of_parts(samples)
+    return sharding.mean_over_devices(mean_of_parts, samples)
+
+
+def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, tuple[Array, Array]]:
     def loss_and_info(params: Any) -> tuple[Array, tuple[Array, Array]]:
         loss, kl = fit.loss_fn(training.replace(params=params), *samples)
         return loss, (loss, kl)
 
-    return training.apply_loss_fn(loss_fn=loss_and_info, has_aux=True)
+    return jax.grad(loss_and_info, has_aux=True)(training.params)
+
+
+def _n_parts(fits: Sequence[Fit], size: int) -> int:
+    """Number of equal parts in which a device computes the gradients of samples."""
+    in_parts = all(fit.mean_of for fit in fits) and jax.default_backend() == "cpu"
+    fewest = math.ceil(size / _SAMPLES_OF_A_PART)
+    if not in_parts or fewest == 1:
+        return 1
+    return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 
 
 def _in_groups(x: Array, n_groups: int) -> Array:

@@ -16,6 +16,7 @@ from jaxagents.core import checks
 from jaxagents.core.agent import Agent
 from jaxagents.core.config import OnPolicyConfig
 from jaxagents.core.fitting import Fit, fit
+from jaxagents.core.losses import as_mean, mean_over_samples
 from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.core.train_state import TrainState
 from jaxagents.core.types import AdvantageInput, ReturnInput, Runner, Transition
@@ -191,6 +192,7 @@ class OnPolicyBase(Agent):
             The loss and the mean KL divergence from the old policy.
         """
 
+    @mean_over_samples()
     def _critic_loss(
         self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
     ) -> Float[Array, ""]:
@@ -241,12 +243,13 @@ class OnPolicyBase(Agent):
         rng, fit_rng = jax.random.split(runner.rng)
 
         def actor_loss(*inputs: Any) -> tuple[Array, Array]:
-            return self._actor_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
+            return actor_hook(*inputs, hyperparams)
 
         def critic_loss(*inputs: Any) -> tuple[Array, Array]:
-            loss = self._critic_loss(*inputs, hyperparams)  # pyright: ignore[reportCallIssue]
-            return loss, jnp.zeros(())
+            return critic_hook(*inputs, hyperparams), jnp.zeros(())
 
+        actor_hook, actor_mean_of = self._loss("_actor_loss")
+        critic_hook, critic_mean_of = self._loss("_critic_loss")
         fits = (
             Fit(
                 runner.actor_training,
@@ -254,16 +257,22 @@ class OnPolicyBase(Agent):
                 self._actor_loss_input(runner, traj),
                 config.actor_epochs,
                 self._kl_threshold(hyperparams),
+                actor_mean_of,
             ),
             Fit(
                 runner.critic_training,
                 critic_loss,
                 self._critic_loss_input(runner, traj),
                 config.critic_epochs,
+                mean_of=critic_mean_of,
             ),
         )
         actor, critic = fit(
-            fits, fit_rng, n_minibatches=config.n_minibatches, n_groups=config.n_groups
+            fits,
+            fit_rng,
+            n_minibatches=config.n_minibatches,
+            n_groups=config.n_groups,
+            replicated=config.replicated_updates,
         )
         info = {"actor_loss": actor.loss, "critic_loss": critic.loss, "kl": actor.kl}
         return runner.replace(
@@ -272,6 +281,13 @@ class OnPolicyBase(Agent):
             rng=rng,
             info={name: info[name] for name in self._info_names},
         )
+
+    def _loss(self, hook: str) -> tuple[Callable, Callable[..., tuple] | None]:
+        """A loss, and of what it is the mean over samples, if it is marked as one."""
+        mean = as_mean(getattr(type(self), hook))
+        if mean is None:
+            return getattr(self, hook), None
+        return functools.partial(mean.loss, self), mean.of
 
     def _log_probs_and_entropies(
         self, training: TrainState, obs: Any, actions: Any

@@ -9,6 +9,7 @@ import pytest
 import trees
 from flax import linen as nn
 
+from jaxagents.core import fitting
 from jaxagents.core.fitting import Fit, fit
 from jaxagents.core.train_state import TrainState
 
@@ -68,3 +69,55 @@ def test_every_epoch_mixes_all_samples_anew():
     assert len(seen) == 9
     assert all(sorted(epoch) == list(range(24)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def standardised(obs, targets):
+    return obs, targets - targets.mean()
+
+
+@pytest.mark.parametrize("n_epochs", [(2, 2), (1, 3)])
+def test_gradients_in_parts_are_those_of_the_whole(monkeypatch, n_epochs):
+    def networks():
+        sizes = []
+
+        def loss(training, obs, targets):
+            sizes.append(len(obs))
+            return ((training(obs) - targets) ** 2).mean(), jnp.abs(targets).mean()
+
+        def fit_of(n_outputs, n_epochs):
+            return network(n_outputs, n_epochs)._replace(loss_fn=loss, mean_of=standardised)
+
+        found = fitted(*map(fit_of, (1, 2), n_epochs))
+        return found, set(sizes)
+
+    whole, sizes = networks()
+    assert sizes == {8}
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
+    in_parts, sizes = networks()
+    assert sizes == {2}
+    trees.assert_close(whole, in_parts)
+
+
+def test_other_losses_are_given_whole_minibatches(monkeypatch):
+    def loss(training, obs, targets):
+        assert len(obs) == 8
+        return ((training(obs) - targets) ** 2).mean(), jnp.zeros(())
+
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
+    marked = network(2, 2)._replace(mean_of=lambda *samples: samples)
+    fitted(network(1, 2)._replace(loss_fn=loss), marked)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    fitted(marked._replace(loss_fn=loss))
+
+
+@pytest.mark.parametrize(
+    ("size", "largest", "expected"),
+    [(8, 8, 1), (8, 4, 2), (9, 4, 3), (14, 4, 7), (7, 4, 1), (15, 4, 5), (32_768, 4096, 8)],
+)
+def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
+    monkeypatch, size, largest, expected
+):
+    """Of 7 samples, only parts of one would be equal."""
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    marked = network(1, 1)._replace(mean_of=lambda *samples: samples)
+    assert fitting._n_parts([marked], size) == expected

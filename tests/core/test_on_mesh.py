@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
 
+from jaxagents.core import fitting
 from jaxagents.core.evaluation import play_episodes
 from jaxagents.core.on_mesh import OnMesh
 from jaxagents.core.types import OptimizerParams
@@ -17,6 +18,7 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
+EQUAL_EPOCHS = {"actor_epochs": 2, "critic_epochs": 2}
 
 
 def in_groups(name, **fields):
@@ -61,6 +63,16 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
     trees.assert_equal(alone, shared)
 
 
+def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
+    agent, hyperparams = in_groups("PPO", rollout_length=10, n_steps=2, **EQUAL_EPOCHS)
+    alone, _ = agent.train(KEY, hyperparams, progress=False)
+    shared, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
+    trees.assert_close(params_of(alone), params_of(shared))
+    lowered = OnMesh(agent, make_mesh(2)).lowered_advance(KEY, hyperparams)
+    assert collectives_of(lowered) == {"all-reduce": 4}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -72,8 +84,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
     ],
 )
 def test_what_devices_tell_each_other(name, expected):
-    epochs = {"actor_epochs": 2, "critic_epochs": 2} if name == "PPO" else {}
-    agent, hyperparams = in_groups(name, **epochs)
+    agent, hyperparams = in_groups(name, **EQUAL_EPOCHS if name == "PPO" else {})
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
     assert collectives_of(lowered) == expected
 
