@@ -36,9 +36,8 @@ computes with all cores of the machine, and further ones on the same cores make 
 COUNTED = """## What devices tell each other
 
 An update collects its samples without a word. After that, the devices bring together three numbers
-of each minibatch's advantages, and the gradients of actor and critic, by an all-reduce each: with
-minibatches of more than 8,192 samples, one network learns after the other (smaller ones take one
-for both). In the compiled program there are {all_reduces} all-reduces, all of them of a minibatch, and
+of each minibatch's advantages, by an all-reduce each, and the gradients of actor and critic, by one of
+both. In the compiled program there are {all_reduces} all-reduces, all of them of a minibatch, and
 they have {all_reduced_bytes:,} bytes in all: as many as the parameters have, whatever the number of
 environments and devices. No sample leaves its device."""
 PAPER = """## On paper
