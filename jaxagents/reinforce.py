@@ -82,7 +82,7 @@ class REINFORCEBase(OnPolicyBase):
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
 
-    @mean_over_samples()
+    @mean_over_samples
     def _actor_loss(
         self,
         training: TrainState,

@@ -66,8 +66,9 @@ def fit(
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
 
-    All networks learn from the same minibatches. Where these are small they do so in one loop, whose
-    steps keep several cores of a CPU busy. Those with fewer epochs than others leave it earlier.
+    All networks learn from the same minibatches. Where these are small, or come in parts, they do so in
+    one loop, whose steps keep several cores of a CPU busy. Those with fewer epochs than others leave it
+    earlier.
 
     Args:
         fits: The networks.

@@ -17,7 +17,9 @@ class Mean(NamedTuple):
     loss: Callable
 
 
-def mean_over_samples(of: Callable[..., tuple] = lambda *samples: samples) -> Callable:
+def mean_over_samples(
+    loss: Callable | None = None, /, *, of: Callable[..., tuple] = lambda *samples: samples
+) -> Any:
     """Marks a loss as a mean over samples, so that those of a large minibatch can come in parts.
 
     A CPU is faster with parts that fit into its caches. A loss that is not marked is given its
@@ -25,30 +27,30 @@ def mean_over_samples(of: Callable[..., tuple] = lambda *samples: samples) -> Ca
 
     ```python
     class Huber(PPO):
-        @mean_over_samples()
+        @mean_over_samples
         def _critic_loss(self, training, obs, targets, hyperparams):
             value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
             return optax.losses.huber_loss(value, targets).mean()
     ```
 
     Args:
+        loss: The loss, a method `(training, *samples, hyperparams)`.
         of: Maps what the loss is given of a whole minibatch to what it is a mean of: arrays with as many
             samples. What it needs of all of them, as to standardise, is done here.
 
     Returns:
-        The decorator of the loss, a method `(training, *samples, hyperparams)`.
+        The marked loss, which is called as before; without `loss`, the decorator.
     """
+    if loss is None:
+        return functools.partial(mean_over_samples, of=of)
 
-    def mark(loss: Callable) -> Callable:
-        @functools.wraps(loss)
-        def of_minibatch(self: Any, training: Any, *inputs: Any) -> Any:
-            *samples, hyperparams = inputs
-            return loss(self, training, *of(*samples), hyperparams)
+    @functools.wraps(loss)
+    def of_minibatch(self: Any, training: Any, *inputs: Any) -> Any:
+        *samples, hyperparams = inputs
+        return loss(self, training, *of(*samples), hyperparams)
 
-        of_minibatch.mean = Mean(of, loss)  # pyright: ignore[reportAttributeAccessIssue]
-        return of_minibatch
-
-    return mark
+    of_minibatch.mean = Mean(of, loss)  # pyright: ignore[reportAttributeAccessIssue]
+    return of_minibatch
 
 
 def as_mean(loss: Any) -> Mean | None:

@@ -192,7 +192,7 @@ class OnPolicyBase(Agent):
             The loss and the mean KL divergence from the old policy.
         """
 
-    @mean_over_samples()
+    @mean_over_samples
     def _critic_loss(
         self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
     ) -> Float[Array, ""]:

@@ -13,6 +13,10 @@ class Owner:
         """What it says."""
         return hyperparams * (weight * (x - training) ** 2).mean()
 
+    @mean_over_samples
+    def plain(self, training, x, hyperparams):
+        return hyperparams * (x - training).mean()
+
 
 X, WEIGHT = jnp.arange(6.0), jnp.arange(1.0, 7.0)
 
@@ -21,6 +25,7 @@ def test_a_marked_loss_is_called_as_it_was_written():
     expected = 3 * np.mean(np.array(WEIGHT / 3.5) * (np.array(X) - 2) ** 2)
     np.testing.assert_allclose(Owner().loss(2.0, X, WEIGHT, 3.0), expected, rtol=1e-6)
     assert Owner.loss.__doc__ == "What it says."
+    np.testing.assert_allclose(Owner().plain(2.0, X, 3.0), 3 * (2.5 - 2), rtol=1e-6)
 
 
 def test_the_mean_of_its_parts_is_the_loss_of_the_whole():
