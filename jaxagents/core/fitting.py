@@ -17,7 +17,7 @@ LossFunction = Callable[..., tuple[Float[Array, ""], Float[Array, ""]]]
 _LARGEST_SHARED_MINIBATCH = 8192
 """Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
 _SAMPLES_OF_A_PART = 4096
-"""What two networks make of so many fits into the caches of a CPU."""
+"""Intermediate results of so many, for two networks, fit into the caches of a CPU."""
 
 
 class Fit(NamedTuple):
