@@ -157,20 +157,6 @@ def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
         raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
 
 
-def split(tree: Any) -> Any:
-    """Asks the compiler to split arrays over the mesh of `jax.set_mesh`, if there is one.
-
-    Args:
-        tree: Pytree of arrays with a common leading axis.
-
-    Returns:
-        The pytree; as it was if the devices cannot share it equally.
-    """
-    if not _can_share(tree):
-        return tree
-    return jax.lax.with_sharding_constraint(tree, PartitionSpec(DATA_AXIS))
-
-
 def on_each_device(function: Callable, *args: Any) -> Any:
     """Calls a function of rows with those that a device of the mesh of `jax.set_mesh` has.
 

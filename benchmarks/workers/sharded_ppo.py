@@ -70,7 +70,7 @@ def seconds_of_an_update(program: OnMesh, hyperparams: Any, seconds: float) -> f
 def communication(program: str) -> dict[str, int]:
     """Number and bytes of the all-reduces in a compiled update, each as often as the program names it.
 
-    They are of minibatches, and made once for each minibatch step of actor or critic.
+    They are of minibatches, and made once for each minibatch step.
     """
     operands = ALL_REDUCE.findall(program)
     sizes = [

@@ -54,10 +54,11 @@ def _play_until_all_are_over(
     reset_keys: Key[Array, "n_episodes"],
     step_keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:
+    n_episodes = len(reset_keys)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
-    rewards = jnp.zeros((len(reset_keys), *episodes.actors_shape))
-    never = jnp.zeros(len(reset_keys), bool)
-    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(never.shape, jnp.int32))
+    rewards = jnp.zeros((n_episodes, *episodes.actors_shape))
+    never = jnp.zeros(n_episodes, bool)
+    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(n_episodes, jnp.int32))
 
     def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
         return outcomes.terminated | outcomes.truncated

@@ -191,19 +191,19 @@ def _gradients(
 
 
 def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, tuple[Array, Array]]:
-    def loss_and_info(params: Any) -> tuple[Array, tuple[Array, Array]]:
-        loss, kl = fit.loss_fn(training.replace(params=params), *samples)
-        return loss, (loss, kl)
+    def loss_and_kl(params: Any) -> tuple[Array, Array]:
+        return fit.loss_fn(training.replace(params=params), *samples)
 
-    return jax.grad(loss_and_info, has_aux=True)(training.params)
+    shown, grads = jax.value_and_grad(loss_and_kl, has_aux=True)(training.params)
+    return grads, shown
 
 
 def _n_parts(fits: Sequence[Fit], size: int) -> int:
     """Number of equal parts in which a device computes the gradients of samples."""
-    in_parts = all(fit.mean_of for fit in fits) and jax.default_backend() == "cpu"
-    fewest = math.ceil(size / _SAMPLES_OF_A_PART)
-    if not in_parts or fewest == 1:
+    are_means = all(fit.mean_of for fit in fits)
+    if size <= _SAMPLES_OF_A_PART or not are_means or jax.default_backend() != "cpu":
         return 1
+    fewest = math.ceil(size / _SAMPLES_OF_A_PART)
     return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 
 

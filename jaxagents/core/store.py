@@ -253,16 +253,12 @@ class Store:
         """The arrays that hold some leaves, by part and name, as arrays of NumPy."""
         from orbax.checkpoint import RestoreArgs, args
 
-        names = {
-            part: {array_name(saved) for saved in of_part if math.prod(saved["shape"])}
+        wanted = {
+            part: {array_name(saved): 0 for saved in of_part if math.prod(saved["shape"])}
             for part, of_part in signatures.items()
         }
-        as_numpy = RestoreArgs(restore_type=np.ndarray)
-        wanted, how = (
-            {part: dict.fromkeys(of_part, what) for part, of_part in names.items()}
-            for what in (0, as_numpy)
-        )
-        restore = args.PyTreeRestore(wanted, restore_args=how, partial_restore=True)
+        as_numpy = jax.tree.map(lambda _: RestoreArgs(restore_type=np.ndarray), wanted)
+        restore = args.PyTreeRestore(wanted, restore_args=as_numpy, partial_restore=True)
         return self._restore_item(step, self.item, restore)
 
     def _restore_item(self, step: int | str, name: str, how: Any) -> Any:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -27,9 +27,6 @@ from jaxagents.core.store import (
 
 class Writer:
     """Writes checkpoints to a store, whose folder it locks, in a thread of its own."""
-
-    _orbax_has_threads: ClassVar[bool] = False
-    """Whether orbax writes in the background itself, which takes longer."""
 
     def __init__(
         self,
@@ -64,9 +61,7 @@ class Writer:
         """
         with contextlib.ExitStack() as stack:
             self._begin(stack)
-            manager = _manager(
-                self._store.checkpoints, self._keep, self._processes(), self._orbax_has_threads
-            )
+            manager = _manager(self._store.checkpoints, self._keep, self._options())
             self._manager = stack.enter_context(manager)
             self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             self._stack = stack.pop_all()
@@ -119,9 +114,12 @@ class Writer:
         for stem, description in self._descriptions.items():
             write_description(self._store.directory, stem, description)
 
-    def _processes(self) -> Any:
-        """Which processes write, as orbax's options say it."""
-        return this_process_alone()
+    def _options(self) -> dict[str, Any]:
+        """Orbax's options: this process writes, without orbax's own threads, which take longer."""
+        return {
+            "multiprocessing_options": this_process_alone(),
+            "enable_async_checkpointing": False,
+        }
 
     def _is_written(self, step: int) -> bool:
         return step in self._store.steps()
@@ -202,7 +200,7 @@ def _set_aside(folder: Path) -> None:
     folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
-def _manager(folder: Path, keep: int | None, processes: Any, in_background: bool) -> Any:
+def _manager(folder: Path, keep: int | None, how_to_write: Mapping[str, Any]) -> Any:
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
     from orbax.checkpoint import checkpoint_managers as policies
@@ -216,8 +214,7 @@ def _manager(folder: Path, keep: int | None, processes: Any, in_background: bool
     options = CheckpointManagerOptions(
         preservation_policy=policies.AnyPreservationPolicy([latest, best]),
         create=False,
-        multiprocessing_options=processes,
-        enable_async_checkpointing=in_background,
+        **how_to_write,
     )
     folder.mkdir(parents=True, exist_ok=True)
     return CheckpointManager(folder, options=options)

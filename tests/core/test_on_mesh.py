@@ -63,6 +63,14 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
     trees.assert_equal(alone, shared)
 
 
+def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
+    agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
+    alone = agent.train(KEY, hyperparams, progress=False)
+    shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
+    trees.assert_equal(alone, shared)
+
+
 def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = in_groups("PPO", rollout_length=10, n_steps=2, **EQUAL_EPOCHS)
