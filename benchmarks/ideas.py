@@ -45,14 +45,16 @@ IDEAS = {
     "policy": Change(
         "Log-probability and entropy from one application of the policy", "an application for each"
     ),
+    "few": Change("Sums over few actions one by one", "by XLA's reductions"),
     "one-hot": Change("Log-probability by a one-hot choice", "an indexed read"),
     "reset": Change("Resets only in steps in which an episode ended", "resets in every step"),
     "keys": Change("Random keys split once for a whole rollout", "split in each step"),
-    "values": Change("Values of as many steps at once as a minibatch has", "of one at a time"),
+    "values": Change("Values of several steps at once, as fit into the caches", "of one at a time"),
 }
 TRIED = {
     "values-at-once": Change(
-        "Values of as many steps at once as a minibatch has", "of a whole rollout, for more memory"
+        "Values of several steps at once, as fit into the caches",
+        "of a whole rollout, for more memory",
     ),
     "unrolled-rollout": Change("A loop over the steps of a rollout", "four steps at a time"),
     "unrolled-minibatches": Change("A loop over minibatches", "the four of them without a loop"),

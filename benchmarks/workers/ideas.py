@@ -23,7 +23,7 @@ from jaxagents.core.agent import Agent
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.envs.episodes import Episodes
 from jaxagents.networks import dense
-from jaxagents.ops import minibatches
+from jaxagents.ops import distributions, minibatches
 
 
 def main() -> None:
@@ -166,12 +166,16 @@ def keys_in_each_step() -> None:
     """Random keys that each step splits, for those that are split for the whole rollout at once."""
     rollout = OnPolicyBase._rollout
 
-    def in_single_steps(self: OnPolicyBase, runner: Any) -> tuple[Any, Any]:
+    def in_single_steps(self: OnPolicyBase, runner: Any, rng: Any) -> tuple[Any, Any]:
+        def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
+            runner, rng = carry
+            rng, step_rng = jax.random.split(rng)
+            runner, traj = rollout(single, runner, step_rng)
+            return (runner, rng), traj
+
         single = copy.copy(self)
         object.__setattr__(single, "config", self.config.replace(rollout_length=1))
-        runner, traj = jax.lax.scan(
-            lambda runner, _: rollout(single, runner), runner, length=self.config.rollout_length
-        )
+        (runner, _), traj = jax.lax.scan(step, (runner, rng), length=self.config.rollout_length)
         return runner, jax.tree.map(lambda x: x[:, 0], traj)
 
     replace(OnPolicyBase, "_rollout", in_single_steps)
@@ -185,6 +189,11 @@ def indexed_log_prob() -> None:
         return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
     replace(ops.Categorical, "log_prob", log_prob)
+
+
+def reduced_actions() -> None:
+    """XLA's reductions over actions, for sums of one after the other."""
+    replace(distributions, "_FEW_ACTIONS", 0)
 
 
 def policy_twice() -> None:
@@ -262,6 +271,7 @@ CHANGES = {
     "reset": reset_in_every_step,
     "values": values_in_each_step,
     "keys": keys_in_each_step,
+    "few": reduced_actions,
     "one-hot": indexed_log_prob,
     "policy": policy_twice,
     "loop": call_for_each_update,

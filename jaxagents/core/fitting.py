@@ -58,10 +58,9 @@ class Fitted(NamedTuple):
 
 def fit(
     fits: Sequence[Fit],
-    rng: Key[Array, ""],
+    rngs: Key[Array, "epochs n_groups"],
     *,
     n_minibatches: int,
-    n_groups: int = 1,
     replicated: bool = False,
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
@@ -72,20 +71,18 @@ def fit(
 
     Args:
         fits: The networks.
-        rng: Random key.
+        rngs: Random keys of as many epochs as a network has at most, and of the groups of environments
+            within which samples are mixed.
         n_minibatches: Number of minibatches of each epoch.
-        n_groups: Number of groups of environments within which samples are mixed.
         replicated: Whether each device of a mesh learns from all samples.
 
     Returns:
         The fitted networks.
     """
-    shape = (max(fit.n_epochs for fit in fits), n_groups, 2)
-    flat_seeds = jax.random.bits(rng, (math.prod(shape),), jnp.uint32)  # compiles to less code
     n_devices = 1 if replicated else sharding.n_devices()
     fit_together = functools.partial(
         _fit_in_one_loop,
-        seeds=flat_seeds.reshape(shape),
+        seeds=jax.random.key_data(rngs)[..., :2],
         n_minibatches=n_minibatches,
         n_devices=n_devices,
     )
@@ -94,6 +91,11 @@ def fit(
     if size <= _LARGEST_SHARED_MINIBATCH or _n_parts(fits, size // n_devices) > 1:
         return fit_together(fits)
     return [fit_together([fit])[0] for fit in fits]
+
+
+def fewest_parts(n_samples: int) -> int:
+    """The fewest parts in which networks compute with samples, to be fast on the default backend."""
+    return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
 
 
 def _fit_in_one_loop(
@@ -200,10 +202,9 @@ def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, tuple[
 
 def _n_parts(fits: Sequence[Fit], size: int) -> int:
     """Number of equal parts in which a device computes the gradients of samples."""
-    are_means = all(fit.mean_of for fit in fits)
-    if size <= _SAMPLES_OF_A_PART or not are_means or jax.default_backend() != "cpu":
+    fewest = fewest_parts(size)
+    if fewest == 1 or not all(fit.mean_of for fit in fits):
         return 1
-    fewest = math.ceil(size / _SAMPLES_OF_A_PART)
     return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 
 

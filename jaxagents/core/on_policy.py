@@ -15,7 +15,7 @@ from jaxagents import ops, sharding
 from jaxagents.core import checks
 from jaxagents.core.agent import Agent
 from jaxagents.core.config import OnPolicyConfig
-from jaxagents.core.fitting import Fit, fit
+from jaxagents.core.fitting import Fit, fewest_parts, fit
 from jaxagents.core.losses import as_mean, mean_over_samples
 from jaxagents.core.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.core.train_state import TrainState
@@ -238,9 +238,10 @@ class OnPolicyBase(Agent):
         """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
         return None
 
-    def _learn(self, runner: Runner, traj: Transition) -> Runner:
+    def _learn(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Runner:
         config, hyperparams = self.config, runner.hyperparams
-        rng, fit_rng = jax.random.split(runner.rng)
 
         def actor_loss(*inputs: Any) -> tuple[Array, Array]:
             return actor_hook(*inputs, hyperparams)
@@ -269,16 +270,14 @@ class OnPolicyBase(Agent):
         )
         actor, critic = fit(
             fits,
-            fit_rng,
+            rngs,
             n_minibatches=config.n_minibatches,
-            n_groups=config.n_groups,
             replicated=config.replicated_updates,
         )
         info = {"actor_loss": actor.loss, "critic_loss": critic.loss, "kl": actor.kl}
         return runner.replace(
             actor_training=actor.training,
             critic_training=critic.training,
-            rng=rng,
             info={name: info[name] for name in self._info_names},
         )
 
@@ -315,11 +314,11 @@ class OnPolicyBase(Agent):
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> Runner:
-        network_rng, env_rng, rng = jax.random.split(rng, 3)
-        obs, envstate = jax.vmap(self.episodes.reset)(
-            jax.random.split(env_rng, self.config.batch_size)
-        )
-        actor, critic = self._create_networks(network_rng, jax.tree.map(lambda x: x[0], obs))
+        rngs = jax.random.split(rng, 3 + self.config.batch_size)
+        rng, actor_rng, critic_rng = rngs[:3]
+        obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
+        first_obs = jax.tree.map(lambda x: x[0], obs)
+        actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
         return Runner(
             actor_training=self._with_optimizer(actor, hyperparams.actor_optimizer_params),
             critic_training=self._with_optimizer(critic, hyperparams.critic_optimizer_params),
@@ -331,9 +330,10 @@ class OnPolicyBase(Agent):
             info={name: jnp.full((), jnp.nan) for name in self._info_names},
         )
 
-    def _create_networks(self, rng: Key[Array, ""], obs: Any) -> tuple[TrainState, TrainState]:
+    def _create_networks(
+        self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: Any
+    ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        actor_rng, critic_rng = jax.random.split(rng)
         actor = _make_network(self.config.actor_network, self._actor_network, self.config)
         critic = _make_network(self.config.critic_network, self._critic_network, self.config)
         return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
@@ -358,14 +358,17 @@ class OnPolicyBase(Agent):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
-        runner, traj = self._rollout(runner)
+        n_epochs = max(self.config.actor_epochs, self.config.critic_epochs)
+        shape = (n_epochs, self.config.n_groups)
+        rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
+        runner, traj = self._rollout(runner.replace(rng=rngs[0]), rngs[1])
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
         traj = self._with_targets(runner, traj)
-        return self._learn(runner, traj).replace(update_step=runner.update_step + 1)
+        runner = self._learn(runner, traj, rngs[2:].reshape(shape))
+        return runner.replace(update_step=runner.update_step + 1)
 
-    def _rollout(self, runner: Runner) -> tuple[Runner, Transition]:
-        rng, rollout_rng = jax.random.split(runner.rng)
+    def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
         actor = runner.actor_training
 
         def act(rng: Key[Array, ""], obs: Any) -> tuple[Any, Array]:
@@ -391,12 +394,12 @@ class OnPolicyBase(Agent):
             return (step.obs, step.envstate), transition
 
         shape = (self.config.rollout_length, self.config.batch_size, 3)
-        flat_keys = jax.random.split(rollout_rng, math.prod(shape))  # compiles to less code
+        flat_keys = jax.random.split(rng, math.prod(shape))  # compiles to less code
         carry, traj = jax.lax.scan(
             act_and_step, (runner.obs, runner.envstate), flat_keys.reshape(shape)
         )
         obs, envstate = carry
-        return runner.replace(obs=obs, envstate=envstate, rng=rng), traj
+        return runner.replace(obs=obs, envstate=envstate), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams
@@ -404,7 +407,7 @@ class OnPolicyBase(Agent):
         value, next_value = jax.lax.map(
             lambda at_t: (values(at_t[0]), values(at_t[1])),
             (traj.obs, traj.next_obs),
-            batch_size=math.ceil(self.config.rollout_length / self.config.n_minibatches),
+            batch_size=self._steps_at_once(),
         )
         terminated, truncated = (
             jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
@@ -430,6 +433,14 @@ class OnPolicyBase(Agent):
         advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
         return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
 
+    def _steps_at_once(self) -> int:
+        """Of how many steps of a rollout values are computed at once."""
+        config = self.config
+        n_devices = 1 if config.replicated_updates else sharding.n_devices()
+        n_samples = config.rollout_length * config.batch_size // n_devices
+        n_parts = max(config.n_minibatches, fewest_parts(n_samples))
+        return math.ceil(config.rollout_length / n_parts)
+
     def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
         """The critic's value of one observation (for each actor)."""
         return self._per_actor(training.apply_fn(params, obs))
@@ -442,7 +453,7 @@ class OnPolicyBase(Agent):
         self._check_actors()
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
-        actor, critic = jax.eval_shape(self._create_networks, key, obs)
+        actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
         outputs = {
             "the critic's value": jax.eval_shape(lambda critic, obs: critic(obs), critic, obs),
             "_entropy": jax.eval_shape(self._entropy, actor, obs),

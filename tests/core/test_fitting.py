@@ -17,7 +17,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 KEY = jax.random.key(0)
 OBS = jax.random.normal(KEY, (6, 4, 3))  # time, environments, components
-SIZES = {"n_minibatches": 3, "n_groups": 2}
+RNGS = jax.random.split(KEY, (4, 2))  # epochs, groups of environments
+N_MINIBATCHES = 3
 
 
 def network(n_outputs, n_epochs, kl=0.0, obs=OBS, **fields):
@@ -31,7 +32,7 @@ def network(n_outputs, n_epochs, kl=0.0, obs=OBS, **fields):
 
 
 def fitted(*networks):
-    return jax.jit(lambda: fit(networks, KEY, **SIZES))()
+    return jax.jit(lambda: fit(networks, RNGS, n_minibatches=N_MINIBATCHES))()
 
 
 @pytest.mark.parametrize("n_epochs", [(2, 2), (1, 4), (3, 2)])
@@ -43,16 +44,16 @@ def test_several_networks_learn_what_each_does_alone(n_epochs, n_times):
     for one, found in zip(networks, together, strict=True):
         (alone,) = fitted(one)
         trees.assert_close(alone, found)
-        assert found.training.step == one.n_epochs * SIZES["n_minibatches"]
+        assert found.training.step == one.n_epochs * N_MINIBATCHES
 
 
 def test_a_network_stays_as_it_is_after_an_epoch_that_went_too_far():
     stopped, other = fitted(network(1, 3, kl=0.5, kl_threshold=0.4), network(2, 3, kl=0.5))
     trees.assert_close(stopped, fitted(network(1, 1, kl=0.5))[0])
-    assert stopped.training.step == SIZES["n_minibatches"]
-    assert other.training.step == 3 * SIZES["n_minibatches"]
+    assert stopped.training.step == N_MINIBATCHES
+    assert other.training.step == 3 * N_MINIBATCHES
     at_threshold, _ = fitted(network(1, 3, kl=0.5, kl_threshold=0.5), network(2, 3))
-    assert at_threshold.training.step == 3 * SIZES["n_minibatches"]
+    assert at_threshold.training.step == 3 * N_MINIBATCHES
 
 
 def test_every_epoch_mixes_all_samples_anew():

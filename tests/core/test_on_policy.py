@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxagents import PPO
+from jaxagents.core import fitting
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -13,7 +14,15 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 KEY = jax.random.key(0)
 
 
-def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout():
+@pytest.mark.parametrize(
+    ("largest", "backend", "expected"),
+    [(30, "cpu", 2), (17, "cpu", 2), (7, "cpu", 1), (7, "gpu", 2)],
+)
+def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(
+    monkeypatch, largest, backend, expected
+):
+    """Parts of as many steps as a minibatch has, or on a CPU of so few that they fit into its caches."""
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
     pairs = []
 
     class Watched(PPO):
@@ -27,6 +36,9 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout():
 
     config = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2)
     agent = Watched(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(jax, "default_backend", lambda: backend)
+        assert agent._steps_at_once() == expected
     agent.train(KEY, HyperParameters(), progress=False)
     jax.effects_barrier()
     assert len(pairs) == 2

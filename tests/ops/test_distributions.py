@@ -72,6 +72,19 @@ class TestCategorical:
         entropy = ops.Categorical(jnp.full(7, 3.0)).entropy()
         np.testing.assert_allclose(entropy, np.log(7.0), rtol=1e-6)
 
+    @pytest.mark.parametrize("n_actions", [1, 2, 6, 7, 18])
+    def test_few_and_many_actions(self, n_actions):
+        logits = np.random.default_rng(1).normal(size=(4, n_actions))
+        probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        categorical = ops.Categorical(jnp.float32(logits))
+        found = np.stack([categorical.log_prob(jnp.full(4, a)) for a in range(n_actions)], axis=-1)
+        np.testing.assert_allclose(found, np.log(probs), rtol=1e-5, atol=1e-6)
+        entropy = -(probs * np.log(probs)).sum(axis=-1)
+        np.testing.assert_allclose(categorical.entropy(), entropy, rtol=1e-5, atol=1e-6)
+        gradient = jax.grad(lambda z: ops.Categorical(z).entropy().sum())(categorical.logits)
+        expected = -probs * (np.log(probs) + entropy[:, None])
+        np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
     def test_mode_is_the_most_probable_action(self):
         np.testing.assert_array_equal(self.distribution.mode(), self.probs.argmax(axis=-1))
 
