@@ -1,6 +1,5 @@
 """Action distributions: pytrees with `sample`, `log_prob`, `entropy` and `mode`."""
 
-import functools
 from abc import abstractmethod
 from typing import Any
 
@@ -12,7 +11,6 @@ from jaxtyping import Array, Float, Int, Key
 
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 _SQUASH_LIMIT = 1.0 - 1e-6
-_FEW_ACTIONS = 6
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
@@ -60,15 +58,15 @@ class Categorical(Distribution):
         # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
         n_actions = self.logits.shape[-1]
         taken = jax.nn.one_hot(action, n_actions, dtype=bool)
-        log_prob = _over_actions(jnp.add, jnp.where(taken, self._log_probs(), 0.0))
+        log_prob = jnp.sum(jnp.where(taken, jax.nn.log_softmax(self.logits), 0.0), axis=-1)
         return jnp.where((action >= 0) & (action < n_actions), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
-        log_probs = self._log_probs()
+        log_probs = jax.nn.log_softmax(self.logits)
         probs = jnp.exp(log_probs)
         finite_log_probs = jnp.where(probs > 0.0, log_probs, 0.0)
-        return -_over_actions(jnp.add, probs * finite_log_probs)
+        return -jnp.sum(probs * finite_log_probs, axis=-1)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The most probable action."""
@@ -87,11 +85,6 @@ class Categorical(Distribution):
         positive = jnp.where(temperature > 0.0, temperature, 1.0)
         cold = jnp.where(greedy, 0.0, -jnp.inf)
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
-
-    def _log_probs(self) -> Float[Array, "*batch n_actions"]:
-        largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, self.logits))
-        shifted = self.logits - largest[..., None]
-        return shifted - jnp.log(_over_actions(jnp.add, jnp.exp(shifted)))[..., None]
 
 
 class EpsilonGreedy(Distribution):
@@ -240,11 +233,3 @@ class TanhGaussian(Distribution):
 
 def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch"]:
     return x.sum(axis=tuple(range(x.ndim - ndim, x.ndim)))
-
-
-def _over_actions(operation: Any, x: Float[Array, "*batch n_actions"]) -> Float[Array, "*batch"]:
-    """Reduces the last axis by a `jnp.ufunc`: over few actions one by one, which is faster on a CPU."""
-    n_actions = x.shape[-1]
-    if n_actions > _FEW_ACTIONS:
-        return operation.reduce(x, axis=-1)
-    return functools.reduce(operation, [x[..., i] for i in range(n_actions)])
