@@ -14,14 +14,24 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 KEY = jax.random.key(0)
 
 
+CONFIG = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2)
+
+
 @pytest.mark.parametrize(
     ("largest", "backend", "expected"),
     [(30, "cpu", 2), (17, "cpu", 2), (7, "cpu", 1), (7, "gpu", 2)],
 )
-def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(
+def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_a_cpu(
     monkeypatch, largest, backend, expected
 ):
-    """Parts of as many steps as a minibatch has, or on a CPU of so few that they fit into its caches."""
+    agent = PPO(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert agent._steps_at_once() == expected
+
+
+@pytest.mark.parametrize("largest", [30, 7])
+def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch, largest):
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
     pairs = []
 
@@ -34,11 +44,7 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(
                 )
             return super()._actor_loss_input(runner, traj)
 
-    config = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2)
-    agent = Watched(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
-    with monkeypatch.context() as patched:
-        patched.setattr(jax, "default_backend", lambda: backend)
-        assert agent._steps_at_once() == expected
+    agent = Watched(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
     agent.train(KEY, HyperParameters(), progress=False)
     jax.effects_barrier()
     assert len(pairs) == 2
