@@ -45,6 +45,7 @@ IDEAS = {
     "policy": Change(
         "Log-probability and entropy from one application of the policy", "an application for each"
     ),
+    "few": Change("Sums over few actions one by one", "by XLA's reductions"),
     "one-hot": Change("Log-probability by a one-hot choice", "an indexed read"),
     "reset": Change("Resets only in steps in which an episode ended", "resets in every step"),
     "keys": Change("Random keys split once for a whole rollout", "split in each step"),

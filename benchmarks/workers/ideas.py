@@ -23,7 +23,7 @@ from jaxagents.core.agent import Agent
 from jaxagents.core.on_policy import OnPolicyBase
 from jaxagents.envs.episodes import Episodes
 from jaxagents.networks import dense
-from jaxagents.ops import minibatches
+from jaxagents.ops import distributions, minibatches
 
 
 def main() -> None:
@@ -191,6 +191,11 @@ def indexed_log_prob() -> None:
     replace(ops.Categorical, "log_prob", log_prob)
 
 
+def reduced_actions() -> None:
+    """XLA's reductions over actions, for sums of one after the other."""
+    replace(distributions, "_FEW_ACTIONS", 0)
+
+
 def policy_twice() -> None:
     """Log-probabilities and entropies of a policy that is applied for each, for one application."""
 
@@ -266,6 +271,7 @@ CHANGES = {
     "reset": reset_in_every_step,
     "values": values_in_each_step,
     "keys": keys_in_each_step,
+    "few": reduced_actions,
     "one-hot": indexed_log_prob,
     "policy": policy_twice,
     "loop": call_for_each_update,

@@ -1,5 +1,6 @@
 """Action distributions: pytrees with `sample`, `log_prob`, `entropy` and `mode`."""
 
+import functools
 from abc import abstractmethod
 from typing import Any
 
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 _SQUASH_LIMIT = 1.0 - 1e-6
+_FEW_ACTIONS = 6
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
@@ -57,16 +59,19 @@ class Categorical(Distribution):
         """Log-probability of an action, in nats; minus infinity if there is no such action."""
         # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
         n_actions = self.logits.shape[-1]
-        taken = jax.nn.one_hot(action, n_actions, dtype=bool)
-        log_prob = jnp.sum(jnp.where(taken, jax.nn.log_softmax(self.logits), 0.0), axis=-1)
-        return jnp.where((action >= 0) & (action < n_actions), log_prob, -jnp.inf)
+        taken = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
+        terms = jax.tree.map(lambda taken, x: jnp.where(taken, x, 0.0), taken, self._log_probs())
+        exists = (action >= 0) & (action < n_actions)
+        return jnp.where(exists, _over_actions(jnp.add, terms), -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
-        log_probs = jax.nn.log_softmax(self.logits)
-        probs = jnp.exp(log_probs)
-        finite_log_probs = jnp.where(probs > 0.0, log_probs, 0.0)
-        return -jnp.sum(probs * finite_log_probs, axis=-1)
+
+        def term(log_prob: Array) -> Array:
+            prob = jnp.exp(log_prob)
+            return prob * jnp.where(prob > 0.0, log_prob, 0.0)
+
+        return -_over_actions(jnp.add, jax.tree.map(term, self._log_probs()))
 
     def mode(self) -> Int[Array, "*batch"]:
         """The most probable action."""
@@ -85,6 +90,14 @@ class Categorical(Distribution):
         positive = jnp.where(temperature > 0.0, temperature, 1.0)
         cold = jnp.where(greedy, 0.0, -jnp.inf)
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
+
+    def _log_probs(self) -> Any:
+        logits = _by_action(self.logits)
+        largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
+        shifted = jax.tree.map(lambda x: x - largest, logits)
+        total = _over_actions(jnp.add, jax.tree.map(jnp.exp, shifted), keepdims=True)
+        log_total = jnp.log(total)
+        return jax.tree.map(lambda x: x - log_total, shifted)
 
 
 class EpsilonGreedy(Distribution):
@@ -233,3 +246,16 @@ class TanhGaussian(Distribution):
 
 def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch"]:
     return x.sum(axis=tuple(range(x.ndim - ndim, x.ndim)))
+
+
+def _by_action(x: Array) -> Any:
+    """Of few actions a list of arrays, which XLA joins with what is around them, or else all in one."""
+    n_actions = x.shape[-1]
+    return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
+
+
+def _over_actions(operation: Any, by_action: Any, *, keepdims: bool = False) -> Array:
+    """Reduces them by a `jnp.ufunc`, with `keepdims` to what broadcasts to each of them."""
+    if isinstance(by_action, list):
+        return functools.reduce(operation, by_action)
+    return operation.reduce(by_action, axis=-1, keepdims=keepdims)
