@@ -50,7 +50,7 @@ class Task:
         return self.rollout_length * n_envs // self.n_minibatches
 
 
-CARTPOLE = Task(environment="CartPole-v1")
+CARTPOLE = Task(environment="CartPole-v1", n_learning_steps=1_500_000)
 BREAKOUT = Task(environment="Breakout-MinAtar", n_learning_steps=1_000_000)
 PENDULUM = Task(
     environment="Pendulum-v1",
