@@ -92,6 +92,7 @@ class Categorical(Distribution):
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
     def _log_probs(self) -> Any:
+        """Log-softmax of the logits, in the form that `_by_action` gives them."""
         logits = _by_action(self.logits)
         largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
         shifted = jax.tree.map(lambda x: x - largest, logits)
@@ -249,13 +250,13 @@ def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch
 
 
 def _by_action(x: Array) -> Any:
-    """Of few actions a list of arrays, which XLA joins with what is around them, or else all in one."""
+    """Few actions as a list of arrays, which XLA joins with what is around them; many as they are."""
     n_actions = x.shape[-1]
     return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
 
 
 def _over_actions(operation: Any, by_action: Any, *, keepdims: bool = False) -> Array:
-    """Reduces them by a `jnp.ufunc`, with `keepdims` to what broadcasts to each of them."""
+    """Reduces what `_by_action` gives by a `jnp.ufunc`; with `keepdims`, the result broadcasts to it."""
     if isinstance(by_action, list):
         return functools.reduce(operation, by_action)
     return operation.reduce(by_action, axis=-1, keepdims=keepdims)
