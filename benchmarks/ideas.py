@@ -48,6 +48,7 @@ IDEAS = {
     "few": Change("Sums over few actions one by one", "by XLA's reductions"),
     "one-hot": Change("Log-probability by a one-hot choice", "an indexed read"),
     "reset": Change("Resets only in steps in which an episode ended", "resets in every step"),
+    "noise": Change("Random numbers of actions drawn for a whole rollout", "drawn in each step"),
     "keys": Change("Random keys split once for a whole rollout", "split in each step"),
     "values": Change("Values of several steps at once, as fit into the caches", "of one at a time"),
 }

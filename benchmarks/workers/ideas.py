@@ -162,6 +162,11 @@ def replace_values(values_of: Callable[[Callable, Any], Any]) -> None:
     replace(OnPolicyBase, "_with_targets", with_targets)
 
 
+def noise_in_each_step() -> None:
+    """Random numbers of actions that each step draws, for those of the whole rollout at once."""
+    replace(on_policy, "_MOST_NOISE", -1)
+
+
 def keys_in_each_step() -> None:
     """Random keys that each step splits, for those that are split for the whole rollout at once."""
     rollout = OnPolicyBase._rollout
@@ -270,6 +275,7 @@ CHANGES = {
     "shuffle": sorted_shuffle,
     "reset": reset_in_every_step,
     "values": values_in_each_step,
+    "noise": noise_in_each_step,
     "keys": keys_in_each_step,
     "few": reduced_actions,
     "one-hot": indexed_log_prob,

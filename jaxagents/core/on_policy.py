@@ -24,6 +24,8 @@ from jaxagents.envs.episodes import EpisodeState
 from jaxagents.networks.initialisation import initialise
 
 _POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
+_MOST_NOISE = 64
+"""Random numbers drawn ahead for a step of an environment. More would take too much memory."""
 
 
 class OnPolicyBase(Agent):
@@ -370,17 +372,20 @@ class OnPolicyBase(Agent):
 
     def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
         actor = runner.actor_training
+        noise_of, action_of = self._sampling(actor, jax.tree.map(lambda x: x[0], runner.obs))
 
-        def act(rng: Key[Array, ""], obs: Any) -> tuple[Any, Array]:
-            action = self._sample_actions(rng, actor, obs)
+        def act(noise: Array, obs: Any) -> tuple[Any, Array]:
+            action = action_of(noise, actor, obs)
             return action, self._per_actor(self._log_prob(actor, actor.params, obs, action))
 
         def act_and_step(
-            carry: tuple[Any, EpisodeState], keys: Key[Array, "environments 3"]
+            carry: tuple[Any, EpisodeState],
+            noise_and_keys: tuple[Array, Key[Array, "environments 2"]],
         ) -> tuple[tuple[Any, EpisodeState], Transition]:
             obs, envstate = carry
-            action, log_prob = jax.vmap(act)(keys[:, 0], obs)
-            step = self.episodes.step_all(keys[:, 1:], envstate, action)
+            noise, keys = noise_and_keys
+            action, log_prob = jax.vmap(act)(noise, obs)
+            step = self.episodes.step_all(keys, envstate, action)
             transition = Transition(
                 obs=obs,
                 action=action,
@@ -395,11 +400,32 @@ class OnPolicyBase(Agent):
 
         shape = (self.config.rollout_length, self.config.batch_size, 3)
         flat_keys = jax.random.split(rng, math.prod(shape))  # compiles to less code
+        keys = flat_keys.reshape(shape)
+        noise = jax.vmap(jax.vmap(noise_of))(keys[..., 0])
         carry, traj = jax.lax.scan(
-            act_and_step, (runner.obs, runner.envstate), flat_keys.reshape(shape)
+            act_and_step, (runner.obs, runner.envstate), (noise, keys[..., 1:])
         )
         obs, envstate = carry
         return runner.replace(obs=obs, envstate=envstate), traj
+
+    def _sampling(self, training: TrainState, obs: Any) -> tuple[Callable, Callable]:
+        """What a rollout draws ahead with a key, and what makes an action of it and an observation.
+
+        It is the noise of the distribution, if that is few numbers, and otherwise the key itself.
+        """
+
+        def action_of(noise: Array, training: TrainState, obs: Any) -> Any:
+            distribution: Any = self._distribution(training, training.params, obs)
+            return distribution.sample_from(noise)
+
+        by_key = (lambda key: key), self._sample_actions
+        if self._gives("_sample_actions"):
+            return by_key
+        distribution = jax.eval_shape(self._distribution, training, training.params, obs)
+        if getattr(type(distribution), "sample", None) is not ops.Reparametrised.sample:
+            return by_key
+        noise = jax.eval_shape(distribution.noise, jax.random.key(0))
+        return (distribution.noise, action_of) if noise.size <= _MOST_NOISE else by_key
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams

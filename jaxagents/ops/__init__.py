@@ -10,6 +10,7 @@ from jaxagents.ops.distributions import (
     Distribution,
     EpsilonGreedy,
     Gaussian,
+    Reparametrised,
     TanhGaussian,
 )
 from jaxagents.ops.exploration import exponential_decay, linear_decay
@@ -42,6 +43,7 @@ __all__ = [
     "Distribution",
     "EpsilonGreedy",
     "Gaussian",
+    "Reparametrised",
     "TanhGaussian",
     "advantage_weights",
     "approximate_kl",

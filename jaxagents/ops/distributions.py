@@ -41,7 +41,31 @@ class Distribution(struct.PyTreeNode):
         """The greedy action."""
 
 
-class Categorical(Distribution):
+class Reparametrised(Distribution):
+    """A distribution whose action is a function of its parameters and of noise independent of them.
+
+    Rollouts draw the noise of many steps at once. A subclass gives `noise` and `sample_from` in the
+    place of `sample`.
+    """
+
+    @abstractmethod
+    def noise(self, key: Key[Array, ""]) -> Array:
+        """Draws the random numbers of one action.
+
+        Only shapes and types of the parameters are known to it, whose values a rollout does not have
+        yet.
+        """
+
+    @abstractmethod
+    def sample_from(self, noise: Array) -> Array:
+        """The action that the noise makes."""
+
+    def sample(self, key: Key[Array, ""]) -> Array:
+        """Draws one action."""
+        return self.sample_from(self.noise(key))
+
+
+class Categorical(Reparametrised):
     r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
 
     Attributes:
@@ -51,9 +75,16 @@ class Categorical(Distribution):
 
     logits: Any
 
-    def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
-        """Draws one action."""
-        return jax.random.categorical(key, self.logits)
+    def noise(self, key: Key[Array, ""]) -> Float[Array, "*batch n_actions"]:
+        """Draws a standard Gumbel variable for each action."""
+        return jax.random.gumbel(key, self.logits.shape, self.logits.dtype)
+
+    def sample_from(self, noise: Float[Array, "*batch n_actions"]) -> Int[Array, "*batch"]:
+        """The action of the largest logit plus noise.
+
+        Maddison et al., 2014, "A* sampling", section 2 (the Gumbel-max trick).
+        """
+        return jnp.argmax(self.logits + noise, axis=-1)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Log-probability of an action, in nats; minus infinity if there is no such action."""
@@ -149,7 +180,7 @@ class EpsilonGreedy(Distribution):
         return any_other, 1.0 - self.epsilon + any_other
 
 
-class Gaussian(Distribution):
+class Gaussian(Reparametrised):
     r"""Independent normal components, $a_i \sim \mathcal{N}(\mu_i, \sigma_i^2)$.
 
     Attributes:
@@ -162,9 +193,12 @@ class Gaussian(Distribution):
     log_std: Any
     event_ndim: int = struct.field(pytree_node=False, default=1)
 
-    def sample(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
-        """Draws one action."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+    def noise(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+        """Draws a standard normal variable for each component."""
+        return jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+    def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        """The mean plus the noise times the standard deviation."""
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
@@ -182,7 +216,7 @@ class Gaussian(Distribution):
         return self.mean
 
 
-class TanhGaussian(Distribution):
+class TanhGaussian(Reparametrised):
     r"""A normal variable squashed into a box, $a = l + \frac{h - l}{2} (\tanh u + 1)$.
 
     Haarnoja et al., 2018, "Soft actor-critic", appendix C.
@@ -197,9 +231,13 @@ class TanhGaussian(Distribution):
     low: Any
     high: Any
 
-    def sample(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
-        """Draws one action."""
-        return self._squash(self.base.sample(key))
+    def noise(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+        """Draws a standard normal variable for each component."""
+        return self.base.noise(key)
+
+    def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        """The squashed action that the base makes of the noise."""
+        return self._squash(self.base.sample_from(noise))
 
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats.

@@ -1,5 +1,7 @@
 """Trainings that several devices share. That every agent can is in the suite."""
 
+import re
+
 import jax
 import numpy as np
 import optax
@@ -95,6 +97,13 @@ def test_what_devices_tell_each_other(name, expected):
     agent, hyperparams = in_groups(name, **EQUAL_EPOCHS if name == "PPO" else {})
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
     assert collectives_of(lowered) == expected
+
+
+def test_each_device_draws_the_noise_of_its_own_environments():
+    agent, hyperparams = in_groups("PPO", rollout_length=10)
+    lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
+    drawn = re.findall(r"f32\[([\d,]+)\]\S* log\(.*gumbel", lowered.compile().as_text())
+    assert set(drawn) == {"10,2,2"}  # steps, environments of a device, actions
 
 
 def test_each_device_plays_its_own_episodes_of_an_evaluation():

@@ -1,12 +1,17 @@
 """What on-policy agents compute of a rollout before they learn from it."""
 
+import math
+
 import gymnax
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
+from flax import struct
 
-from jaxagents import PPO
-from jaxagents.core import fitting
+from jaxagents import PPO, ops
+from jaxagents.core import fitting, on_policy
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -51,3 +56,79 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypa
     for expected, found in pairs:
         assert found.shape == (5, 6)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def rollout_of(agent):
+    runner = agent.start(KEY, HyperParameters())
+    return jax.jit(agent._rollout)(runner, KEY)[1]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("CartPole-v1", (2,)), ("Pendulum-v1", (1,))])
+def test_noise_drawn_ahead_makes_the_actions_of_the_keys(monkeypatch, name, shape):
+    def noise_and_rollout():
+        agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
+        obs, _ = agent.episodes.reset(KEY)
+        runner = jax.eval_shape(agent.start, KEY, HyperParameters())
+        noise_of, _ = agent._sampling(runner.actor_training, obs)
+        return noise_of(KEY), rollout_of(agent)
+
+    noise, ahead = noise_and_rollout()
+    monkeypatch.setattr(on_policy, "_MOST_NOISE", math.prod(shape) - 1)
+    key, by_keys = noise_and_rollout()
+    assert noise.shape == shape
+    assert key is KEY
+    assert len(np.unique(ahead.action)) > 1
+    trees.assert_close(ahead, by_keys)
+
+
+class FirstOfTwo(struct.PyTreeNode):
+    """A policy that is no `ops.Distribution`."""
+
+    logits: jax.Array
+
+    def sample(self, key):
+        return jnp.zeros((), int)
+
+    def log_prob(self, action):
+        return jnp.zeros(())
+
+    def entropy(self):
+        return jnp.zeros(())
+
+    def mode(self):
+        return jnp.zeros((), int)
+
+
+class FirstOfCategorical(ops.Categorical):
+    """Draws in its own way."""
+
+    def sample(self, key):
+        return jnp.zeros((), int)
+
+
+class FirstAction(PPO):
+    """Draws actions by a hook."""
+
+    def _sample_actions(self, rng, training, obs):
+        return jnp.zeros((), int)
+
+
+class ByDistribution(PPO):
+    """Has a policy of one's own."""
+
+    kind = FirstOfTwo
+
+    def _distribution(self, training, params, obs):
+        return self.kind(training.apply_fn(params, obs))
+
+
+class ByCategorical(ByDistribution):
+    """Has a policy that inherits."""
+
+    kind = FirstOfCategorical
+
+
+@pytest.mark.parametrize("agent_type", [FirstAction, ByDistribution, ByCategorical])
+def test_policies_draw_in_their_own_way(agent_type):
+    agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    assert (rollout_of(agent).action == 0).all()

@@ -430,6 +430,19 @@ def test_each_key_draws_its_own_action(make):
     assert (first != other).any()
 
 
+@pytest.mark.parametrize("make", [categorical_of, gaussian_of, tanh_gaussian_of])
+def test_noise_is_known_before_the_parameters(make):
+    distribution, key = make(PARAMETERS), jax.random.key(1)
+    noise = jax.eval_shape(make, PARAMETERS).noise(key)
+    np.testing.assert_array_equal(distribution.sample_from(noise), distribution.sample(key))
+
+
+def test_categorical_actions_are_those_of_jax():
+    keys = jax.random.split(jax.random.key(0), 100)
+    expected = jax.vmap(jax.random.categorical, in_axes=(0, None))(keys, MASKED.logits)
+    np.testing.assert_array_equal(draw_all(MASKED, keys), expected)
+
+
 @pytest.mark.parametrize(
     "distribution",
     [
