@@ -372,7 +372,7 @@ class OnPolicyBase(Agent):
 
     def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
         actor = runner.actor_training
-        noise_of, action_of = self._sampling(actor, jax.tree.map(lambda x: x[0], runner.obs))
+        draw, action_of = self._sampling(actor, jax.tree.map(lambda x: x[0], runner.obs))
 
         def act(noise: Array, obs: Any) -> tuple[Any, Array]:
             action = action_of(noise, actor, obs)
@@ -398,34 +398,31 @@ class OnPolicyBase(Agent):
             )
             return (step.obs, step.envstate), transition
 
-        shape = (self.config.rollout_length, self.config.batch_size, 3)
-        flat_keys = jax.random.split(rng, math.prod(shape))  # compiles to less code
-        keys = flat_keys.reshape(shape)
-        noise = jax.vmap(jax.vmap(noise_of))(keys[..., 0])
-        carry, traj = jax.lax.scan(
-            act_and_step, (runner.obs, runner.envstate), (noise, keys[..., 1:])
-        )
+        shape = (self.config.rollout_length, self.config.batch_size)
+        rngs = jax.random.split(rng, 1 + 2 * math.prod(shape))
+        given = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
+        carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), given)
         obs, envstate = carry
         return runner.replace(obs=obs, envstate=envstate), traj
 
     def _sampling(self, training: TrainState, obs: Any) -> tuple[Callable, Callable]:
-        """What a rollout draws ahead with a key, and what makes an action of it and an observation.
+        """What a rollout draws for all steps at once, and what makes an action of a draw.
 
-        It is the noise of the distribution, if that is few numbers, and otherwise the key itself.
+        It draws the noise of the distribution, if that is few numbers, and otherwise keys.
         """
 
         def action_of(noise: Array, training: TrainState, obs: Any) -> Any:
             distribution: Any = self._distribution(training, training.params, obs)
             return distribution.sample_from(noise)
 
-        by_key = (lambda key: key), self._sample_actions
+        by_keys = jax.random.split, self._sample_actions
         if self._gives("_sample_actions"):
-            return by_key
+            return by_keys
         distribution = jax.eval_shape(self._distribution, training, training.params, obs)
         if getattr(type(distribution), "sample", None) is not ops.Reparametrised.sample:
-            return by_key
+            return by_keys
         noise = jax.eval_shape(distribution.noise, jax.random.key(0))
-        return (distribution.noise, action_of) if noise.size <= _MOST_NOISE else by_key
+        return (distribution.noise, action_of) if noise.size <= _MOST_NOISE else by_keys
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams

@@ -49,16 +49,23 @@ class Reparametrised(Distribution):
     """
 
     @abstractmethod
-    def noise(self, key: Key[Array, ""]) -> Array:
-        """Draws the random numbers of one action.
+    def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Array:
+        """Draws the random numbers of actions.
 
         Only shapes and types of the parameters are known to it, whose values a rollout does not have
         yet.
+
+        Args:
+            key: Random key.
+            shape: Shape of an array of independent draws; `()` for a single one.
+
+        Returns:
+            The numbers, with the axes of `shape` first.
         """
 
     @abstractmethod
     def sample_from(self, noise: Array) -> Array:
-        """The action that the noise makes."""
+        """The action that the noise of one draw makes."""
 
     def sample(self, key: Key[Array, ""]) -> Array:
         """Draws one action."""
@@ -75,9 +82,11 @@ class Categorical(Reparametrised):
 
     logits: Any
 
-    def noise(self, key: Key[Array, ""]) -> Float[Array, "*batch n_actions"]:
+    def noise(
+        self, key: Key[Array, ""], shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*batch n_actions"]:
         """Draws a standard Gumbel variable for each action."""
-        return jax.random.gumbel(key, self.logits.shape, self.logits.dtype)
+        return jax.random.gumbel(key, (*shape, *self.logits.shape), self.logits.dtype)
 
     def sample_from(self, noise: Float[Array, "*batch n_actions"]) -> Int[Array, "*batch"]:
         """The action of the largest logit plus noise.
@@ -193,9 +202,9 @@ class Gaussian(Reparametrised):
     log_std: Any
     event_ndim: int = struct.field(pytree_node=False, default=1)
 
-    def noise(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+    def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*action"]:
         """Draws a standard normal variable for each component."""
-        return jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return jax.random.normal(key, (*shape, *self.mean.shape), self.mean.dtype)
 
     def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
         """The mean plus the noise times the standard deviation."""
@@ -231,9 +240,9 @@ class TanhGaussian(Reparametrised):
     low: Any
     high: Any
 
-    def noise(self, key: Key[Array, ""]) -> Float[Array, "*action"]:
+    def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Float[Array, "*action"]:
         """Draws a standard normal variable for each component."""
-        return self.base.noise(key)
+        return self.base.noise(key, shape)
 
     def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
         """The squashed action that the base makes of the noise."""

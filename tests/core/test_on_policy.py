@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import trees
 from flax import struct
 
 from jaxagents import PPO, ops
@@ -60,25 +59,29 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypa
 
 def rollout_of(agent):
     runner = agent.start(KEY, HyperParameters())
-    return jax.jit(agent._rollout)(runner, KEY)[1]
+    return runner, jax.jit(agent._rollout)(runner, KEY)[1]
 
 
-@pytest.mark.parametrize(("name", "shape"), [("CartPole-v1", (2,)), ("Pendulum-v1", (1,))])
-def test_noise_drawn_ahead_makes_the_actions_of_the_keys(monkeypatch, name, shape):
-    def noise_and_rollout():
-        agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
-        obs, _ = agent.episodes.reset(KEY)
-        runner = jax.eval_shape(agent.start, KEY, HyperParameters())
-        noise_of, _ = agent._sampling(runner.actor_training, obs)
-        return noise_of(KEY), rollout_of(agent)
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
+    monkeypatch, name, ahead
+):
+    monkeypatch.setattr(on_policy, "_MOST_NOISE", 2 if ahead else 0)
+    agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
+    runner, traj = rollout_of(agent)
+    actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
+    key = jax.random.split(KEY, 1 + 2 * math.prod(shape))[0]
 
-    noise, ahead = noise_and_rollout()
-    monkeypatch.setattr(on_policy, "_MOST_NOISE", math.prod(shape) - 1)
-    key, by_keys = noise_and_rollout()
-    assert noise.shape == shape
-    assert key is KEY
-    assert len(np.unique(ahead.action)) > 1
-    trees.assert_close(ahead, by_keys)
+    def expected(drawn, obs):
+        policy = agent._distribution(actor, actor.params, obs)
+        return policy.sample_from(drawn) if ahead else policy.sample(drawn)
+
+    policy = agent._distribution(actor, actor.params, traj.obs[0, 0])
+    drawn = policy.noise(key, shape) if ahead else jax.random.split(key, shape)
+    actions = jax.vmap(jax.vmap(expected))(drawn, traj.obs)
+    np.testing.assert_allclose(traj.action, actions, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(actions)) > 1
 
 
 class FirstOfTwo(struct.PyTreeNode):
@@ -131,4 +134,5 @@ class ByCategorical(ByDistribution):
 @pytest.mark.parametrize("agent_type", [FirstAction, ByDistribution, ByCategorical])
 def test_policies_draw_in_their_own_way(agent_type):
     agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
-    assert (rollout_of(agent).action == 0).all()
+    _, traj = rollout_of(agent)
+    assert (traj.action == 0).all()

@@ -433,8 +433,12 @@ def test_each_key_draws_its_own_action(make):
 @pytest.mark.parametrize("make", [categorical_of, gaussian_of, tanh_gaussian_of])
 def test_noise_is_known_before_the_parameters(make):
     distribution, key = make(PARAMETERS), jax.random.key(1)
-    noise = jax.eval_shape(make, PARAMETERS).noise(key)
-    np.testing.assert_array_equal(distribution.sample_from(noise), distribution.sample(key))
+    unknown = jax.eval_shape(make, PARAMETERS)
+    actions = distribution.sample_from(unknown.noise(key))
+    np.testing.assert_array_equal(actions, distribution.sample(key))
+    many = unknown.noise(key, (4, 5))
+    assert jax.vmap(jax.vmap(distribution.sample_from))(many).shape == (4, 5, *actions.shape)
+    assert len(np.unique(many)) == many.size
 
 
 def test_categorical_actions_are_those_of_jax():
