@@ -14,7 +14,12 @@ from jaxtyping import Array, ArrayLike
 
 from jaxagents.core import checkpoint, checks, processes, sweeps, training
 from jaxagents.core.arrays import without_weak_types
-from jaxagents.core.compilation import compiled, is_tracing
+from jaxagents.core.compilation import (
+    compile_meanwhile,
+    compiled,
+    is_tracing,
+    without_garbage_collection,
+)
 from jaxagents.core.config import Config
 from jaxagents.core.describe import describe, name_of
 from jaxagents.core.evaluation import play_episodes
@@ -269,9 +274,10 @@ class Agent(metaclass=AgentMeta):
             )
         return self.training_runner, self.training_metrics or {}
 
-    @compiled(quick=lambda agent: not agent.collects_at_start)
     def start(self, rng: Any, hyperparams: Any) -> Any:
         """Makes a fresh runner.
+
+        While this is compiled, `advance` is traced, so that it is compiled sooner.
 
         Args:
             rng: Random key.
@@ -280,6 +286,19 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner before any update.
         """
+        if not is_tracing((rng, hyperparams)):
+            self._compile_start(rng, hyperparams)
+        return self._start(rng, hyperparams)
+
+    def _compile_start(self, rng: Any, hyperparams: Any) -> None:
+        methods: Any = type(self)
+        with without_garbage_collection():
+            start = methods._start.lower(self, rng, hyperparams)
+            advance_args = self, start.out_info, self.data, np.int32(1)
+            compile_meanwhile(start, lambda: methods._advance.lower(*advance_args))
+
+    @compiled(quick=lambda agent: not agent.collects_at_start)
+    def _start(self, rng: Any, hyperparams: Any) -> Any:
         return without_weak_types(self._create_runner(as_key(rng), _float32_copy(hyperparams)))
 
     @compiled

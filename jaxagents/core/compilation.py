@@ -1,7 +1,10 @@
 """How the programs of agents are compiled."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -31,12 +34,19 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
     def quick(platform: str) -> Callable:
         return jax.jit(function, compiler_options=_known_options(platform), **options)
 
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing((args, kwargs)) or jax.config.read("jax_disable_most_optimizations"):
+            return plain
+        return quick(jax.default_backend())
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_tracing((args, kwargs)) or jax.config.read("jax_disable_most_optimizations"):
-            return plain(*args, **kwargs)
-        return quick(jax.default_backend())(*args, **kwargs)
+        return chosen(*args, **kwargs)(*args, **kwargs)
 
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return chosen(*args, **kwargs).lower(*args, **kwargs)
+
+    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 
@@ -69,6 +79,9 @@ def compiled(
         static: Names of further static arguments.
         donated: Names of arguments whose memory is used up.
         quick: Of which agents it is compiled by `quick_jit`.
+
+    Returns:
+        The compiled method. Its `lower`, which is given the agent too, is that of `jax.jit`.
     """
     if method is None:
         return functools.partial(compiled, static=static, donated=donated, quick=quick)
@@ -77,12 +90,43 @@ def compiled(
         jit(method, static_argnums=0, **options) for jit in (jax.jit, quick_jit)
     )
 
+    def chosen(agent: Any) -> Any:
+        return quickly_compiled if quick(agent) else fast
+
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        program = quickly_compiled if quick(self) else fast
-        return program(self.program, *args, **kwargs)
+        return chosen(self)(self.program, *args, **kwargs)
 
+    def lower(agent: Any, *args: Any, **kwargs: Any) -> Any:
+        return chosen(agent).lower(agent.program, *args, **kwargs)
+
+    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return call
+
+
+def compile_meanwhile(program: Any, other_work: Callable[[], Any]) -> None:
+    """Compiles a program in a thread, for later calls of its function, while this one does other work.
+
+    Args:
+        program: A lowered program.
+        other_work: What is done meanwhile, such as to trace the next program.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        compiling = thread.submit(program.compile)
+        other_work()
+        compiling.result()
+
+
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Pauses the search for garbage: tracing makes many objects, of which few are garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def is_tracing(tree: Any) -> bool:

@@ -1,14 +1,22 @@
 """How programs are compiled."""
 
+import gc
+
 import gymnax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import trees
+from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import quick_jit
+from jaxagents.core.compilation import (
+    compile_meanwhile,
+    quick_jit,
+    without_garbage_collection,
+)
 
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
@@ -48,6 +56,50 @@ def test_a_quick_program_may_be_a_part_of_another():
 def test_a_quick_program_takes_the_options_of_jit():
     quick = quick_jit(lambda x, n: x.reshape(n, -1), static_argnames="n")
     assert quick(jnp.arange(6), n=2).shape == (2, 3)
+
+
+def test_a_program_compiled_meanwhile_is_there_when_its_function_is_called():
+    quick = quick_jit(lambda x: jnp.sin(x) ** 3)
+    done = []
+    compile_meanwhile(quick.lower(1.0), lambda: done.append("other work"))
+    assert done == ["other work"]
+    with compilations() as made:
+        quick(1.0)
+    assert made == []
+
+
+def test_errors_of_both_are_raised_while_a_program_is_compiled_meanwhile():
+    def fail():
+        raise ValueError("in the other work")
+
+    class Broken:
+        def compile(self):
+            raise ValueError("in the compiler")
+
+    with pytest.raises(ValueError, match="in the other work"):
+        compile_meanwhile(jax.jit(jnp.cos).lower(1.0), fail)
+    with pytest.raises(ValueError, match="in the compiler"):
+        compile_meanwhile(Broken(), lambda: None)
+
+
+def test_garbage_is_collected_again_afterwards_if_it_was_before():
+    with without_garbage_collection():
+        assert not gc.isenabled()
+        with without_garbage_collection():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="inside"), without_garbage_collection():
+        raise ValueError("inside")
+    assert gc.isenabled()
+
+
+def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():
+    agent = PPO(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS, rollout_length=3))
+    runner = agent.start(KEY, ppo.HyperParameters())
+    with compilations() as made:
+        agent.advance(runner, np.int32(1))
+    assert [event.split()[0].rsplit("/", 1)[-1] for event in made] == ["backend_compile_duration"]
 
 
 @pytest.mark.parametrize(
