@@ -11,6 +11,10 @@ from jaxagents import sharding
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.envs.spaces import box_bounds, is_box
 
+_MANY_ENVIRONMENTS = 256
+"""Few episodes of so many end in one step, and a CPU is faster if it starts few at a time."""
+_RESETS_AT_ONCE = 32
+
 
 class EpisodeState(struct.PyTreeNode):
     """State of an environment and of the episode played in it.
@@ -179,7 +183,30 @@ class Episodes:
         def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
             return jax.vmap(_select)(over, jax.vmap(self.reset)(keys), played_on)
 
+        if len(over) >= _MANY_ENVIRONMENTS and jax.default_backend() == "cpu":
+            return self._restart_in_turn(over, keys, played_on)
         return jax.lax.cond(over.any(), with_restarts, lambda played_on: played_on, played_on)
+
+    def _restart_in_turn(
+        self,
+        over: Bool[Array, "environments"],
+        keys: Key[Array, "environments"],
+        played_on: tuple[Any, EpisodeState],
+    ) -> tuple[Any, EpisodeState]:
+        """Starts the next episode where one is over, in a few environments at a time."""
+
+        def restart_some(state: tuple[Any, Any]) -> tuple[Any, Any]:
+            over, _ = state
+            (some,) = jnp.nonzero(over, size=_RESETS_AT_ONCE, fill_value=len(over))
+            fresh = jax.vmap(self.reset)(keys.at[some].get(mode="clip"))
+            return jax.tree.map(
+                lambda x, new: x.at[some].set(new, mode="drop"), state, (False, fresh)
+            )
+
+        _, played_on = jax.lax.while_loop(
+            lambda state: state[0].any(), restart_some, (over, played_on)
+        )
+        return played_on
 
     def _env_reports_truncation(self) -> bool:
         if not hasattr(self.env, "is_truncated"):

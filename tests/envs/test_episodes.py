@@ -171,6 +171,55 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
     np.testing.assert_array_equal(few.obs[0], first_resets)
 
 
+class Countdown:
+    """Ends when its number of steps has passed; the next one is drawn, as is a key that it carries."""
+
+    default_params = None
+
+    def reset_env(self, key, params):
+        left_key, state_key = jax.random.split(key)
+        left = jax.random.randint(left_key, (), 1, 100)
+        return left[None].astype(float), (left, state_key)
+
+    def step_env(self, key, state, action, params):
+        left = state[0] - 1
+        return left[None].astype(float), (left, state[1]), jnp.ones(()), left == 0, {}
+
+
+N_MANY = 300
+
+
+@pytest.mark.parametrize("n_over", [0, 1, 31, 32, 33, 64, 65, N_MANY])
+def test_many_environments_restart_as_each_would_alone(n_over):
+    episodes = Episodes(Countdown(), None, 1000)
+    keys = jax.random.split(jax.random.key(n_over), N_MANY)
+    _, states = jax.vmap(episodes.reset)(keys)
+    ends = jax.random.permutation(KEY, jnp.arange(N_MANY) < n_over)
+    state_left, state_keys = states.envstate
+    states = states.replace(envstate=(jnp.where(ends, 1, state_left + 1), state_keys))
+    actions = jnp.zeros(N_MANY, jnp.int32)
+    together = step_many(episodes, jax.vmap(jax.random.split)(keys), states, actions)
+    alone = jax.jit(jax.vmap(episodes.step))(keys, states, actions)
+    assert together.terminated.sum() == n_over
+    trees.assert_equal(together, alone)
+
+
+def step_many(episodes, keys, states, actions):
+    return jax.jit(episodes.step_all)(keys, states, actions)
+
+
+def test_many_environments_restart_under_vmap():
+    episodes = Episodes(Countdown(), None, 1000)
+    keys = jax.random.split(KEY, (2, N_MANY))
+    _, states = jax.vmap(jax.vmap(episodes.reset))(keys)
+    actions = jnp.zeros((2, N_MANY), jnp.int32)
+    both = jax.vmap(jax.vmap(jax.random.split))(keys)
+    together = jax.jit(jax.vmap(episodes.step_all))(both, states, actions)
+    each = [jax.tree.map(lambda x, i=i: x[i], (both, states, actions)) for i in range(2)]
+    for i, args in enumerate(each):
+        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], together), step_many(episodes, *args))
+
+
 class DictProbe(Probe):
     """Observes a dict of an image, a vector and an integer."""
 
