@@ -13,7 +13,8 @@ from jaxagents.envs.spaces import box_bounds, is_box
 
 _MANY_ENVIRONMENTS = 256
 """Few episodes of so many end in one step, and a CPU is faster if it starts few at a time."""
-_RESETS_AT_ONCE = 32
+_TURNS_OF_ALL = 16
+"""In so many turns all of them are started."""
 
 
 class EpisodeState(struct.PyTreeNode):
@@ -194,10 +195,11 @@ class Episodes:
         played_on: tuple[Any, EpisodeState],
     ) -> tuple[Any, EpisodeState]:
         """Starts the next episode where one is over, in a few environments at a time."""
+        n_envs = len(over)
 
         def restart_some(state: tuple[Any, Any]) -> tuple[Any, Any]:
             over, _ = state
-            (some,) = jnp.nonzero(over, size=_RESETS_AT_ONCE, fill_value=len(over))
+            (some,) = jnp.nonzero(over, size=n_envs // _TURNS_OF_ALL, fill_value=n_envs)
             fresh = jax.vmap(self.reset)(keys.at[some].get(mode="clip"))
             return jax.tree.map(
                 lambda x, new: x.at[some].set(new, mode="drop"), state, (False, fresh)
