@@ -48,6 +48,7 @@ IDEAS = {
     "few": Change("Sums over few actions one by one", "by XLA's reductions"),
     "one-hot": Change("Log-probability by a one-hot choice", "an indexed read"),
     "reset": Change("Resets only in steps in which an episode ended", "resets in every step"),
+    "turns": Change("of which those of many environments a few at a time", "of all at once"),
     "noise": Change("Random numbers of actions drawn for a whole rollout", "drawn in each step"),
     "keys": Change("Random keys split once for a whole rollout", "split in each step"),
     "values": Change("Values of several steps at once, as fit into the caches", "of one at a time"),

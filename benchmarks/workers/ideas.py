@@ -21,6 +21,7 @@ from jaxagents import PPO, ops
 from jaxagents.core import fitting, on_policy, sweeps
 from jaxagents.core.agent import Agent
 from jaxagents.core.on_policy import OnPolicyBase
+from jaxagents.envs import episodes
 from jaxagents.envs.episodes import Episodes
 from jaxagents.networks import dense
 from jaxagents.ops import distributions, minibatches
@@ -132,6 +133,11 @@ def reset_in_every_step() -> None:
         return jax.tree.map(select, jax.vmap(self.reset)(keys), played_on)
 
     replace(Episodes, "_restart", restart)
+
+
+def resets_of_all() -> None:
+    """Resets of all environments at once, for those of a few at a time."""
+    replace(episodes, "_MANY_ENVIRONMENTS", math.inf)
 
 
 def values_in_each_step() -> None:
@@ -274,6 +280,7 @@ CHANGES = {
     "transposed": no_transposed_copy,
     "shuffle": sorted_shuffle,
     "reset": reset_in_every_step,
+    "turns": resets_of_all,
     "values": values_in_each_step,
     "noise": noise_in_each_step,
     "keys": keys_in_each_step,
