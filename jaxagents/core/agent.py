@@ -286,7 +286,8 @@ class Agent(metaclass=AgentMeta):
         Returns:
             The runner before any update.
         """
-        if not is_tracing((rng, hyperparams)):
+        without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
+        if not (without_jit or is_tracing((rng, hyperparams))):
             self._compile_start(rng, hyperparams)
         return self._start(rng, hyperparams)
 

@@ -102,6 +102,19 @@ def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():
     assert [event.split()[0].rsplit("/", 1)[-1] for event in made] == ["backend_compile_duration"]
 
 
+def test_a_fresh_runner_made_without_jit_traces_nothing():
+    class Unstarted(PPO):
+        def _training_step(self, runner):
+            raise AssertionError("traced")
+
+    agent = Unstarted(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS))
+    with jax.disable_jit():
+        runner = agent.start(KEY, ppo.HyperParameters())
+    assert runner.update_step == 0
+    with pytest.raises(AssertionError, match="traced"):
+        agent.start(KEY, ppo.HyperParameters())
+
+
 @pytest.mark.parametrize(
     ("agent", "hyperparams"),
     [
