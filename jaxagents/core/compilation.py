@@ -105,7 +105,7 @@ def compiled(
 
 
 def compile_meanwhile(program: Any, other_work: Callable[[], Any]) -> None:
-    """Compiles a program in a thread, for later calls of its function, while this one does other work.
+    """Compiles a program in a thread, for later calls of its function, while the caller does other work.
 
     Args:
         program: A lowered program.

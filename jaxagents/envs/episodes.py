@@ -14,7 +14,7 @@ from jaxagents.envs.spaces import box_bounds, is_box
 _MANY_ENVIRONMENTS = 256
 """Few episodes of so many end in one step, and a CPU is faster if it starts few at a time."""
 _TURNS_OF_ALL = 16
-"""In so many turns all of them are started."""
+"""About so many turns start the episodes of all environments."""
 
 
 class EpisodeState(struct.PyTreeNode):

@@ -189,6 +189,10 @@ class Countdown:
 N_MANY = 300
 
 
+def step_many(episodes, keys, states, actions):
+    return jax.jit(episodes.step_all)(keys, states, actions)
+
+
 @pytest.mark.parametrize("n_over", [0, 1, 18, 19, 37, N_MANY])
 def test_many_environments_restart_as_each_would_alone(n_over):
     episodes = Episodes(Countdown(), None, 1000)
@@ -202,10 +206,6 @@ def test_many_environments_restart_as_each_would_alone(n_over):
     alone = jax.jit(jax.vmap(episodes.step))(keys, states, actions)
     assert together.terminated.sum() == n_over
     trees.assert_equal(together, alone)
-
-
-def step_many(episodes, keys, states, actions):
-    return jax.jit(episodes.step_all)(keys, states, actions)
 
 
 def test_many_environments_restart_under_vmap():
