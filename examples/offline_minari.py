@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import minari
 import numpy as np
 
-from jaxagents.core.learner import Learner
 from jaxagents.data import Dataset, from_minari
 from jaxagents.host import OfflineConfig, evaluate, rescale_actions, train_offline
+from jaxagents.learners.learner import Learner
 from jaxagents.plotting import plot_learning_curve
 
 

@@ -2,19 +2,19 @@
 
 from importlib.metadata import version
 
+from jaxagents.agents.agent import Agent
+from jaxagents.agents.off_policy import OffPolicyBase
+from jaxagents.agents.offline import OfflineBase
+from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.bc import BC, BCLearner, DiscreteBCLearner
 from jaxagents.c51 import C51, C51Learner
-from jaxagents.core.agent import Agent
-from jaxagents.core.learner import Learner
-from jaxagents.core.losses import mean_over_samples
-from jaxagents.core.off_policy import OffPolicyBase
-from jaxagents.core.offline import OfflineBase
-from jaxagents.core.on_policy import OnPolicyBase
-from jaxagents.core.train_state import TrainState, nonpytree_field, target_update
 from jaxagents.cql import CQL, CQLLearner, DiscreteCQLLearner
 from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from jaxagents.ippo import IPPO, IPPOBase
 from jaxagents.iql import IQL, IQLLearner
+from jaxagents.learners.learner import Learner
+from jaxagents.learners.losses import mean_over_samples
+from jaxagents.learners.train_state import TrainState, nonpytree_field, target_update
 from jaxagents.ppo import PPO, PPOBase
 from jaxagents.qrdqn import QRDQN, QRDQNLearner
 from jaxagents.reinforce import REINFORCE, REINFORCEBase

@@ -10,12 +10,12 @@ from flax import linen as nn
 from jaxtyping import Array, Key
 
 from jaxagents import ops
-from jaxagents.core.config import LearnerAgentConfig
-from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
-from jaxagents.core.offline import OfflineBase
-from jaxagents.core.optimizer import optimized
-from jaxagents.core.train_state import TrainState
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.offline import OfflineBase
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalPolicy, Policy
 from jaxagents.networks.initialisation import initialise
 

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float
 
 from jaxagents import dqn, ops
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.learner import Batch, Info
-from jaxagents.core.q_learning import (
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.q_learning import (
     QConfig,
     QHyperparameters,
     QLearner,
@@ -21,7 +22,6 @@ from jaxagents.core.q_learning import (
     outputs_of,
     td_targets,
 )
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 
 _SMALLEST_NUMBER_OF_ATOMS = 2
 
@@ -117,7 +117,7 @@ class CategoricalQLearning(QLearning):
         return (jax.nn.softmax(logits) * self._atoms(learner)).sum(axis=-1)
 
     def _q(self, learner: Any, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
-        """The mean returns; see [`QLearning`][jaxagents.core.q_learning.QLearning]."""
+        """The mean returns; see [`QLearning`][jaxagents.learners.q_learning.QLearning]."""
         return self._means(learner, self._logits(learner, params, obs))
 
     def _q_target(self, learner: Any, batch: Batch) -> Float[Array, "batch n_atoms"]:

@@ -10,7 +10,7 @@ import jax
 import optax
 
 from jaxagents import PPO
-from jaxagents.core.checkpoint import saved_steps
+from jaxagents.checkpoints.records import saved_steps
 from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 

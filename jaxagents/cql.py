@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.batches import check_values_of_actions
-from jaxagents.core.config import LearnerAgentConfig
-from jaxagents.core.learner import Batch, Info, Learner, LearnerConfig
-from jaxagents.core.offline import OfflineBase
-from jaxagents.core.optimizer import optimized
-from jaxagents.core.train_state import TrainState, target_update
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.batches import check_values_of_actions
+from jaxagents.learners.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import DiscreteCritic
 from jaxagents.networks.initialisation import initialise
 from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature, dual_step

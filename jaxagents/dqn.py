@@ -7,11 +7,12 @@ import jax
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
-from jaxagents.core import checks
+from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.compilation import compiled
-from jaxagents.core.config import OffPolicyConfig
-from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.core.q_learning import (
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.trees import check_size
+from jaxagents.learners.q_learning import (
     DoubleQLearning,
     QConfig,
     QHyperparameters,
@@ -19,7 +20,6 @@ from jaxagents.core.q_learning import (
     QLearnerConfig,
     QLearning,
 )
-from jaxagents.core.types import Traced, hyperparameter
 
 Decay = Literal["linear", "exponential"]
 
@@ -48,8 +48,8 @@ class AgentConfig(OffPolicyConfig, QConfig):
 class HyperParameters(QHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    Beside those of [Q-learning][jaxagents.core.q_learning.QHyperparameters] and of
-    [prioritised replay][jaxagents.core.off_policy.ReplayHyperparameters]:
+    Beside those of [Q-learning][jaxagents.learners.q_learning.QHyperparameters] and of
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters]:
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; `epsilon` is the final one.
@@ -64,7 +64,7 @@ class DQNLearner(QLearner):
     """Deep Q-networks for batches.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning", with the Huber loss for
-    the clipped error. It learns by the hooks of [`QLearning`][jaxagents.core.q_learning.QLearning].
+    the clipped error. It learns by the hooks of [`QLearning`][jaxagents.learners.q_learning.QLearning].
 
     Attributes:
         critic: The network.
@@ -75,7 +75,7 @@ class DQNLearner(QLearner):
 class DDQNLearner(DoubleQLearning, DQNLearner):
     """Double Q-learning for batches.
 
-    It learns by the hooks of [`DoubleQLearning`][jaxagents.core.q_learning.DoubleQLearning].
+    It learns by the hooks of [`DoubleQLearning`][jaxagents.learners.q_learning.DoubleQLearning].
 
     Attributes:
         critic: The network.
@@ -142,7 +142,7 @@ class DQNBase(QLearning, OffPolicyBase):
         learner = jax.eval_shape(self._create_learner, key, self._hyperparams_type())
         values = jax.eval_shape(self._values, learner, self._observation)
         n_actions = int(self.episodes.action_space.n)
-        checks.check_size(values, (n_actions,), f"{type(self).__name__}: _q")
+        check_size(values, (n_actions,), f"{type(self).__name__}: _q")
 
 
 class DQN(DQNBase):

@@ -6,7 +6,10 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
-from jaxagents.core.types import MetricStats, OptimizerParams, Runner, Transition
+from jaxagents.agents.rollout import Transition
+from jaxagents.agents.runners import Runner
+from jaxagents.core.metrics import MetricStats
+from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.ppo import PPO, AgentConfig, HyperParameters, PPOBase, TrainState
 
 __all__ = [

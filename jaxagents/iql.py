@@ -11,14 +11,14 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy
-from jaxagents.core.actor_critic import ActorCriticLearner
-from jaxagents.core.config import LearnerAgentConfig
-from jaxagents.core.learner import Batch, Info
-from jaxagents.core.offline import OfflineBase
-from jaxagents.core.optimizer import optimized
-from jaxagents.core.train_state import TrainState, target_update
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.actor_critic import ActorCriticLearner
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import ValueCritic
 from jaxagents.networks.initialisation import initialise
 

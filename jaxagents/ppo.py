@@ -9,22 +9,16 @@ from typing import Any
 from jaxtyping import Array, Float
 
 from jaxagents import ops
-from jaxagents.core.config import OnPolicyConfig
-from jaxagents.core.losses import mean_over_samples
-from jaxagents.core.on_policy import OnPolicyBase
-from jaxagents.core.ready_made import ReadyMadePolicy
-from jaxagents.core.train_state import TrainState
-from jaxagents.core.types import (
-    AdvantageInput,
-    Hyperparameters,
-    MetricStats,
-    OptimizerParams,
-    ReturnInput,
-    Runner,
-    Traced,
-    Transition,
-    hyperparameter,
-)
+from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.on_policy import OnPolicyBase
+from jaxagents.agents.ready_made import ReadyMadePolicy
+from jaxagents.agents.rollout import AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.runners import Runner
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.metrics import MetricStats
+from jaxagents.learners.losses import mean_over_samples
+from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.learners.train_state import TrainState
 
 __all__ = [
     "PPO",

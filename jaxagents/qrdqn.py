@@ -7,8 +7,9 @@ import jax
 from jaxtyping import Array, Float
 
 from jaxagents import dqn, ops
-from jaxagents.core.learner import Batch, Info
-from jaxagents.core.q_learning import (
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.q_learning import (
     QConfig,
     QHyperparameters,
     QLearner,
@@ -17,7 +18,6 @@ from jaxagents.core.q_learning import (
     outputs_of,
     td_targets,
 )
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +89,7 @@ class QuantileQLearning(QLearning):
         return learner.critic(obs, params=params)
 
     def _q(self, learner: Any, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
-        """The mean returns; see [`QLearning`][jaxagents.core.q_learning.QLearning]."""
+        """The mean returns; see [`QLearning`][jaxagents.learners.q_learning.QLearning]."""
         return self._quantiles(learner, params, obs).mean(axis=-1)
 
     def _q_target(self, learner: Any, batch: Batch) -> Float[Array, "batch n_quantiles"]:

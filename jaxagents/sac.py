@@ -10,13 +10,13 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
-from jaxagents.core.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.core.config import OffPolicyConfig
-from jaxagents.core.learner import Batch, Info, LearnerConfig
-from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.core.optimizer import optimized
-from jaxagents.core.train_state import TrainState, target_update
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
+from jaxagents.learners.learner import Batch, Info, LearnerConfig
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import CategoricalPolicy, DiscreteCritic, Policy, ensemblize
 from jaxagents.networks.initialisation import initialise
 
@@ -322,7 +322,7 @@ class HyperParameters(SACHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
     Those of [SAC][jaxagents.sac.SACHyperparameters] and of
-    [prioritised replay][jaxagents.core.off_policy.ReplayHyperparameters].
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

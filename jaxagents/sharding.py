@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxagents.core.multiples import multiples_near
+from jaxagents.core.numbers import multiples_near
 
 DATA_AXIS = "data"
 """Name of the axis of a mesh over which the work of a training is split."""

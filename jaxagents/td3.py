@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
-from jaxagents.core.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.core.config import OffPolicyConfig
-from jaxagents.core.learner import Batch, Info, LearnerConfig
-from jaxagents.core.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.core.optimizer import optimized
-from jaxagents.core.train_state import TrainState, target_update
-from jaxagents.core.types import Hyperparameters, Traced, hyperparameter
+from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
+from jaxagents.learners.learner import Batch, Info, LearnerConfig
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import Policy
 from jaxagents.networks.initialisation import initialise
 
@@ -186,7 +186,7 @@ class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
     Those of [TD3][jaxagents.td3.TD3Hyperparameters] and of
-    [prioritised replay][jaxagents.core.off_policy.ReplayHyperparameters].
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

@@ -8,11 +8,11 @@ CHECKED = [
     "jaxagents.ops",
     "jaxagents.networks",
     "jaxagents.envs",
-    "jaxagents.core.evaluation",
-    "jaxagents.core.fitting",
-    "jaxagents.core.on_policy",
-    "jaxagents.core.optimizer",
-    "jaxagents.core.ready_made",
+    "jaxagents.envs.play",
+    "jaxagents.learners.fitting",
+    "jaxagents.agents.on_policy",
+    "jaxagents.learners.optimizer",
+    "jaxagents.agents.ready_made",
 ]
 
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
-from learners import transitions
+from learner_registry import transitions
 from trees import assert_close, assert_equal
 
 from jaxagents import ops

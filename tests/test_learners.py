@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from learners import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
+from learner_registry import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
 from trees import assert_close, assert_equal, equal
 
 from jaxagents.bc import DiscreteBCLearner, ImitationConfig

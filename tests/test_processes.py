@@ -60,7 +60,7 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
         import numpy as np
         import pytest
         import registry
-        from jaxagents.core import shared_writer
+        from jaxagents.checkpoints import shared_writer
         from test_processes import CASES, KEY, make
 
         mesh = sharding.make_mesh()

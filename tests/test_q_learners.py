@@ -10,13 +10,13 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
-from learners import LEARNERS, transitions
+from learner_registry import LEARNERS, transitions
 from trees import assert_close, assert_equal, equal
 
 from jaxagents.c51 import C51Learner, CategoricalQLearning
-from jaxagents.core.learner import Learner
-from jaxagents.core.q_learning import DoubleQLearning, QLearning
 from jaxagents.dqn import DDQNLearner, DQNLearner
+from jaxagents.learners.learner import Learner
+from jaxagents.learners.q_learning import DoubleQLearning, QLearning
 from jaxagents.networks import DiscreteCritic, DuelingCritic
 from jaxagents.qrdqn import QRDQNLearner
 

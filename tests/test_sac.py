@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learners import LEARNERS
+from learner_registry import LEARNERS
 from trees import assert_close, equal
 
 from jaxagents.networks import Critic, ensemblize

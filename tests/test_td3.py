@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
-from learners import LEARNERS, transitions
+from learner_registry import LEARNERS, transitions
 from trees import assert_close, assert_equal, equal
 
 from jaxagents import ops

@@ -18,13 +18,15 @@ import optax
 import process
 
 from jaxagents import PPO, ops
-from jaxagents.core import fitting, on_policy, sweeps
-from jaxagents.core.agent import Agent
-from jaxagents.core.on_policy import OnPolicyBase
+from jaxagents.agents import on_policy
+from jaxagents.agents.agent import Agent
+from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.envs import episodes
 from jaxagents.envs.episodes import Episodes
+from jaxagents.learners import fitting
 from jaxagents.networks import dense
 from jaxagents.ops import distributions, minibatches
+from jaxagents.running import sweeps
 
 
 def main() -> None:

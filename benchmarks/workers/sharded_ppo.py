@@ -17,7 +17,7 @@ import process
 from jaxagents_ppo import Trainer
 from tasks import CARTPOLE
 
-from jaxagents.core.on_mesh import OnMesh
+from jaxagents.running.programs import OnMesh
 from jaxagents.sharding import make_mesh
 
 N_GROUPS = 8

@@ -1,1 +1,1 @@
-"""The abstract bases of the agents, and what plugs in around them."""
+"""Foundations that everything stands on, and that import nothing else of the package."""

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
+from jaxtyping import ArrayLike
 
 Metrics = dict[str, Any]
 
@@ -37,3 +40,42 @@ def mean_metrics(metrics: Metrics) -> dict[str, float]:
         if np.ndim(values) == 2:
             means |= {f"{name}/{i}": mean for i, mean in enumerate(np.mean(values, axis=0))}
     return {name: float(str(np.float32(mean))) for name, mean in means.items()}
+
+
+class MetricStats(struct.PyTreeNode):
+    """Statistics over the last axis of a metric.
+
+    Attributes:
+        episode_metric: The metric itself.
+        mean: Mean.
+        var: Variance.
+        std: Standard deviation.
+        min: Smallest value.
+        max: Largest value.
+        median: Median.
+        has_nans: Whether any value is not a number.
+    """
+
+    episode_metric: Any
+    mean: Any
+    var: Any
+    std: Any
+    min: Any
+    max: Any
+    median: Any
+    has_nans: Any
+
+    @classmethod
+    def of(cls, metric: ArrayLike) -> "MetricStats":
+        """Summarises a metric over its last axis."""
+        metric = jnp.asarray(metric, dtype=float)
+        return cls(
+            episode_metric=metric,
+            mean=metric.mean(axis=-1),
+            var=metric.var(axis=-1),
+            std=metric.std(axis=-1),
+            min=metric.min(axis=-1),
+            max=metric.max(axis=-1),
+            median=jnp.median(metric, axis=-1),
+            has_nans=jnp.isnan(metric).any(axis=-1),
+        )

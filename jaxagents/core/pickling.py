@@ -2,12 +2,15 @@
 
 import copy
 import dataclasses
+import functools
 import itertools
 from typing import Any, Self
 
 import cloudpickle
 import jax
 from flax import struct
+
+nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
 _shared: dict[tuple[bytes, int], Any] = {}
 

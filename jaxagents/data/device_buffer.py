@@ -11,8 +11,8 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from jaxagents import ops
-from jaxagents.core.multiples import multiples_near
-from jaxagents.core.train_state import nonpytree_field
+from jaxagents.core.numbers import multiples_near
+from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.priorities import PriorityTree

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
-from jaxagents.core.multiples import multiples_near
-from jaxagents.core.train_state import nonpytree_field
+from jaxagents.core.numbers import multiples_near
+from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.device_buffer import DeviceBuffer
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxagents.checkpoints.store import CorruptCheckpointError, Store
+from jaxagents.checkpoints.writer import Writer, warn_if_unwritten
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.store import CorruptCheckpointError, Store
-from jaxagents.core.writer import Writer, warn_if_unwritten
 from jaxagents.host.checks import check_learner
 from jaxagents.host.driver import Run
 from jaxagents.host.journal import read_part, remove_abandoned

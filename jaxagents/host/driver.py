@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics, mean_metrics
-from jaxagents.core.progress import ProgressBar
 from jaxagents.host.config import HostConfig
 from jaxagents.host.updates import Sums, Updates, added, means
 from jaxagents.loggers import Logger
+from jaxagents.running.interruption import Interruption
+from jaxagents.running.progress import ProgressBar
 
 
 class Training(Protocol):

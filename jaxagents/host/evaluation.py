@@ -9,8 +9,8 @@ import gymnasium
 import jax
 import numpy as np
 
-from jaxagents.core import checks
 from jaxagents.core.keys import as_key
+from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
 
 Policy = Callable[[Any], Any]
@@ -157,7 +157,7 @@ def _episodes(
 ) -> Iterator[Iterator[Step]]:
     """Plays one episode after another; each is played as its steps are drawn."""
     check_single(env)
-    for number in range(checks.positive("n_episodes", n_episodes)):
+    for number in range(positive("n_episodes", n_episodes)):
         (episode_seed,) = np.random.SeedSequence((seed, number)).generate_state(1)
         yield _play(policy, env, int(episode_seed))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxagents.core.store import CorruptCheckpointError
+from jaxagents.checkpoints.store import CorruptCheckpointError
 from jaxagents.data import ReplayBuffer, rows
 
 _TRANSITIONS = "transitions"

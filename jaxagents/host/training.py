@@ -7,9 +7,7 @@ from typing import Any
 import gymnasium
 import jax
 
-from jaxagents.core.interruption import Interruption
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.progress import ProgressBar
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.host.checkpoint import HostStore, Records, go_on, learner_identity
 from jaxagents.host.checks import (
@@ -32,6 +30,8 @@ from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
 from jaxagents.host.randomness import Stream, seed_of
 from jaxagents.loggers import Logger
+from jaxagents.running.interruption import Interruption
+from jaxagents.running.progress import ProgressBar
 
 
 def train_online(

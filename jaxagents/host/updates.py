@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxagents.core.arrays import without_weak_types
-from jaxagents.core.checks import check_same_tree
+from jaxagents.core.trees import check_same_tree
 
 Sums = dict[str, tuple[float, int]]
 """Sums of numbers, and how many there are in each, by name."""

@@ -12,11 +12,7 @@ from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import (
-    compile_meanwhile,
-    quick_jit,
-    without_garbage_collection,
-)
+from jaxagents.core.compilation import compile_meanwhile, quick_jit, without_garbage_collection
 
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}

@@ -21,8 +21,8 @@ from loops import Clock, Line, Picture, Recorder, Tiny
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents.core.store import CorruptCheckpointError
-from jaxagents.core.writer import Writer
+from jaxagents.checkpoints.store import CorruptCheckpointError
+from jaxagents.checkpoints.writer import Writer
 from jaxagents.data import ReplayBuffer
 from jaxagents.host import (
     OfflineConfig,

@@ -11,7 +11,7 @@ from flax import linen as nn
 from probes import Probe
 
 from jaxagents import PPO
-from jaxagents.core.train_state import TrainState
+from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import MLP, CategoricalActor, StateCritic, WithEncoder
 from jaxagents.networks.vision import (
     AtariEncoder,

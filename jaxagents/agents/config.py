@@ -1,0 +1,226 @@
+"""The static configurations of agents."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import optax
+
+from jaxagents.core.config import StaticConfig
+from jaxagents.core.numbers import multiples_near
+
+_FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Config(StaticConfig):
+    """What every agent's configuration holds. Compares and hashes by value.
+
+    Attributes:
+        n_steps: Number of update steps that `train` makes (additional ones when it goes on from a
+            runner).
+        eval_frequency: Number of update steps between evaluations.
+        eval_rng: Random key of the evaluations during training; every evaluation plays the same
+            episodes' seeds. `None` is key 0.
+        n_evals: Number of episodes of an evaluation during training. `None` is 32.
+        max_episode_steps: Steps after which an episode is truncated, if the environment does not
+            truncate it earlier.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
+        restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
+        keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+        n_groups: Number of groups of environments (or of a dataset's rows), within which samples are
+            mixed. The devices of a mesh share out the groups, so that no sample has to leave its device.
+            Results depend on it, but not on the number of devices.
+        replicated_updates: Whether every device of a mesh learns from the samples of all of them,
+            instead of taking the mean of the gradients that each finds in its own. Training is then bit
+            for bit the same on any number of devices, and only collecting samples gets faster by more.
+    """
+
+    n_steps: int = 200
+    eval_frequency: int = 1
+    eval_rng: Any = None
+    n_evals: int | None = None
+    max_episode_steps: int = 9999
+    checkpoint_dir: str | os.PathLike | None = None
+    restore_agent: bool = False
+    keep_checkpoints: int | None = 5
+    n_groups: int = 1
+    replicated_updates: bool = False
+
+    shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
+    """Fields whose numbers the devices of a mesh share out."""
+
+    def __post_init__(self) -> None:
+        """Validates the fields.
+
+        Raises:
+            TypeError: A field holds a traced value, or a number of the wrong type.
+            ValueError: A number is out of range, or numbers do not fit together.
+        """
+        super().__post_init__()
+        self._check_positive(
+            "n_steps",
+            "eval_frequency",
+            "n_evals",
+            "max_episode_steps",
+            "keep_checkpoints",
+            "n_groups",
+        )
+
+    def check_devices(self, n_devices: int) -> None:
+        """Raises if so many devices cannot share the work equally.
+
+        Args:
+            n_devices: Number of devices along the axis of a mesh over which it is split.
+
+        Raises:
+            ValueError: They cannot; the error names numbers that would do.
+        """
+        for name in self.shared_out:
+            number = getattr(self, name)
+            if number % n_devices:
+                raise ValueError(
+                    f"{type(self).__name__}.{name} must be a multiple of the {n_devices} devices that "
+                    f"share a training, got {number}; {multiples_near(number, n_devices)}."
+                )
+
+    def without_files(self) -> "Config":
+        """The same computation without anything that concerns files."""
+        return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
+
+    def computation(self) -> dict[str, Any]:
+        """The fields that concern the computation, by name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
+
+    def _check_divides(self, divisor: str, dividend: str) -> None:
+        small, large = getattr(self, divisor), getattr(self, dividend)
+        if large % small:
+            fitting = [n for n in range(1, large + 1) if large % n == 0]
+            raise ValueError(
+                f"{type(self).__name__}.{divisor} must divide {dividend}: {large} is not a multiple "
+                f"of {small}. Values of {divisor} that would: {', '.join(map(str, fitting))}."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OnPolicyConfig(Config):
+    """What the configurations of on-policy agents share.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
+        actor_network: A `flax.linen` module, or a module class or other function that is called
+            with this configuration to make one. `None` takes a default network.
+        critic_network: As `actor_network`, for the value.
+        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
+            given those fields of the `OptimizerParams` that it takes as arguments and that no
+            partial fixes.
+        squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
+            `True` squashes a Gaussian by tanh, `False` clips it.
+    """
+
+    batch_size: int = 16
+    rollout_length: int = 128
+    actor_network: Any = None
+    critic_network: Any = None
+    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    squash_actions: bool = False
+
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("batch_size", "rollout_length")
+        self._check_divides("n_groups", "batch_size")
+        self._check_optimizer(self.optimizer)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LearnerAgentConfig(Config):
+    """What the configurations of agents around a learner share.
+
+    Attributes:
+        n_steps: Number of update steps that `train` makes.
+        eval_frequency: Number of update steps between evaluations.
+        minibatch_size: Number of transitions that a gradient step learns from.
+        gradient_steps: Number of gradient steps of an update step.
+    """
+
+    n_steps: int = 50_000
+    eval_frequency: int = 5_000
+    minibatch_size: int = 128
+    gradient_steps: int = 1
+
+    shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("minibatch_size", "gradient_steps")
+        self._check_divides("n_groups", "minibatch_size")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OffPolicyConfig(LearnerAgentConfig):
+    """What the configurations of off-policy agents share.
+
+    One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
+    the replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
+    drawn from it.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before learning from them.
+        buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
+        learning_starts: Number of transitions collected by random actions before the first update,
+            rounded up to whole steps of all environments.
+        n_step_returns: Number of steps over which rewards are summed before the value of the successor
+            is taken.
+        prioritised_replay: Whether transitions are drawn in proportion to their last
+            temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
+            of uniformly.
+        checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
+            training that goes on from one first has to fill a new buffer, and is another training.
+    """
+
+    batch_size: int = 8
+    rollout_length: int = 1
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    n_step_returns: int = 1
+    prioritised_replay: bool = False
+    checkpoint_buffer: bool = True
+
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive(
+            "batch_size", "rollout_length", "buffer_size", "learning_starts", "n_step_returns"
+        )
+        self._check_divides("n_groups", "batch_size")
+        if self.buffer_size % self.batch_size:
+            raise ValueError(
+                f"{type(self).__name__}.buffer_size must be a multiple of batch_size "
+                f"({self.batch_size}), got {self.buffer_size}; "
+                f"{multiples_near(self.buffer_size, self.batch_size)}."
+            )
+        if self.n_warmup_steps * self.batch_size > self.buffer_size:
+            raise ValueError(
+                f"{type(self).__name__}.learning_starts must not exceed buffer_size "
+                f"({self.buffer_size}), got {self.learning_starts}."
+            )
+
+    @property
+    def n_warmup_steps(self) -> int:
+        """Number of steps taken in each environment before the first update."""
+        return -(-self.learning_starts // self.batch_size)
+
+    @property
+    def update_to_data_ratio(self) -> float:
+        """Number of gradient steps for each transition collected."""
+        return self.gradient_steps / (self.rollout_length * self.batch_size)

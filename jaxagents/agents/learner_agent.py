@@ -1,0 +1,170 @@
+"""The base of agents around a learner, wherever its batches come from."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from jaxagents import sharding
+from jaxagents.agents.agent import Agent
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.core.config import field_names
+from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
+from jaxagents.learners.learner import Batch, Info, Learner
+from jaxagents.networks import observation_encoder
+
+
+class LearnerAgent(Agent):
+    r"""An agent whose networks and update rule are a [`Learner`][jaxagents.learners.learner.Learner].
+
+    A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.
+
+    A subclass names the learners for the kinds of actions that it takes, `_continuous_learner` and
+    `_discrete_learner`, and its base says where their batches come from.
+    """
+
+    _config_type = LearnerAgentConfig
+    _continuous_learner: type[Learner] | None = None
+    _discrete_learner: type[Learner] | None = None
+
+    @property
+    def learner(self) -> Any:
+        """The trained learner.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().learner
+
+    def policy(self, *training_and_obs: Any) -> Any:
+        """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
+
+        Args:
+            *training_and_obs: A learner, if it is not the agent's own as trained, and one observation.
+
+        Returns:
+            One action.
+        """
+        *given, obs = training_and_obs
+        learner = given[0] if given else self.learner
+        return self._to_environment(learner.sample_actions(obs))
+
+    def _acting(self, runner: Any) -> Any:
+        return runner.learner
+
+    def _with_hyperparams(self, runner: Any, hyperparams: Any) -> Any:
+        learner = runner.learner
+        given = _given(hyperparams, field_names(hyperparams))
+        return runner.replace(
+            learner=learner.replace(hyperparams=learner.hyperparams.replace(**given))
+        )
+
+    def _update(self, learner: Any, batch: Batch) -> tuple[Any, Info]:
+        """One update of the learner, the whole of it on every device if so configured."""
+        if not self.config.replicated_updates:
+            return learner.update(batch)
+        return sharding.whole(learner.update(sharding.whole(batch)))
+
+    # Making the learner.
+
+    @property
+    def _learner_type(self) -> type[Learner]:
+        discrete = is_discrete(self.episodes.action_space)
+        learner = self._discrete_learner if discrete else self._continuous_learner
+        assert learner is not None
+        return learner
+
+    def _create_learner(self, rng: Key[Array, ""], hyperparams: Any) -> Any:
+        """The learner before its first update, with the agent's hyperparameters."""
+        learner_type = self._learner_type
+        _, names = learner_type.fields()
+        learner = learner_type.create(
+            rng,
+            jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation),
+            self._zero_action(),
+            **self._static_fields(),
+            **_given(hyperparams, names),
+        )
+        settled = {name: getattr(learner.hyperparams, name) for name in names}
+        return learner.replace(hyperparams=hyperparams.replace(**settled))
+
+    def _static_fields(self) -> dict[str, Any]:
+        """The fields of the learner's configuration."""
+        config = self.config
+        names, _ = self._learner_type.fields()
+        fields = {name: getattr(config, name) for name in names if hasattr(config, name)}
+        if "n_actions" in names:
+            fields["n_actions"] = int(self.episodes.action_space.n)
+        if config.has_default_networks:
+            space = self.episodes.observation_space
+            n_categories = int(space.n) if is_discrete(space) else None
+            fields["encoder"] = observation_encoder(self._observation, n_categories)
+        return fields
+
+    @property
+    def _observation(self) -> Any:
+        """One observation, as shapes."""
+        return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
+
+    # Actions in the learner's units and in those of the environment.
+
+    def _zero_action(self) -> Array:
+        """An action of the learner."""
+        space = self.episodes.action_space
+        return jnp.zeros((), jnp.int32) if is_discrete(space) else jnp.zeros(math.prod(space.shape))
+
+    def _to_environment(self, actions: Array) -> Array:
+        """Actions of the environment, from those of the learner."""
+        space = self.episodes.action_space
+        if is_discrete(space):
+            return actions
+        low, high = box_bounds(space)
+        actions = actions.reshape(*actions.shape[:-1], *space.shape)
+        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
+
+    def _to_learner(self, actions: Array) -> Array:
+        """Actions of the learner, from those of the environment."""
+        space = self.episodes.action_space
+        if is_discrete(space):
+            return actions
+        low, high = box_bounds(space)
+        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
+        return units.reshape(*actions.shape[: actions.ndim - low.ndim], -1)
+
+    # Checks.
+
+    def _validate(self) -> None:
+        check_one_actor(self.env, type(self).__name__)
+        self._check_action_space()
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        learner = jax.eval_shape(self._create_learner, key, self._hyperparams_type())
+        action = jax.eval_shape(self.policy, learner, self._observation)
+        check_environment(self.episodes, action)
+
+    def _check_action_space(self) -> None:
+        name, env_name = type(self).__name__, type(self.env).__name__
+        space = self.episodes.action_space
+        if space is None:
+            raise ValueError(f"{name} needs {env_name}.action_space(params), which it lacks.")
+        kinds = {"discrete": self._discrete_learner, "box": self._continuous_learner}
+        acts_in = " and ".join(kind for kind, learner in kinds.items() if learner is not None)
+        kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"
+        if kinds.get(kind) is None:
+            raise ValueError(
+                f"{name} acts in {acts_in} spaces, but {env_name}.action_space is {space!r}."
+            )
+        if kind == "box" and not (is_bounded(space) and math.prod(space.shape)):
+            raise ValueError(
+                f"{name} needs a box of actions with finite bounds, but {env_name}.action_space is "
+                f"{space!r}."
+            )
+
+
+def _given(hyperparams: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Fields without those that are left to the learner."""
+    values = {name: getattr(hyperparams, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,192 @@
+"""The base of agents that learn from a fixed dataset."""
+
+import math
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxagents import ops, sharding
+from jaxagents.agents.checks import check_dataset_observations
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.learner_agent import LearnerAgent
+from jaxagents.agents.runners import LearnerRunner
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.data import Dataset
+from jaxagents.envs.spaces import box_bounds, is_discrete
+from jaxagents.learners.learner import Batch, Info
+
+_OPTIONAL_KEYS = ("discounts",)
+_TOLERANCE = 1e-3
+_copies: WeakKeyDictionary[Dataset, dict[Hashable, Any]] = WeakKeyDictionary()
+"""What agents have on the device of each dataset."""
+
+
+class OfflineBase(LearnerAgent):
+    """Learns from draws of a dataset on the device; the environment serves to evaluate.
+
+    The dataset is the agent's `data`: it is neither part of a runner nor of a checkpoint, and seeds that
+    are trained at once share it.
+    """
+
+    _config_type = LearnerAgentConfig
+
+    def __init__(
+        self,
+        env: Any,
+        env_params: Any,
+        config: Any,
+        eval_during_training: bool = True,
+        *,
+        dataset: Dataset,
+    ) -> None:
+        """Makes an agent and puts its dataset on the device.
+
+        Args:
+            env: The environment in which the agent is evaluated; see [`Agent`][jaxagents.Agent].
+            env_params: Its parameters; `None` takes `env.default_params`.
+            config: Static configuration.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of
+                training.
+            dataset: Transitions, with observations and actions as the environment has them. Agents with
+                the same dataset share its arrays on the device, which stay there as long as it does.
+                Where several processes train together, each gives its own part.
+
+        Raises:
+            KeyError: The dataset lacks a key.
+            TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment, or has too few rows; or see
+                [`Agent`][jaxagents.Agent].
+        """
+        super().__init__(env, env_params, config, eval_during_training)
+        self._check_action_space()
+        self.data = self._prepared(dataset)
+
+    def _prepared(self, dataset: Dataset) -> "Groups":
+        """The arrays that the learner needs, on the device, with actions in its units."""
+        keys = self._learner_type.batch_keys
+        missing = [key for key in keys if key not in dataset]
+        if missing:
+            raise KeyError(
+                f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
+                f"has {sorted(dataset)}."
+            )
+        n_groups = self._groups_of_this_process()
+        if len(dataset) < n_groups:
+            raise ValueError(
+                f"The dataset has {len(dataset) or 'no'} rows; it needs at least one for each of "
+                f"{n_groups} groups."
+            )
+        arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
+        check_dataset_observations(arrays["observations"], self._observation)
+        self._check_actions(np.asarray(arrays["actions"]))
+        copies = _copies.setdefault(dataset, {})
+        kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
+        if kind not in copies:
+            arrays["actions"] = self._to_learner(arrays["actions"])
+            copies[kind] = jax.tree.map(jnp.asarray, _dealt(arrays, n_groups))
+        return copies[kind]
+
+    def _groups_of_this_process(self) -> int:
+        n_groups, n_processes = self.config.n_groups, jax.process_count()
+        if n_groups % n_processes:
+            raise ValueError(
+                f"n_groups must be a multiple of the {n_processes} processes, each of which has its own "
+                f"part of the dataset, got {n_groups}."
+            )
+        return n_groups // n_processes
+
+    def _check_actions(self, actions: np.ndarray) -> None:
+        space, name = self.episodes.action_space, type(self.env).__name__
+        if is_discrete(space):
+            if not np.issubdtype(actions.dtype, np.integer):
+                raise TypeError(f"Discrete actions must be integers, got type {actions.dtype}.")
+            low, high, shape = np.zeros(()), np.asarray(space.n - 1), ()
+        else:
+            (low, high), shape = box_bounds(space), tuple(space.shape)
+        if actions.shape[1:] != shape:
+            raise ValueError(
+                f"The dataset's actions have shape {actions.shape[1:]}, but those of {name} have "
+                f"{shape}."
+            )
+        slack = _TOLERANCE * (high - low)
+        if not np.all((actions >= low - slack) & (actions <= high + slack)):
+            raise ValueError(
+                f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
+                f"inside of {name}'s action_space {space!r}. They must be in the environment's units."
+            )
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> LearnerRunner:
+        learner_rng, rng = jax.random.split(rng)
+        runner = LearnerRunner(
+            learner=self._create_learner(learner_rng, hyperparams),
+            rng=rng,
+            update_step=jnp.zeros((), jnp.int32),
+            info={},
+        )
+        _, info = jax.eval_shape(
+            lambda data, *args: self.with_data(data)._learn(*args),
+            self.data,
+            runner.learner,
+            jax.random.split(rng, (1, self._n_groups)),
+        )
+        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+
+    def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
+        shape = (self.config.gradient_steps, self._n_groups)
+        rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
+        learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
+        return runner.replace(
+            learner=learner, rng=rngs[0], info=info, update_step=runner.update_step + 1
+        )
+
+    def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps groups"]) -> tuple[Any, Info]:
+        def gradient_step(learner: Any, rngs: Key[Array, "groups"]) -> tuple[Any, Info]:
+            return self._update(learner, self._sample(rngs))
+
+        learner, infos = jax.lax.scan(gradient_step, learner, rngs)
+        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    @property
+    def _n_groups(self) -> int:
+        """Number of groups whose rows are drawn: those of the whole mesh, while compiled for it."""
+        return len(self.data.sizes)
+
+    def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
+        """Rows drawn uniformly, equally many of each group."""
+        n_rows = self.config.minibatch_size // self._n_groups
+
+        def of_group(rng: Key[Array, ""], group: Groups) -> Batch:
+            indices = ops.random_indices(rng, n_rows, group.sizes)
+            return jax.tree.map(lambda x: x[indices], group.arrays)
+
+        batch = jax.vmap(of_group)(rngs, self.data)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+class Groups(NamedTuple):
+    """A dataset dealt to groups.
+
+    Attributes:
+        arrays: Its arrays, shaped `(groups, rows, ...)`.
+        sizes: Number of rows of each group. Those after them only fill up the arrays.
+    """
+
+    arrays: Any
+    sizes: Any
+
+
+def _dealt(arrays: Any, n_groups: int) -> Groups:
+    """Deals rows to groups in order, whose sizes differ by one at most."""
+    n_rows = len(arrays["actions"])
+    sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
+    rows = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
+
+    def dealt(array: Any) -> Any:
+        return array[None] if n_groups == 1 else np.asarray(array)[rows]
+
+    return Groups(jax.tree.map(dealt, arrays), sizes)

@@ -1,0 +1,97 @@
+"""A policy and default networks for discrete and box actions."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxagents import ops
+from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, StateCritic
+
+
+class ReadyMadePolicy:
+    """Mixin that gives an agent's policy, with default networks, for discrete and box actions.
+
+    The actor emits logits for discrete actions, and a mean and a logarithm of the standard
+    deviation for box actions, both in units of half the box where its bounds are finite.
+    """
+
+    env: Any
+    env_params: Any
+    episodes: Episodes
+    config: Any
+    n_actors: int
+    _actors_shape: tuple[int, ...]
+
+    def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
+        """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
+        output = training.apply_fn(params, obs)
+        space = self.episodes.action_space
+        if is_discrete(space):
+            return ops.Categorical(output)
+        mean, log_std = output
+        log_std = jnp.broadcast_to(log_std, mean.shape)
+        event_ndim = len(space.shape)
+        if not is_bounded(space):
+            return ops.Gaussian(mean, log_std, event_ndim)
+        low, high = box_bounds(space)
+        if self.config.squash_actions:
+            return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
+        centre, half = 0.5 * (low + high), 0.5 * (high - low)
+        return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
+
+    def _actor_network(self) -> nn.Module:
+        """The default actor."""
+        space = self.episodes.action_space
+        n_categories = self._observed_categories()
+        if is_discrete(space):
+            return self._lift(CategoricalActor(int(space.n), n_categories=n_categories))
+        return self._lift(GaussianActor(tuple(space.shape), n_categories=n_categories))
+
+    def _critic_network(self) -> nn.Module:
+        """The default critic."""
+        return self._lift(StateCritic(n_categories=self._observed_categories()))
+
+    def _lift(self, network: nn.Module) -> nn.Module:
+        if not self._actors_shape:
+            return network
+        return PerActor(network, self.n_actors, own_observations=self._own_observations())
+
+    def _own_observations(self) -> bool:
+        """Whether observations have a leading axis of actors."""
+        obs, _ = jax.eval_shape(self.episodes.reset, jax.random.key(0))
+        shapes = [leaf.shape for leaf in jax.tree.leaves(obs)]
+        return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
+
+    def _observed_categories(self) -> int | None:
+        space = self.episodes.observation_space
+        return int(space.n) if is_discrete(space) else None
+
+    def _check_action_space(self) -> None:
+        """Raises unless the policy can act in the environment's action space."""
+        name, env_name = type(self).__name__, type(self.env).__name__
+        space = self.episodes.action_space
+        if space is None:
+            raise ValueError(
+                f"{name} needs {env_name}.action_space(params); without it, subclass {name}Base and "
+                "give the policy."
+            )
+        if is_discrete(space):
+            return
+        if not is_box(space):
+            raise ValueError(
+                f"{name} acts in discrete and box spaces, but {env_name}.action_space is {space!r}. "
+                f"Subclass {name}Base and give the policy."
+            )
+        if self.config.squash_actions and not is_bounded(space):
+            raise ValueError(
+                f"squash_actions needs finite bounds, but {env_name}.action_space is {space!r}."
+            )
+        if math.prod(space.shape) == 0:
+            raise ValueError(f"{env_name}.action_space is empty: {space!r}.")

@@ -1,0 +1,77 @@
+"""Runners: everything that a training carries from one update to the next."""
+
+from typing import Any
+
+from flax import struct
+from jaxtyping import Array, Float, Key
+
+from jaxagents.learners.train_state import TrainState
+
+
+class Runner(struct.PyTreeNode):
+    """Everything that training carries from one update to the next.
+
+    Attributes:
+        actor_training: State of the actor's training.
+        critic_training: State of the critic's training.
+        envstate: States of the environments, `batch_size` along the first axis.
+        obs: Their current observations.
+        rng: Random key.
+        hyperparams: Hyperparameters.
+        update_step: Number of updates made so far.
+        info: Scalars that describe the last update (NaN before the first).
+    """
+
+    actor_training: TrainState
+    critic_training: TrainState
+    envstate: Any
+    obs: Any
+    rng: Key[Array, ""]
+    hyperparams: Any
+    update_step: Any
+    info: dict[str, Any]
+
+    @property
+    def actor_loss(self) -> Float[Array, ""]:
+        """The actor's loss in the last update."""
+        return self.info["actor_loss"]
+
+    @property
+    def critic_loss(self) -> Float[Array, ""]:
+        """The critic's loss in the last update."""
+        return self.info["critic_loss"]
+
+
+class LearnerRunner(struct.PyTreeNode):
+    """Everything that the training of a learner carries from one update step to the next.
+
+    Attributes:
+        learner: The learner.
+        rng: Random key.
+        update_step: Number of update steps made so far.
+        info: Scalars that describe the last update step (NaN before the first).
+    """
+
+    learner: Any
+    rng: Key[Array, ""]
+    update_step: Any
+    info: dict[str, Any]
+
+    @property
+    def hyperparams(self) -> Any:
+        """Hyperparameters."""
+        return self.learner.hyperparams
+
+
+class OffPolicyRunner(LearnerRunner):
+    """Everything that training carries from one update step to the next.
+
+    Attributes:
+        buffer: The replay buffer; `None` as restored from a checkpoint without it.
+        envstate: States of the environments, `batch_size` along the first axis.
+        obs: Their current observations.
+    """
+
+    buffer: Any
+    envstate: Any
+    obs: Any

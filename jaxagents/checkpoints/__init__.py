@@ -1,0 +1,1 @@
+"""Checkpoints: how they are written, kept, verified and read."""

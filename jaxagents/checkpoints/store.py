@@ -1,0 +1,286 @@
+"""A folder of checkpoints: which there are, and how they are read and verified."""
+
+import contextlib
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
+from jaxagents.core.metrics import Metrics
+
+Read = TypeVar("Read")
+
+META, TREE, HISTORY = "meta", "tree", "history"
+"""What a checkpoint consists of: notes as JSON, and two parts of an item with arrays."""
+
+_OWNERS = {
+    "runner": "an agent (agent.restore reads them)",
+    "learner": "a learner (restore_learner reads them)",
+}
+"""Whose checkpoints they are, by the names of their pytrees."""
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint could not be read back as it was written."""
+
+
+class Restored(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+        tree: The pytree.
+        history: Metrics of the points up to the checkpoint.
+        notes: What else was noted with it, as JSON.
+    """
+
+    tree: Any
+    history: Metrics
+    notes: dict[str, Any]
+
+
+class Store:
+    """The checkpoints of a training, in a folder of its own.
+
+    A checkpoint holds a pytree with a digest of every leaf, the history of metrics up to it, and
+    whose it is. A subclass says of what kind the training is.
+    """
+
+    item: ClassVar[str]
+    """Name of the pytree."""
+    owner: ClassVar[str]
+    """Whose pytree it is, in messages."""
+    unit: ClassVar[str]
+    """What a step is, in messages."""
+    step_name: ClassVar[str]
+    """Name of the steps in the history."""
+    if_filled: ClassVar[str]
+    """What to do where the folder already holds checkpoints."""
+    if_behind: ClassVar[str]
+    """What to do where it holds later ones."""
+
+    def __init__(self, directory: str | os.PathLike) -> None:
+        """Takes the folder, which need not exist."""
+        self.directory = Path(directory).expanduser().resolve()
+        self.checkpoints = self.directory / "checkpoints"
+
+    def steps(self) -> list[int]:
+        """Steps of the finished checkpoints, in order."""
+        if not self.checkpoints.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.checkpoints.iterdir() if path.name.isdigit())
+
+    def check(self, may_be_filled: bool) -> None:
+        """Raises if the folder cannot take checkpoints.
+
+        Args:
+            may_be_filled: Whether it may hold checkpoints already.
+
+        Raises:
+            NotADirectoryError: It is a file.
+            FileExistsError: It holds checkpoints and may not.
+        """
+        if self.directory.exists() and not self.directory.is_dir():
+            raise NotADirectoryError(f"checkpoint_dir {self.directory} is a file, not a folder.")
+        steps = self.steps()
+        if steps and not may_be_filled:
+            raise FileExistsError(
+                f"{self.directory} already holds checkpoints, up to {self.unit} {steps[-1]}. "
+                f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
+            )
+
+    def place(self, step: int | str) -> str:
+        """A checkpoint in words."""
+        return f"The checkpoint of {self.unit} {step} in {self.directory}"
+
+    def first_readable(
+        self,
+        mode: str | int,
+        best_fn: Callable[[Metrics], Any] | None,
+        read: Callable[[int], Read],
+    ) -> Read:
+        """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
+
+        Args:
+            mode: `"best"`, `"last"`, or the number of a step, in whose place no other is read.
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best.
+            read: Reads the checkpoint of a step.
+
+        Returns:
+            What was read.
+
+        Raises:
+            FileNotFoundError: There is no such checkpoint.
+            ValueError: They are of a training of another kind.
+            CorruptCheckpointError: None could be read.
+        """
+        steps = self.steps()
+        if not steps:
+            raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
+        self._check_kind(steps)
+        for step in self._candidates(steps, mode, best_fn):
+            try:
+                return read(step)
+            except CorruptCheckpointError as error:
+                if not isinstance(mode, str):
+                    raise
+                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def read(self, step: int, identity: Mapping[str, Any], template: Any) -> Restored:
+        """Reads a checkpoint.
+
+        Args:
+            step: Its step.
+            identity: What it has to be of, by kind.
+            template: A pytree structured as the one that was saved; shapes are enough.
+
+        Returns:
+            What it holds.
+
+        Raises:
+            ValueError: It is of something else; the first leaf that differs is named.
+            CorruptCheckpointError: It is damaged.
+        """
+        notes = self.notes(step)
+        for what, own in identity.items():
+            if notes.get(what) != own:
+                raise ValueError(
+                    f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
+                )
+        check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
+        saved = self._verified(step, notes)
+        return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
+
+    def verify(self, step: int) -> None:
+        """Raises if a checkpoint cannot be read back as it was written.
+
+        Raises:
+            CorruptCheckpointError: It cannot.
+        """
+        self._verified(step, self.notes(step))
+
+    def notes(self, step: int | str) -> dict[str, Any]:
+        """What was noted with a checkpoint.
+
+        Args:
+            step: Its step, or the name of its folder.
+
+        Returns:
+            The notes.
+
+        Raises:
+            CorruptCheckpointError: It cannot be read.
+        """
+        from orbax.checkpoint import args
+
+        return self._restore_item(step, META, args.JsonRestore())
+
+    def _check_kind(self, steps: Iterable[int]) -> None:
+        """Raises if checkpoints hold the pytree of another kind of training, by its name."""
+        folders = [self.checkpoints / str(step) for step in steps]
+        if any((folder / self.item).exists() for folder in folders):
+            return
+        for item, owner in _OWNERS.items():
+            if any((folder / item).exists() for folder in folders):
+                raise ValueError(
+                    f"{self.directory} holds checkpoints of {owner}, and of no {self.owner}."
+                )
+
+    def _candidates(
+        self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
+    ) -> Iterable[int]:
+        newest_first = steps[::-1]
+        if mode == "last":
+            return newest_first
+        if mode == "best":
+            return self._best_first(self._kept_history(newest_first), best_fn)
+        if mode in steps:
+            return [int(mode)]
+        raise FileNotFoundError(
+            f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the "
+            f"{self.step_name.replace('_', ' ')}s {steps}."
+        )
+
+    def _kept_history(self, newest_first: list[int]) -> Metrics:
+        """The metrics of the points whose checkpoints are still there."""
+        for step in newest_first:
+            with contextlib.suppress(CorruptCheckpointError):
+                history = self._verified(step, self.notes(step), [HISTORY])[HISTORY]
+                kept = np.isin(history[self.step_name], newest_first)
+                return {name: values[kept] for name, values in history.items()}
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def _best_first(self, history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> list[int]:
+        steps = history[self.step_name]
+        if best_fn is not None:
+            index = int(best_fn(history))
+            if not -len(steps) <= index < len(steps):
+                raise ValueError(
+                    f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints."
+                )
+            return [int(steps[index])]
+        if "returns" not in history:
+            raise ValueError(
+                "Without evaluation during training no checkpoint is known to be the best: restore "
+                "'last', or give best_fn."
+            )
+        means = history["returns"].reshape(len(steps), -1).mean(axis=1)
+        return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
+
+    def _verified(
+        self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """Parts of what a checkpoint holds, by path, read back as they were written."""
+        arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
+
+        def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
+            array = unpack(saved, arrays[part])
+            if array is None:
+                raise CorruptCheckpointError(f"{self.place(step)} is damaged at {saved['path']}.")
+            return array
+
+        return {part: {saved["path"]: leaf(part, saved) for saved in notes[part]} for part in parts}
+
+    def _restore_arrays(
+        self, step: int, signatures: Mapping[str, list[dict[str, Any]]]
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """The arrays that hold some leaves, by part and name, as arrays of NumPy."""
+        from orbax.checkpoint import RestoreArgs, args
+
+        wanted = {
+            part: {array_name(saved): 0 for saved in of_part if math.prod(saved["shape"])}
+            for part, of_part in signatures.items()
+        }
+        as_numpy = jax.tree.map(lambda _: RestoreArgs(restore_type=np.ndarray), wanted)
+        restore = args.PyTreeRestore(wanted, restore_args=as_numpy, partial_restore=True)
+        return self._restore_item(step, self.item, restore)
+
+    def _restore_item(self, step: int | str, name: str, how: Any) -> Any:
+        from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
+
+        try:
+            handler = CompositeCheckpointHandler()
+            options = this_process_alone()
+            with Checkpointer(handler, multiprocessing_options=options) as checkpointer:
+                items = checkpointer.restore(
+                    self.checkpoints / str(step), args=args.Composite(**{name: how})
+                )
+            return items[name]
+        except Exception as error:
+            raise CorruptCheckpointError(
+                f"{self.place(step)} cannot be read ({type(error).__name__}: {error})."
+            ) from error
+
+
+def this_process_alone() -> Any:
+    """Orbax's options for reading or writing without other processes."""
+    from orbax.checkpoint.options import MultiprocessingOptions
+
+    process = jax.process_index()
+    return MultiprocessingOptions(primary_host=process, active_processes={process})

@@ -1,0 +1,25 @@
+"""Checks of the numbers that users give."""
+
+import operator
+from typing import Any
+
+
+def positive(name: str, value: Any) -> int:
+    """A positive integer.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It is not positive.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
+    if operator.index(value) < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    return operator.index(value)
+
+
+def multiples_near(number: int, divisor: int) -> str:
+    """The positive multiples of `divisor` next to a number that is none, for the end of a message."""
+    below = number // divisor * divisor
+    nearby = [str(multiple) for multiple in (below, below + divisor) if multiple > 0]
+    return f"{' or '.join(nearby)} would do"

@@ -1,0 +1,46 @@
+"""Checks of the structure, shapes and types of pytrees."""
+
+from typing import Any
+
+import jax
+
+
+def check_same_tree(first: Any, second: Any, what: str, first_name: str, second_name: str) -> None:
+    """Raises if two pytrees differ in structure, or in the shape or dtype of a leaf.
+
+    Raises:
+        ValueError: They differ; the first differing leaf is named.
+    """
+    first_leaves, first_structure = jax.tree_util.tree_flatten_with_path(first)
+    second_leaves, second_structure = jax.tree_util.tree_flatten_with_path(second)
+    if first_structure != second_structure:
+        raise ValueError(
+            f"{what} of {first_name} and {second_name} differ in structure: "
+            f"{first_structure} and {second_structure}."
+        )
+    for (path, a), (_, b) in zip(first_leaves, second_leaves, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            leaf = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise ValueError(
+                f"{what}{f' at {leaf}' if leaf else ''} is {shape_and_dtype(a)} from {first_name} but "
+                f"{shape_and_dtype(b)} from {second_name}. Make both the same (for instance with "
+                "jnp.asarray(x, dtype))."
+            )
+
+
+def check_size(x: Any, shape: tuple[int, ...], what: str) -> None:
+    """Raises unless an output has as many elements as it should.
+
+    Raises:
+        ValueError: It is not one array of that size.
+    """
+    if not hasattr(x, "shape"):
+        raise ValueError(f"{what} must be one array of shape {shape}, got {x}.")
+    allowed = (shape, (*shape, 1)) if shape != () else ((), (1,))
+    if x.shape not in allowed:
+        raise ValueError(f"{what} must have shape {shape}, got {shape_and_dtype(x)}.")
+
+
+def shape_and_dtype(x: Any) -> str:
+    """The shape and dtype of an array, in words."""
+    return f"shape {tuple(x.shape)} and dtype {x.dtype}"

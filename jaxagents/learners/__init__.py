@@ -1,0 +1,1 @@
+"""How things learn from batches: learners, train states, optimizers, fitting."""

@@ -1,0 +1,115 @@
+"""Optimizers whose parameters are traced data in their state."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.train_state import TrainState
+
+_made: dict[Any, optax.GradientTransformation] = {}
+
+
+class OptimizerParams(Hyperparameters):
+    """Parameters of an optimizer.
+
+    Subclass it with further fields (`b1`, `weight_decay`, ...) to have them traced as well.
+
+    Attributes:
+        learning_rate: Step size.
+        eps: Term added to the denominator of the adaptive optimizers.
+        grad_clip: Largest global norm of the gradient; larger ones are scaled down to it.
+    """
+
+    learning_rate: Traced = hyperparameter(1e-3, 0.0)
+    eps: Traced = hyperparameter(1e-8, 0.0)
+    grad_clip: Traced = hyperparameter(10.0, 0.0)
+
+
+def make_optimizer(
+    optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
+) -> optax.GradientTransformation:
+    """Makes an optimizer that clips gradients by their global norm and keeps its parameters as data.
+
+    Equal arguments give the very same object, so that states made with it share compiled programs.
+
+    Args:
+        optimizer: Function that makes an optax optimizer.
+        params: Its parameters; only the names of the fields matter here (see
+            [`set_optimizer_params`][jaxagents.learners.optimizer.set_optimizer_params]).
+
+    Returns:
+        The optimizer.
+    """
+    key = fingerprint((optimizer, type(params)))
+    if key not in _made:
+        names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
+        _made[key] = _inject(optimizer, accepted_names(optimizer, names))
+    return _made[key]
+
+
+def optimized(
+    model_def: nn.Module,
+    variables: Mapping[str, Any],
+    optimizer: Callable[..., optax.GradientTransformation],
+    learning_rate: Any,
+) -> TrainState:
+    """The training of a network by an optimizer that keeps its learning rate as data.
+
+    Args:
+        model_def: The network.
+        variables: Its variables, of which the parameters are trained.
+        optimizer: Function that makes an optax optimizer of a learning rate.
+        learning_rate: The learning rate, which may be traced.
+
+    Returns:
+        The state before its first gradient step.
+    """
+    key = fingerprint((optimizer, "learning_rate"))
+    if key not in _made:
+        _made[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
+            learning_rate=0.0
+        )
+    state = TrainState.from_variables(model_def, variables, _made[key])
+    return with_learning_rate(state, learning_rate)
+
+
+def with_learning_rate(training: TrainState, learning_rate: Any) -> TrainState:
+    """Replaces the learning rate that an optimizer made by `optimized` keeps in its state."""
+    hyperparams = {"learning_rate": jnp.asarray(learning_rate, jnp.float32)}
+    return training.replace(opt_state=training.opt_state._replace(hyperparams=hyperparams))
+
+
+def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:
+    """Replaces the parameters that the optimizer keeps in its state."""
+    kept = training.opt_state.hyperparams
+    new = {name: jnp.asarray(getattr(params, name), jnp.float32) for name in kept}
+    return training.replace(opt_state=training.opt_state._replace(hyperparams=new))
+
+
+def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
+    """Those of `names` that an optimizer takes as arguments and that no partial has fixed."""
+    fixed = optimizer.keywords if isinstance(optimizer, functools.partial) else {}
+    parameters = inspect.signature(optimizer).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        parameters = {**dict.fromkeys(names), **parameters}
+    return [name for name in names if name in parameters and name not in fixed]
+
+
+def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
+    def clipped(grad_clip: Any, **params: Any) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(grad_clip), optimizer(**params))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    clipped.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
+        [inspect.Parameter(name, keyword) for name in ("grad_clip", *names)]
+    )
+    placeholders = dict.fromkeys(("grad_clip", *names), 0.0)
+    return optax.inject_hyperparams(clipped)(**placeholders)

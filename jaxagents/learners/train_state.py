@@ -1,0 +1,203 @@
+"""A network in training as one pytree."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from jaxtyping import Array, Int
+
+from jaxagents.core.pickling import PicklableNode, nonpytree_field
+
+
+class TrainState(PicklableNode):
+    """A network's definition, parameters and optimizer in one callable pytree.
+
+    ```python
+    state = TrainState.create(network, params, tx=optax.adam(3e-4))
+    y = state(x)
+    y = state(x, params=other_params)
+    state = state.apply_gradients(grads=grads)
+    ```
+
+    It can be pickled and copied, which keeps the network and the optimizer as they are.
+
+    Attributes:
+        step: Number of gradient steps taken.
+        params: Parameters of the network.
+        opt_state: State of the optimizer; `None` without one.
+        extra_variables: Further collections of variables (such as batch statistics).
+        model_def: The network (static).
+        tx: The optimizer (static); `None` for a network that is not trained.
+    """
+
+    step: Int[Array, ""]
+    params: Any
+    opt_state: Any
+    extra_variables: dict[str, Any]
+    model_def: nn.Module = nonpytree_field()
+    tx: Any = nonpytree_field(default=None)
+
+    @classmethod
+    def create(
+        cls,
+        model_def: nn.Module,
+        params: Any,
+        tx: Any = None,
+        extra_variables: dict[str, Any] | None = None,
+    ) -> "TrainState":
+        """A state before its first gradient step.
+
+        It copies the arrays, so that it can be donated without loss to others made of the same.
+
+        Args:
+            model_def: The network.
+            params: Its parameters.
+            tx: Optax optimizer, if the network is to be trained.
+            extra_variables: Further collections of variables.
+
+        Returns:
+            The state.
+
+        Raises:
+            ValueError: The parameters are also among the further collections.
+        """
+        if "params" in (extra_variables or {}):
+            raise ValueError(
+                "extra_variables has a collection 'params', which would take the place of the "
+                "parameters: give all variables to TrainState.from_variables, or leave it out."
+            )
+        opt_state = None if tx is None else tx.init(params)
+        copies = jax.tree.map(jnp.copy, (params, opt_state, extra_variables))
+        params, opt_state, extra_variables = copies
+        return cls(
+            step=jnp.zeros((), jnp.int32),
+            params=params,
+            opt_state=opt_state,
+            extra_variables=extra_variables or {},
+            model_def=model_def,
+            tx=tx,
+        )
+
+    @classmethod
+    def from_variables(
+        cls, model_def: nn.Module, variables: Mapping[str, Any], tx: Any = None
+    ) -> "TrainState":
+        """A state before its first gradient step, of what `model_def.init` gives.
+
+        Args:
+            model_def: The network.
+            variables: Its collections of variables, parameters among them.
+            tx: Optax optimizer, if the network is to be trained.
+
+        Returns:
+            The state.
+        """
+        extra_variables = {name: x for name, x in variables.items() if name != "params"}
+        return cls.create(model_def, variables.get("params", {}), tx, extra_variables)
+
+    def __call__(
+        self,
+        *args: Any,
+        params: Any = None,
+        extra_variables: dict[str, Any] | None = None,
+        method: str | Callable | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Applies the network.
+
+        Args:
+            *args: Arguments of the network.
+            params: Parameters to use instead of the state's own.
+            extra_variables: Further collections of variables to use instead of the state's own.
+            method: Method of the network to call, by name or as a function; `None` calls it.
+            **kwargs: Keyword arguments of the network, and of `flax.linen.Module.apply`: with
+                `mutable=["batch_stats"]` the output comes with the updated collections, which
+                `state.replace(extra_variables=...)` stores.
+
+        Returns:
+            The network's output.
+        """
+        params = self.params if params is None else params
+        extra_variables = self.extra_variables if extra_variables is None else extra_variables
+        variables = {"params": params, **extra_variables}
+        return self.model_def.apply(variables, *args, method=method, **kwargs)
+
+    @property
+    def apply_fn(self) -> Callable[..., Any]:
+        """The network as a function of its parameters and inputs: `apply_fn(params, *inputs)`."""
+        return lambda params, *args, **kwargs: self(*args, params=params, **kwargs)
+
+    def apply_gradients(self, *, grads: Any) -> "TrainState":
+        """Takes one gradient step.
+
+        Args:
+            grads: Gradients, structured as `params`.
+
+        Returns:
+            The state after the step.
+
+        Raises:
+            ValueError: The state has no optimizer.
+        """
+        if self.tx is None:
+            raise ValueError("This TrainState has no optimizer: create it with `tx=` to train it.")
+        updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
+        params = jax.tree.map(lambda p, u: jnp.asarray(p + u, p.dtype), self.params, updates)
+        return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
+
+    def apply_loss_fn(
+        self, *, loss_fn: Callable[[Any], Any], has_aux: bool = False, axis_name: str | None = None
+    ) -> tuple["TrainState", Any]:
+        """Takes one gradient step down a loss.
+
+        Args:
+            loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
+            has_aux: Whether `loss_fn` returns auxiliary outputs.
+            axis_name: Axis of `jax.vmap` or `jax.shard_map` over which the gradients and the outputs are
+                averaged. The loss at each place is that of its own share of the data.
+
+        Returns:
+            The state after the step, and the auxiliary outputs; without them, the loss.
+        """
+        params = self.params if axis_name is None else _separate(self.params, axis_name)
+        output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(params)
+        info = output[1] if has_aux else output
+        if axis_name is not None:
+            grads, info = jax.lax.pmean((grads, info), axis_name)
+        return self.apply_gradients(grads=grads), info
+
+
+def _separate(tree: Any, axis_name: str) -> Any:
+    """The same values as ones of their own at each place of a mapped axis.
+
+    The gradient of values that all places share is the sum over the places (if `shard_map` checks
+    what varies), of which a mean would be too large by their number.
+    """
+    here = jax.lax.axis_index(axis_name) >= 0
+    return jax.tree.map(lambda x: jnp.where(here, x, x), tree)
+
+
+def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:
+    r"""Moves a target network towards a network in training.
+
+    $$\theta' \leftarrow \tau \theta + (1 - \tau) \theta'$$
+
+    Lillicrap et al., 2016, "Continuous control with deep reinforcement learning", algorithm 1.
+
+    Args:
+        state: The network in training, $\theta$.
+        target: Its target, $\theta'$.
+        tau: Step size $\tau$; 1 copies the parameters.
+
+    Returns:
+        The target with its new parameters, of the types that it had, and with the further variables of
+        the network in training (such as batch statistics).
+    """
+    moved = optax.incremental_update(state.params, target.params, tau)
+    params = jax.tree.map(lambda new, old: new.astype(old.dtype), moved, target.params)
+    return target.replace(
+        params=params, extra_variables=jax.tree.map(jnp.copy, state.extra_variables)
+    )

@@ -1,0 +1,1 @@
+"""What drives a training: programs, points, progress, interruption, sweeps."""

@@ -1,0 +1,139 @@
+"""What on-policy agents compute of a rollout before they learn from it."""
+
+import math
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+from jaxagents import PPO, ops
+from jaxagents.agents import on_policy
+from jaxagents.learners import fitting
+from jaxagents.ppo import AgentConfig, HyperParameters
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEY = jax.random.key(0)
+
+
+CONFIG = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("largest", "backend", "expected"),
+    [(30, "cpu", 2), (17, "cpu", 2), (7, "cpu", 1), (7, "gpu", 2)],
+)
+def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_a_cpu(
+    monkeypatch, largest, backend, expected
+):
+    agent = PPO(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert agent._steps_at_once() == expected
+
+
+@pytest.mark.parametrize("largest", [30, 7])
+def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch, largest):
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    pairs = []
+
+    class Watched(PPO):
+        def _actor_loss_input(self, runner, traj):
+            values = jax.vmap(jax.vmap(runner.critic_training))
+            for obs, found in ((traj.obs, traj.value), (traj.next_obs, traj.next_value)):
+                jax.debug.callback(
+                    lambda *pair: pairs.append(pair), values(obs).reshape(found.shape), found
+                )
+            return super()._actor_loss_input(runner, traj)
+
+    agent = Watched(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    agent.train(KEY, HyperParameters(), progress=False)
+    jax.effects_barrier()
+    assert len(pairs) == 2
+    for expected, found in pairs:
+        assert found.shape == (5, 6)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def rollout_of(agent):
+    runner = agent.start(KEY, HyperParameters())
+    return runner, jax.jit(agent._rollout)(runner, KEY)[1]
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
+    monkeypatch, name, ahead
+):
+    monkeypatch.setattr(on_policy, "_MOST_NOISE", 2 if ahead else 0)
+    agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
+    runner, traj = rollout_of(agent)
+    actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
+    key = jax.random.split(KEY, 1 + 2 * math.prod(shape))[0]
+
+    def expected(drawn, obs):
+        policy = agent._distribution(actor, actor.params, obs)
+        return policy.sample_from(drawn) if ahead else policy.sample(drawn)
+
+    policy = agent._distribution(actor, actor.params, traj.obs[0, 0])
+    drawn = policy.noise(key, shape) if ahead else jax.random.split(key, shape)
+    actions = jax.vmap(jax.vmap(expected))(drawn, traj.obs)
+    np.testing.assert_allclose(traj.action, actions, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(actions)) > 1
+
+
+class FirstOfTwo(struct.PyTreeNode):
+    """A policy that is no `ops.Distribution`."""
+
+    logits: jax.Array
+
+    def sample(self, key):
+        return jnp.zeros((), int)
+
+    def log_prob(self, action):
+        return jnp.zeros(())
+
+    def entropy(self):
+        return jnp.zeros(())
+
+    def mode(self):
+        return jnp.zeros((), int)
+
+
+class FirstOfCategorical(ops.Categorical):
+    """Draws in its own way."""
+
+    def sample(self, key):
+        return jnp.zeros((), int)
+
+
+class FirstAction(PPO):
+    """Draws actions by a hook."""
+
+    def _sample_actions(self, rng, training, obs):
+        return jnp.zeros((), int)
+
+
+class ByDistribution(PPO):
+    """Has a policy of one's own."""
+
+    kind = FirstOfTwo
+
+    def _distribution(self, training, params, obs):
+        return self.kind(training.apply_fn(params, obs))
+
+
+class ByCategorical(ByDistribution):
+    """Has a policy that inherits."""
+
+    kind = FirstOfCategorical
+
+
+@pytest.mark.parametrize("agent_type", [FirstAction, ByDistribution, ByCategorical])
+def test_policies_draw_in_their_own_way(agent_type):
+    agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    _, traj = rollout_of(agent)
+    assert (traj.action == 0).all()

@@ -1,0 +1,73 @@
+"""Leaves as they are saved."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagents.checkpoints.leaves import leaves_of, pack, unpack, with_leaves
+
+MANY = 100_000
+TREE = {
+    "few": jnp.arange(6.0).reshape(2, 3),
+    "scalar": jnp.int32(7),
+    "more": jnp.arange(4.0),
+    "half": jnp.ones(3, jnp.bfloat16),
+    "mask": np.array([True, False]),
+    "none": jnp.zeros((0, 2), jnp.uint8),
+    "key": jax.random.key(3),
+    "many": jnp.arange(MANY, dtype=jnp.float32).reshape(2, -1),
+}
+
+
+def test_small_arrays_of_one_type_are_joined():
+    arrays, signatures = pack(leaves_of(TREE))
+    assert {name: array.size for name, array in arrays.items()} == {
+        "alone/many": MANY,
+        "joined/float32": 10,
+        "joined/int32": 1,
+        "joined/bfloat16": 3,
+        "joined/bool": 2,
+        "joined/uint32": 2,
+    }
+    assert {saved["path"]: saved.get("start") for saved in signatures} == {
+        **{"few": 0, "more": 6, "scalar": 0, "half": 0, "mask": 0, "none": 0, "key": 0},
+        "many": None,
+    }
+
+
+def test_leaves_come_back_as_they_were():
+    arrays, signatures = pack(leaves_of(TREE))
+    found = {saved["path"]: unpack(saved, arrays) for saved in signatures}
+    template = jax.eval_shape(lambda: TREE)
+    rebuilt = with_leaves(
+        template, {path: leaf for path, leaf in found.items() if leaf is not None}
+    )
+    for (path, old), (_, new) in zip(leaves_of(TREE), leaves_of(rebuilt), strict=True):
+        assert (path, old.dtype, old.shape) == (path, new.dtype, new.shape)
+        np.testing.assert_array_equal(old, new)
+
+
+def test_packed_arrays_are_copies():
+    own = np.zeros(3), np.zeros(MANY)
+    arrays, _ = pack(leaves_of(own))
+    for array in own:
+        array += 1
+    assert not any(array.any() for array in arrays.values())
+
+
+@pytest.mark.parametrize("path", ["few", "more", "many"])
+def test_only_the_leaf_that_changed_is_damaged(path):
+    arrays, signatures = pack(leaves_of(TREE))
+    changed = next(saved for saved in signatures if saved["path"] == path)
+    name = "alone/many" if path == "many" else "joined/float32"
+    arrays[name].ravel()[changed.get("start", 0)] += 1
+    damaged = [saved["path"] for saved in signatures if unpack(saved, arrays) is None]
+    assert damaged == [path]
+
+
+def test_a_shortened_array_is_damaged():
+    arrays, signatures = pack(leaves_of(TREE))
+    arrays["joined/float32"] = arrays["joined/float32"][:7]
+    damaged = [saved["path"] for saved in signatures if unpack(saved, arrays) is None]
+    assert damaged == ["more"]

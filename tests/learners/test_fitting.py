@@ -1,0 +1,124 @@
+"""Fitting several networks."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+import trees
+from flax import linen as nn
+
+from jaxagents.learners import fitting
+from jaxagents.learners.fitting import Fit, fit
+from jaxagents.learners.train_state import TrainState
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEY = jax.random.key(0)
+OBS = jax.random.normal(KEY, (6, 4, 3))  # time, environments, components
+RNGS = jax.random.split(KEY, (4, 2))  # epochs, groups of environments
+N_MINIBATCHES = 3
+
+
+def network(n_outputs, n_epochs, kl=0.0, obs=OBS, **fields):
+    module = nn.Dense(n_outputs)
+    training = TrainState.from_variables(module, module.init(KEY, obs), optax.adam(0.1))
+
+    def loss(training, obs, targets):
+        return ((training(obs) - targets) ** 2).mean(), jnp.float32(kl)
+
+    return Fit(training, loss, (obs, jnp.sin(obs[..., :n_outputs])), n_epochs, **fields)
+
+
+def fitted(*networks):
+    return jax.jit(lambda: fit(networks, RNGS, n_minibatches=N_MINIBATCHES))()
+
+
+@pytest.mark.parametrize("n_epochs", [(2, 2), (1, 4), (3, 2)])
+@pytest.mark.parametrize("n_times", [1, 10_000], ids=["small", "large"])
+def test_several_networks_learn_what_each_does_alone(n_epochs, n_times):
+    obs = jnp.tile(OBS, (n_times, 1, 1))
+    networks = [network(1, n_epochs[0], obs=obs), network(2, n_epochs[1], obs=obs)]
+    together = fitted(*networks)
+    for one, found in zip(networks, together, strict=True):
+        (alone,) = fitted(one)
+        trees.assert_close(alone, found)
+        assert found.training.step == one.n_epochs * N_MINIBATCHES
+
+
+def test_a_network_stays_as_it_is_after_an_epoch_that_went_too_far():
+    stopped, other = fitted(network(1, 3, kl=0.5, kl_threshold=0.4), network(2, 3, kl=0.5))
+    trees.assert_close(stopped, fitted(network(1, 1, kl=0.5))[0])
+    assert stopped.training.step == N_MINIBATCHES
+    assert other.training.step == 3 * N_MINIBATCHES
+    at_threshold, _ = fitted(network(1, 3, kl=0.5, kl_threshold=0.5), network(2, 3))
+    assert at_threshold.training.step == 3 * N_MINIBATCHES
+
+
+def test_every_epoch_mixes_all_samples_anew():
+    seen = []
+
+    def loss(training, samples):
+        jax.debug.callback(lambda x: seen.append(x.tolist()), samples, ordered=True)
+        return jnp.zeros(()) * training.params["kernel"].sum(), jnp.zeros(())
+
+    samples = jnp.arange(24).reshape(6, 4)
+    fitted(network(1, 3)._replace(loss_fn=loss, inputs=(samples,)))
+    jax.effects_barrier()
+    epochs = [[*itertools.chain(*seen[i : i + 3])] for i in range(0, 9, 3)]
+    assert len(seen) == 9
+    assert all(sorted(epoch) == list(range(24)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def standardised(obs, targets):
+    return obs, targets - targets.mean()
+
+
+@pytest.mark.parametrize("n_epochs", [(2, 2), (1, 3)])
+def test_gradients_in_parts_are_those_of_the_whole(monkeypatch, n_epochs):
+    def networks():
+        sizes = []
+
+        def loss(training, obs, targets):
+            sizes.append(len(obs))
+            return ((training(obs) - targets) ** 2).mean(), jnp.abs(targets).mean()
+
+        def fit_of(n_outputs, n_epochs):
+            return network(n_outputs, n_epochs)._replace(loss_fn=loss, mean_of=standardised)
+
+        found = fitted(*map(fit_of, (1, 2), n_epochs))
+        return found, set(sizes)
+
+    whole, sizes = networks()
+    assert sizes == {8}
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
+    in_parts, sizes = networks()
+    assert sizes == {2}
+    trees.assert_close(whole, in_parts)
+
+
+def test_other_losses_are_given_whole_minibatches(monkeypatch):
+    def loss(training, obs, targets):
+        assert len(obs) == 8
+        return ((training(obs) - targets) ** 2).mean(), jnp.zeros(())
+
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
+    marked = network(2, 2)._replace(mean_of=lambda *samples: samples)
+    fitted(network(1, 2)._replace(loss_fn=loss), marked)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    fitted(marked._replace(loss_fn=loss))
+
+
+@pytest.mark.parametrize(
+    ("size", "largest", "expected"),
+    [(8, 8, 1), (8, 4, 2), (9, 4, 3), (14, 4, 7), (7, 4, 1), (15, 4, 5), (32_768, 4096, 8)],
+)
+def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
+    monkeypatch, size, largest, expected
+):
+    """Of 7 samples, only parts of one would be equal."""
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    marked = network(1, 1)._replace(mean_of=lambda *samples: samples)
+    assert fitting._n_parts([marked], size) == expected

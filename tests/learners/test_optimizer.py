@@ -1,0 +1,127 @@
+"""Optimizers: which parameters they are given, schedules, and traced data."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from jaxagents.core.hyperparameters import hyperparameter
+from jaxagents.learners.optimizer import (
+    OptimizerParams,
+    make_optimizer,
+    optimized,
+    set_optimizer_params,
+)
+from jaxagents.learners.train_state import TrainState
+
+PARAMS = {"w": jnp.array([1.0, -2.0, 3.0])}
+GRADS = {"w": jnp.array([3.0, 0.0, -4.0])}
+
+
+def step(optimizer, params, n=1):
+    tx = make_optimizer(optimizer, params)
+    state = set_optimizer_params(TrainState.create(nn.Dense(1), PARAMS, tx), params)
+    for _ in range(n):
+        state = state.apply_gradients(grads=GRADS)
+    return state
+
+
+def reference(tx, n=1):
+    params, opt_state = PARAMS, tx.init(PARAMS)
+    for _ in range(n):
+        updates, opt_state = tx.update(GRADS, opt_state, params)
+        params = optax.apply_updates(params, updates)
+    return params["w"]
+
+
+def test_is_clipped_adam():
+    state = step(optax.adam, OptimizerParams(0.1, 1e-5, grad_clip=1.0), n=3)
+    expected = reference(
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1, eps=1e-5)), n=3
+    )
+    np.testing.assert_allclose(state.params["w"], expected, rtol=1e-6)
+
+
+def test_clips_by_the_global_norm():
+    state = step(optax.sgd, OptimizerParams(1.0, grad_clip=1.0))
+    np.testing.assert_allclose(state.params["w"], PARAMS["w"] - GRADS["w"] / 5.0, rtol=1e-6)
+
+
+def test_what_a_partial_fixes_is_left_alone():
+    fixed = functools.partial(optax.adam, learning_rate=0.5, b1=0.0)
+    state = step(fixed, OptimizerParams(0.1, 1e-8, 100.0))
+    np.testing.assert_allclose(state.params["w"], reference(optax.adam(0.5, b1=0.0)), rtol=1e-6)
+    positional = functools.partial(optax.sgd, 0.5)
+    state = step(positional, OptimizerParams(0.1, 1e-8, 100.0))
+    np.testing.assert_allclose(state.params["w"], reference(optax.sgd(0.5)), rtol=1e-6)
+
+
+def test_follows_a_schedule():
+    schedule = optax.piecewise_constant_schedule(1.0, {1: 0.0})
+    state = step(functools.partial(optax.sgd, learning_rate=schedule), OptimizerParams(), n=3)
+    np.testing.assert_allclose(state.params["w"], PARAMS["w"] - GRADS["w"], rtol=1e-6)
+
+
+def test_further_fields_are_passed_on():
+    class WithMomentum(OptimizerParams):
+        b1: float = hyperparameter(0.0, 0.0, 1.0)
+
+    state = step(optax.adam, WithMomentum(0.1, 1e-8, 100.0, b1=0.5), n=2)
+    np.testing.assert_allclose(
+        state.params["w"], reference(optax.adam(0.1, b1=0.5), n=2), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("optimizer", [optax.lion, optax.adamw, optax.rmsprop, optax.lamb])
+def test_works_with_any_optimizer(optimizer):
+    assert np.isfinite(step(optimizer, OptimizerParams(), n=2).params["w"]).all()
+
+
+def test_equal_optimizers_are_the_same_object():
+    def made(b1):
+        return make_optimizer(functools.partial(optax.adam, b1=b1), OptimizerParams())
+
+    assert made(0.5) is made(0.5)
+    assert made(0.5) is not made(0.6)
+
+
+def test_a_traced_learning_rate_stays_in_the_state():
+    states = jax.jit(
+        jax.vmap(lambda rate: step(optax.sgd, OptimizerParams(rate, grad_clip=100.0)))
+    )(jnp.array([0.0, 1.0]))
+    second = jax.tree.map(lambda x: x[1], states)
+    moved = second.apply_gradients(grads=GRADS).params["w"]
+    np.testing.assert_allclose(moved, PARAMS["w"] - 2 * GRADS["w"], rtol=1e-6)
+
+
+def decaying(learning_rate):
+    return optax.sgd(optax.linear_schedule(learning_rate, 0.0, 2))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "same"),
+    [
+        (optax.adam, optax.adam(0.1)),
+        (functools.partial(optax.adamw, weight_decay=0.5), optax.adamw(0.1, weight_decay=0.5)),
+        (decaying, optax.sgd(optax.linear_schedule(0.1, 0.0, 2))),
+    ],
+)
+def test_optimizers_of_a_traced_learning_rate(optimizer, same):
+    def trained(learning_rate):
+        state = optimized(nn.Dense(1), {"params": PARAMS}, optimizer, learning_rate)
+        for _ in range(2):
+            state = state.apply_gradients(grads=GRADS)
+        return state
+
+    expected, opt_state = PARAMS, same.init(PARAMS)
+    for _ in range(2):
+        updates, opt_state = same.update(GRADS, opt_state, expected)
+        expected = optax.apply_updates(expected, updates)
+    by_rate = jax.jit(jax.vmap(trained))(jnp.array([0.0, 0.1]))
+    np.testing.assert_allclose(by_rate.params["w"][0], PARAMS["w"])
+    np.testing.assert_allclose(by_rate.params["w"][1], expected["w"], rtol=1e-5)
+    assert trained(0.1).tx is trained(0.2).tx

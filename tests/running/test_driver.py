@@ -1,0 +1,231 @@
+"""Driving a training: points, chunks, interruption, progress, logs, several devices."""
+
+import os
+import signal
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from collectives import collectives_of
+from probes import MatchSign
+from registry import AGENTS
+from scripts import run_script
+
+from jaxagents.running.driver import ChunkSizes, updates_between_points
+from jaxagents.running.interruption import Interruption
+from jaxagents.running.sweeps import MembersOnDevices
+
+CASE = AGENTS[0]
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "frequency", "first", "expected"),
+    [
+        (6, 2, 0, [0, 2, 2, 2]),
+        (5, 2, 0, [0, 2, 2, 1]),
+        (1, 10, 0, [0, 1]),
+        (1000, 10, 0, [0, *[10] * 100]),
+        (4, 3, 2, [0, 1, 3]),
+        (4, 2, 2, [0, 2, 2]),
+        (5, 4, 3, [0, 1, 4]),
+    ],
+)
+def test_points_lie_at_multiples_of_the_frequency(n_steps, frequency, first, expected):
+    assert updates_between_points(n_steps, frequency, first) == expected
+
+
+def test_chunks_cover_every_update():
+    chunks = ChunkSizes()
+    for length in (0, 1, 7, 1000, 3):
+        assert sum(chunks.split(length)) == length
+
+
+def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
+    quick = list(ChunkSizes(seconds=10.0).split(10_000))
+    assert quick[:4] == [1, 8, 64, 512]
+    assert set(ChunkSizes(seconds=1e-12).split(10)) == {1}
+
+
+def test_a_first_interruption_is_noted_and_a_second_raises():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as interruption:
+        assert not interruption.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_not_interrupted():
+    outcome = []
+
+    def work():
+        with Interruption() as interruption:
+            outcome.append(interruption.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert outcome == [False]
+
+
+class InterruptingLogger:
+    def __init__(self, at):
+        self.at = at
+        self.logged = []
+
+    def log(self, step, metrics):
+        self.logged.append((step, metrics))
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupted_training_returns_what_it_has():
+    agent = CASE.make(MatchSign)
+    logger = InterruptingLogger(at=2)
+    runner, metrics = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=False, loggers=[logger]
+    )
+    assert 2 < runner.update_step < 100
+    np.testing.assert_array_equal(metrics["update_step"], [0, 2])
+    assert agent.previous_training_max_step == runner.update_step
+    assert agent.eval(KEY)["returns"].shape == (32,)
+    whole, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=int(runner.update_step) + 3, progress=False
+    )
+    resumed, _ = agent.train(None, None, runner, n_steps=3, progress=False)
+    trees.assert_equal(whole, resumed)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_says_where_it_was_interrupted_and_no_more_than_is_true(capfd, progress):
+    agent = CASE.make(MatchSign)
+    loggers = [InterruptingLogger(at=2)]
+    runner, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=progress, loggers=loggers
+    )
+    shown = capfd.readouterr().err
+    assert (f"Interrupted after {runner.update_step} of 100 updates." in shown) == progress
+    assert "nothing is lost" not in shown
+
+
+def test_loggers_get_the_mean_of_every_metric():
+    logger = InterruptingLogger(at=None)
+    _, metrics = CASE.make(MatchSign).train(
+        KEY, CASE.hyperparams(), progress=False, loggers=[logger]
+    )
+    assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
+    last = logger.logged[-1][1]
+    np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
+    np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
+
+
+def test_shows_progress(capfd):
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams())
+    shown = capfd.readouterr().err
+    assert "PPO on MatchSign: 100%" in shown
+    assert "5/5" in shown
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
+    agent = CASE.make(MatchSign)
+    jax.jit(agent.train)(KEY, CASE.hyperparams())
+    assert capfd.readouterr().err == ""
+
+    @jax.jit
+    def train(key):
+        return agent.train(key, CASE.hyperparams(), progress=True)
+
+    bare = agent.train(KEY, CASE.hyperparams(), progress=False)
+    trees.assert_equal(bare, jax.block_until_ready(train(KEY)))
+    jax.effects_barrier()
+    assert "4/4" in capfd.readouterr().err
+
+
+def test_a_stack_of_runners_is_not_one_training():
+    agent = CASE.make(MatchSign)
+    stacked = jax.vmap(agent.train, in_axes=(0, None))(jax.random.split(KEY, 3), CASE.hyperparams())
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.collect_training(*stacked)
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.train(None, None, stacked[0])
+    agent.collect_training(*jax.tree.map(lambda x: x[0], stacked))
+    assert agent.agent_trained
+    assert agent.previous_training_max_step == 5
+    assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
+
+
+def test_the_keys_of_the_evaluations_are_configured():
+    def played(**fields):
+        agent = CASE.make(MatchSign, n_evals=64, **fields)
+        return agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)[1]["lengths"].shape
+
+    assert played() == played(eval_rng=jax.random.PRNGKey(1)) == (2, 64)
+
+
+def test_stops_early_once_the_policy_has_moved_too_far():
+    agent = CASE.make(MatchSign, actor_epochs=7)
+    per_epoch = agent.config.n_minibatches
+
+    def epochs(kl_threshold):
+        hyperparams = CASE.hyperparams(kl_threshold=kl_threshold)
+        runner, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
+        assert runner.critic_training.step == per_epoch * agent.config.critic_epochs
+        return int(runner.actor_training.step) / per_epoch
+
+    assert epochs(0.0) == 1
+    assert epochs(float("inf")) == 7
+    assert 1 < epochs(0.002) < 7
+
+
+def test_groups_of_environments_are_mixed_apart():
+    whole = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+    grouped = CASE.make(MatchSign, n_groups=2).train(KEY, CASE.hyperparams(), progress=False)
+    assert not trees.equal(whole[0].actor_training.params, grouped[0].actor_training.params)
+    assert np.isfinite(grouped[1]["actor_loss"][-1])
+
+
+def test_a_sweep_refuses_axes_that_do_not_fit():
+    agent = CASE.make(MatchSign)
+    with pytest.raises(ValueError, match="one leading axis of seeds"):
+        agent.sweep(KEY, CASE.hyperparams())
+    uneven = CASE.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
+    with pytest.raises(ValueError, match="must share one leading axis of sets"):
+        agent.sweep(jax.random.split(KEY, 2), uneven)
+
+
+def test_a_sweep_without_evaluation_has_no_best():
+    agent = CASE.make(MatchSign, eval_during_training=False)
+    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
+    assert result.best is None
+    assert result.runners.update_step.tolist() == [[1, 1]]
+
+
+def test_members_on_several_devices_are_those_on_cores():
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    devices = MembersOnDevices(agent.program, jax.devices()[:4])
+    keys = jax.random.split(KEY, 5)
+    sets = jax.tree.map(lambda x: np.full(5, x, np.float32), hyperparams)
+    runners = devices.advance(devices.start(keys, sets), np.int32(agent.config.n_steps))
+    metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
+    cores = agent.sweep(keys, hyperparams, progress=False)
+    last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
+    trees.assert_close(last, metrics)
+    runners = jax.tree.map(lambda x: x[None], devices.gather(runners))
+    trees.assert_close(cores.runners, runners)
+    assert not collectives_of(devices.lowered_advance(keys, sets))
+
+
+def test_importing_is_light():
+    script = """
+        import sys, jaxagents
+        print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
+    """
+    assert run_script(script).strip() == "[]"

@@ -1,0 +1,68 @@
+"""The floors of the package: no import runs up, and none runs in a circle."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jaxagents
+
+FLOORS = [
+    ["core", "ops"],
+    ["sharding", "loggers", "plotting"],
+    ["networks", "envs", "data"],
+    ["learners"],
+    ["checkpoints"],
+    ["running"],
+    ["agents"],
+    ["host"],
+    ["bc", "dqn", "ppo", "reinforce", "sac", "td3"],
+    ["c51", "cql", "ippo", "iql", "qrdqn"],
+    ["cli", "__init__"],
+]
+"""Rooms from the ground up. Those of one floor may import each other, if not in a circle."""
+
+ROOT = Path(jaxagents.__file__).parent
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def room_of(path: Path) -> str:
+    first, *rest = path.relative_to(ROOT).parts
+    return first if rest else path.stem
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names of what a file imports of the package, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxagents"):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("jaxagents"))
+
+
+def rooms_imported(path: Path) -> set[str]:
+    names = (name.split(".")[1:] for name in imports(path))
+    return {first[0] for first in names if first and first[0] in FLOOR_OF}
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py"))
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(path) for path in FILES} == set(FLOOR_OF)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_import_runs_up(path: Path):
+    own = FLOOR_OF[room_of(path)]
+    above = {room for room in rooms_imported(path) if FLOOR_OF[room] > own}
+    assert not above
+
+
+def test_no_import_runs_in_a_circle():
+    imported = {room: set() for room in FLOOR_OF}
+    for path in FILES:
+        imported[room_of(path)] |= rooms_imported(path) - {room_of(path)}
+    graphlib.TopologicalSorter(imported).prepare()  # raises a CycleError
