@@ -13,7 +13,6 @@ from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from jaxagents.ippo import IPPO, IPPOBase
 from jaxagents.iql import IQL, IQLLearner
 from jaxagents.learners.learner import Learner
-from jaxagents.learners.losses import mean_over_samples
 from jaxagents.learners.train_state import TrainState, nonpytree_field, target_update
 from jaxagents.ppo import PPO, PPOBase
 from jaxagents.qrdqn import QRDQN, QRDQNLearner
@@ -58,7 +57,6 @@ __all__ = [
     "SACLearner",
     "TD3Learner",
     "TrainState",
-    "mean_over_samples",
     "nonpytree_field",
     "target_update",
 ]

@@ -6,8 +6,8 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
-from jaxagents.agents.rollout import Transition
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.transitions import Transition
 from jaxagents.core.metrics import MetricStats
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.ppo import PPO, AgentConfig, HyperParameters, PPOBase, TrainState

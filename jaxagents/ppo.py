@@ -9,14 +9,14 @@ from typing import Any
 from jaxtyping import Array, Float
 
 from jaxagents import ops
-from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.rollout import AdvantageInput, ReturnInput, Transition
 from jaxagents.agents.runners import Runner
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
-from jaxagents.learners.losses import mean_over_samples
+from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.learners.train_state import TrainState
 
@@ -44,63 +44,33 @@ class AgentConfig(OnPolicyConfig):
     minibatches, in which the samples of all environments and times are mixed anew for every epoch.
 
     Attributes:
-        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
-            rollout_length` samples. Divides `batch_size`. (Elsewhere the number of minibatches,
-            `batch_size / minibatch_size`, is given.)
+        minibatch_size: Size of a minibatch, counted in environments.
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
     """
 
-    minibatch_size: int = 4
+    minibatch_size: int | None = 4
     actor_epochs: int = 4
     critic_epochs: int = 4
 
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("minibatch_size", "actor_epochs", "critic_epochs")
-        self._check_divides("minibatch_size", "batch_size")
-        samples = self.minibatch_size * self.rollout_length
-        if samples % self.n_groups:
-            raise ValueError(
-                f"AgentConfig.n_groups must divide the {samples} samples of a minibatch "
-                f"(minibatch_size * rollout_length), got {self.n_groups}."
-            )
 
-    @property
-    def n_minibatches(self) -> int:
-        """Number of minibatches of an epoch."""
-        return self.batch_size // self.minibatch_size
-
-
-class HyperParameters(Hyperparameters):
+class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
+    They are these beside those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+
     Attributes:
-        gamma: Discount.
         gae_lambda: Weight of the trace in advantages and returns.
         eps_clip: Largest deviation of the probability ratio from 1 that is rewarded.
         ent_coeff: Weight of the entropy in the actor's loss.
         kl_threshold: Mean KL divergence (nats) after which an update makes no further actor epochs.
-        actor_optimizer_params: Parameters of the actor's optimizer.
-        critic_optimizer_params: Parameters of the critic's optimizer.
-        vf_coeff: Weight of the critic's loss.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
     gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
     eps_clip: Traced = hyperparameter(0.2, 0.0)
     ent_coeff: Traced = hyperparameter(0.0, 0.0)
     kl_threshold: Traced = hyperparameter(float("inf"), 0.0)
-    actor_optimizer_params: Traced = OptimizerParams()
-    critic_optimizer_params: Traced = OptimizerParams()
-    vf_coeff: Traced = hyperparameter(1.0, 0.0)
-
-
-def _with_standardised_advantage(
-    obs: Any, actions: Any, log_prob_old: Array, advantage: Array
-) -> tuple[Any, ...]:
-    return obs, actions, log_prob_old, ops.standardise(advantage)
 
 
 class PPOBase(OnPolicyBase):
@@ -113,9 +83,13 @@ class PPOBase(OnPolicyBase):
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
-    _info_names = ("actor_loss", "critic_loss", "kl")
 
-    @mean_over_samples(of=_with_standardised_advantage)
+    def _actor_minibatch(
+        self, obs: Any, actions: Any, log_prob_old: Array, advantage: Array, *others: Any
+    ) -> tuple[Any, ...]:
+        """A minibatch with standardised advantages."""
+        return obs, actions, log_prob_old, ops.standardise(advantage), *others
+
     def _actor_loss(
         self,
         training: TrainState,
@@ -124,10 +98,10 @@ class PPOBase(OnPolicyBase):
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
         hyperparams: Any,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        r"""The clipped surrogate with standardised advantages and an entropy bonus.
+    ) -> tuple[Float[Array, "samples ..."], Info]:
+        r"""The clipped surrogate with an entropy bonus.
 
-        $$-\frac{1}{N} \sum_t \left(L_t + c\, H(\pi(\cdot | s_t))\right)$$
+        $$-\left(L_t + c\, H(\pi(\cdot | s_t))\right)$$
 
         with $L_t$ of [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
 
@@ -136,16 +110,21 @@ class PPOBase(OnPolicyBase):
             obs: Observations of a minibatch, samples first.
             actions: Their actions.
             log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their advantages, which it standardises.
+            advantage: Their standardised advantages.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss and the mean KL divergence from the old policy.
+            The loss of each sample, with the KL divergence from the old policy, the entropy, and whether
+            the ratio lies beyond the clip range.
         """
         log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
         objective = ops.clipped_surrogate(log_prob, log_prob_old, advantage, hyperparams.eps_clip)
-        kl = ops.approximate_kl(log_prob, log_prob_old).mean()
-        return -objective.mean() - hyperparams.ent_coeff * entropy.mean(), kl
+        info = {
+            "kl": ops.approximate_kl(log_prob, log_prob_old),
+            "entropy": entropy,
+            "clip_fraction": ops.is_clipped(log_prob, log_prob_old, hyperparams.eps_clip),
+        }
+        return -(objective + hyperparams.ent_coeff * entropy), info
 
     def _gae_lambda(self, hyperparams: Any) -> Any:
         """Weight of the trace in returns and advantages."""

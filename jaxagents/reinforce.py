@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from jaxtyping import Array, Float
 
 from jaxagents import ops
-from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.rollout import Transition
 from jaxagents.agents.runners import Runner
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.agents.transitions import Transition
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
-from jaxagents.learners.losses import mean_over_samples
+from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.learners.train_state import TrainState
 
@@ -46,30 +46,20 @@ class AgentConfig(OnPolicyConfig):
 
     critic_epochs: int = 4
     actor_epochs: ClassVar[int] = 1
-    n_minibatches: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("critic_epochs")
+    minibatch_size: ClassVar[None] = None
 
 
-class HyperParameters(Hyperparameters):
+class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
+    They are these beside those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+
     Attributes:
-        gamma: Discount.
         ent_coeff: Weight of the entropy in the actor's loss.
-        actor_optimizer_params: Parameters of the actor's optimizer.
-        critic_optimizer_params: Parameters of the critic's optimizer.
-        vf_coeff: Weight of the critic's loss.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
     ent_coeff: Traced = hyperparameter(0.0, 0.0)
-    actor_optimizer_params: Traced = OptimizerParams()
-    critic_optimizer_params: Traced = OptimizerParams()
-    vf_coeff: Traced = hyperparameter(1.0, 0.0)
 
 
 class REINFORCEBase(OnPolicyBase):
@@ -78,7 +68,6 @@ class REINFORCEBase(OnPolicyBase):
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
 
-    @mean_over_samples
     def _actor_loss(
         self,
         training: TrainState,
@@ -87,11 +76,10 @@ class REINFORCEBase(OnPolicyBase):
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
         hyperparams: Any,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    ) -> tuple[Float[Array, "samples ..."], Info]:
         r"""The likelihood-ratio loss with a baseline and an entropy bonus.
 
-        $$-\frac{1}{N} \sum_t \left(\log \pi(a_t | s_t) (G_t - V(s_t))
-        + c\, H(\pi(\cdot | s_t))\right)$$
+        $$-\left(\log \pi(a_t | s_t) (G_t - V(s_t)) + c\, H(\pi(\cdot | s_t))\right)$$
 
         Args:
             training: State of the actor's training; differentiated in its `params`.
@@ -102,11 +90,11 @@ class REINFORCEBase(OnPolicyBase):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss and the mean KL divergence from the old policy (zero: they are the same).
+            The loss of each sample, with the entropy.
         """
         log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
         objective = ops.policy_gradient(log_prob, advantage) + hyperparams.ent_coeff * entropy
-        return -objective.mean(), ops.approximate_kl(log_prob, log_prob_old).mean()
+        return -objective, {"entropy": entropy}
 
 
 class REINFORCE(ReadyMadePolicy, REINFORCEBase):

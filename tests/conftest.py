@@ -8,9 +8,12 @@ CHECKED = [
     "jaxagents.ops",
     "jaxagents.networks",
     "jaxagents.envs",
-    "jaxagents.envs.play",
     "jaxagents.learners.fitting",
+    "jaxagents.learners.losses",
     "jaxagents.agents.on_policy",
+    "jaxagents.agents.policy",
+    "jaxagents.agents.rollout",
+    "jaxagents.agents.targets",
     "jaxagents.learners.optimizer",
     "jaxagents.agents.ready_made",
 ]

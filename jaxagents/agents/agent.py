@@ -147,6 +147,30 @@ class Agent(metaclass=AgentMeta):
             One action (of all actors).
         """
 
+    def initial_carry(self, training: Any) -> Any:
+        """The memory of the policy at the start of an episode; `()` if it has none.
+
+        Args:
+            training: What acts of a runner.
+
+        Returns:
+            The memory.
+        """
+        return ()
+
+    def act(self, training: Any, carry: Any, obs: Any) -> tuple[Any, Any]:
+        """The greedy action of a policy with or without a memory.
+
+        Args:
+            training: What acts of a runner.
+            carry: The memory: first that of `initial_carry`, then what this gives.
+            obs: One observation.
+
+        Returns:
+            The memory afterwards, and one action.
+        """
+        return carry, self.policy(training, obs)
+
     @property
     def _actors_shape(self) -> tuple[int, ...]:
         """Axes of the actors in rewards and values."""
@@ -492,8 +516,8 @@ class Agent(metaclass=AgentMeta):
         return self._play(rng, acting, n_evals)
 
     def _play(self, rng: Any, acting: Any, n_evals: int) -> Metrics:
-        policy = functools.partial(self.policy, acting)
-        outcomes = play_episodes(self.episodes, policy, rng, n_evals)
+        act = functools.partial(self.act, acting)
+        outcomes = play_episodes(self.episodes, act, self.initial_carry(acting), rng, n_evals)
         metrics = self._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )

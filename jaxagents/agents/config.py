@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import optax
+from flax import struct
 
 from jaxagents.core.config import StaticConfig
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.numbers import multiples_near
+from jaxagents.learners.optimizer import OptimizerParams
 
 _FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
 
@@ -111,6 +114,11 @@ class OnPolicyConfig(Config):
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
+        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
+            rollout_length` samples. Divides `batch_size`; `None` is all of it. (Elsewhere the number of
+            minibatches, `batch_size / minibatch_size`, is given.)
+        actor_epochs: Passes over the samples for the actor.
+        critic_epochs: Passes over the samples for the critic.
         actor_network: A `flax.linen` module, or a module class or other function that is called
             with this configuration to make one. `None` takes a default network.
         critic_network: As `actor_network`, for the value.
@@ -123,6 +131,9 @@ class OnPolicyConfig(Config):
 
     batch_size: int = 16
     rollout_length: int = 128
+    minibatch_size: int | None = None
+    actor_epochs: int = 1
+    critic_epochs: int = 1
     actor_network: Any = None
     critic_network: Any = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
@@ -133,9 +144,41 @@ class OnPolicyConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("batch_size", "rollout_length")
+        self._check_positive(
+            "batch_size", "rollout_length", "minibatch_size", "actor_epochs", "critic_epochs"
+        )
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
+        if self.minibatch_size is None:
+            return
+        self._check_divides("minibatch_size", "batch_size")
+        samples = self.minibatch_size * self.rollout_length
+        if samples % self.n_groups:
+            raise ValueError(
+                f"{type(self).__name__}.n_groups must divide the {samples} samples of a minibatch "
+                f"(minibatch_size * rollout_length), got {self.n_groups}."
+            )
+
+    @property
+    def n_minibatches(self) -> int:
+        """Number of minibatches of an epoch."""
+        return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
+
+
+class OnPolicyHyperparameters(Hyperparameters):
+    """What the traced hyperparameters of on-policy agents share.
+
+    Attributes:
+        gamma: Discount.
+        actor_optimizer_params: Parameters of the actor's optimizer.
+        critic_optimizer_params: Parameters of the critic's optimizer.
+        vf_coeff: Weight of the critic's loss.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    actor_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    critic_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    vf_coeff: Traced = hyperparameter(1.0, 0.0, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

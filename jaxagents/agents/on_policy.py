@@ -13,21 +13,36 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops, sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.rollout import AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.policy import (
+    DistributionPolicy,
+    Hooks,
+    HooksPolicy,
+    Policy,
+    RecurrentPolicy,
+)
+from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.targets import with_targets
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor
-from jaxagents.envs.episodes import EpisodeState
-from jaxagents.learners.fitting import Fit, fewest_parts, fit
-from jaxagents.learners.losses import as_mean, mean_over_samples
+from jaxagents.learners.fitting import (
+    OF_EVERY_FIT,
+    Fit,
+    fewest_parts,
+    fit,
+    is_per_sample,
+    names_of_info,
+)
+from jaxagents.learners.losses import Info, described
 from jaxagents.learners.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
 
-_POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
-_MOST_NOISE = 64
-"""Random numbers drawn ahead for a step of an environment. More would take too much memory."""
+_DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
+_POLICY_HOOKS = (*_DRAWING_HOOKS, "policy")
 
 
 class OnPolicyBase(Agent):
@@ -36,12 +51,13 @@ class OnPolicyBase(Agent):
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
     `policy`, or as one, `_distribution`. Hooks are written for one observation; time and
     environments are vmapped around them. In an environment of several actors their outputs have a
-    leading `n_actors` axis.
+    leading `n_actors` axis. A policy whose network is [`Recurrent`][jaxagents.networks.Recurrent] is
+    given by `_distribution_of`.
     """
 
     _config_type = OnPolicyConfig
-    _info_names: tuple[str, ...] = ("actor_loss", "critic_loss")
-    split_fields = ("envstate", "obs")
+    _hyperparams_type = OnPolicyHyperparameters
+    split_fields = ("envstate", "obs", "carry")
 
     # The policy.
 
@@ -52,6 +68,17 @@ class OnPolicyBase(Agent):
             training: State of the actor's training.
             params: Parameters of the actor to use.
             obs: One observation.
+
+        Returns:
+            The distribution.
+        """
+        return self._distribution_of(training.apply_fn(params, obs))
+
+    def _distribution_of(self, output: Any) -> ops.Distribution:
+        """The distribution of actions that the output of the actor's network describes.
+
+        Args:
+            output: Output for one observation.
 
         Returns:
             The distribution.
@@ -108,7 +135,15 @@ class OnPolicyBase(Agent):
 
         Returns:
             One action (of all actors).
+
+        Raises:
+            TypeError: The policy has a memory.
         """
+        if isinstance(self._policy, RecurrentPolicy):
+            raise TypeError(
+                f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
+                "which gives the memory afterwards and the action; initial_carry(training) is the first."
+            )
         return self._distribution(training, training.params, obs).mode()
 
     @property
@@ -128,6 +163,40 @@ class OnPolicyBase(Agent):
             RuntimeError: The agent has not been trained.
         """
         return self._trained_runner().critic_training
+
+    @property
+    def _policy(self) -> Policy:
+        """How the agent acts, by whichever hooks are given."""
+        if isinstance(self._network_of_actor(), Recurrent):
+            return RecurrentPolicy(self._distribution_of)
+        if any(self._gives(hook) for hook in _DRAWING_HOOKS):
+            hooks = Hooks(self._sample_actions, self._log_prob, self._entropy, self.policy)
+            return HooksPolicy(hooks)
+        return DistributionPolicy(self._distribution, self.policy)
+
+    def initial_carry(self, training: TrainState) -> Any:
+        """The memory of the policy at the start of an episode; `()` if it has none.
+
+        Args:
+            training: State of the actor's training.
+
+        Returns:
+            The memory.
+        """
+        return self._policy.initial(training)
+
+    def act(self, training: TrainState, carry: Any, obs: Any) -> tuple[Any, Any]:
+        """The greedy action of a policy with or without a memory.
+
+        Args:
+            training: State of the actor's training.
+            carry: The memory: first that of `initial_carry`, then what this gives.
+            obs: One observation.
+
+        Returns:
+            The memory afterwards, and one action (of all actors).
+        """
+        return self._policy.act(training, carry, obs)
 
     # Returns and advantages.
 
@@ -181,26 +250,28 @@ class OnPolicyBase(Agent):
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
         hyperparams: Any,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """The loss of the actor over a minibatch.
+    ) -> tuple[Float[Array, "samples ..."], Info]:
+        """The losses of the actor in a minibatch.
 
         Args:
             training: State of the actor's training; differentiated in its `params`.
-            obs: Observations, samples first.
+            obs: Observations, samples first; sequences of a policy with a memory.
             actions: Their actions.
             log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their advantages.
+            advantage: Their advantages, as `_actor_minibatch` gives them.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss and the mean KL divergence from the old policy.
+            The loss of each sample, of which the mean is taken, and arrays that describe the samples,
+            whose means are reported. One of them, `kl`, is the divergence from the old policy that
+            `_kl_threshold` limits. Instead of both, the loss of the whole minibatch and its mean KL
+            divergence: such a loss is given the minibatch as it was collected.
         """
 
-    @mean_over_samples
     def _critic_loss(
         self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
-    ) -> Float[Array, ""]:
-        """The mean squared error of the values.
+    ) -> Float[Array, "samples ..."]:
+        """The squared errors of the values.
 
         Args:
             training: State of the critic's training; differentiated in its `params`.
@@ -209,10 +280,22 @@ class OnPolicyBase(Agent):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss.
+            The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
+            arrays that describe the samples.
         """
         value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
-        return hyperparams.vf_coeff * ops.value_loss(value, targets).mean()
+        return hyperparams.vf_coeff * ops.value_loss(value, targets)
+
+    def _actor_minibatch(self, *inputs: Any) -> tuple[Any, ...]:
+        """What `_actor_loss` is given of a minibatch, computed of all its samples at once.
+
+        Args:
+            *inputs: What `_actor_loss_input` gave of the minibatch, samples first.
+
+        Returns:
+            As many samples, such as with standardised advantages.
+        """
+        return inputs
 
     def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
         """What `_actor_loss` is given of a rollout, between `training` and `hyperparams`.
@@ -224,7 +307,7 @@ class OnPolicyBase(Agent):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        return traj.obs, traj.action, traj.log_prob, traj.advantage
+        return self._policy.inputs(traj), traj.action, traj.log_prob, traj.advantage
 
     def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
         """What `_critic_loss` is given of a rollout, between `training` and `hyperparams`.
@@ -245,68 +328,66 @@ class OnPolicyBase(Agent):
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
-        config, hyperparams = self.config, runner.hyperparams
-
-        def actor_loss(*inputs: Any) -> tuple[Array, Array]:
-            return actor_hook(*inputs, hyperparams)
-
-        def critic_loss(*inputs: Any) -> tuple[Array, Array]:
-            return critic_hook(*inputs, hyperparams), jnp.zeros(())
-
-        actor_hook, actor_mean_of = self._loss("_actor_loss")
-        critic_hook, critic_mean_of = self._loss("_critic_loss")
-        fits = (
-            Fit(
-                runner.actor_training,
-                actor_loss,
-                self._actor_loss_input(runner, traj),
-                config.actor_epochs,
-                self._kl_threshold(hyperparams),
-                actor_mean_of,
-            ),
-            Fit(
-                runner.critic_training,
-                critic_loss,
-                self._critic_loss_input(runner, traj),
-                config.critic_epochs,
-                mean_of=critic_mean_of,
-            ),
-        )
         actor, critic = fit(
-            fits,
+            self._fits(runner, traj),
             rngs,
-            n_minibatches=config.n_minibatches,
-            replicated=config.replicated_updates,
+            n_minibatches=self.config.n_minibatches,
+            replicated=self.config.replicated_updates,
         )
-        info = {"actor_loss": actor.loss, "critic_loss": critic.loss, "kl": actor.kl}
         return runner.replace(
             actor_training=actor.training,
             critic_training=critic.training,
-            info={name: info[name] for name in self._info_names},
+            info=_reported(actor.info, critic.info, traj),
         )
 
-    def _loss(self, hook: str) -> tuple[Callable, Callable[..., tuple] | None]:
-        """A loss, and of what it is the mean over samples, if it is marked as one."""
-        mean = as_mean(getattr(type(self), hook))
-        if mean is None:
-            return getattr(self, hook), None
-        return functools.partial(mean.loss, self), mean.of
+    def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
+        """How actor and critic are fitted to a rollout."""
+        config, hyperparams, policy = self.config, runner.hyperparams, self._policy
+        actor_hook: Callable = self._actor_loss
+        critic_hook: Callable = self._critic_loss
+
+        def actor_loss(*samples: Any) -> tuple[Array, Info]:
+            return described(actor_hook(*samples, hyperparams))
+
+        def critic_loss(*samples: Any) -> tuple[Array, Info]:
+            return described(critic_hook(*samples, hyperparams))
+
+        def samples(*elements: Any) -> tuple[Any, ...]:
+            return policy.samples(elements)
+
+        actor = Fit(
+            runner.actor_training,
+            actor_loss,
+            policy.elements(self._actor_loss_input(runner, traj)),
+            config.actor_epochs,
+            self._kl_threshold(hyperparams),
+            samples,
+        )
+        critic = Fit(
+            runner.critic_training,
+            critic_loss,
+            policy.elements(self._critic_loss_input(runner, traj)),
+            config.critic_epochs,
+            prepare=samples,
+        )
+        if is_per_sample(actor, config.n_minibatches):
+            actor = actor._replace(prepare=lambda *x: self._actor_minibatch(*samples(*x)))
+        return actor, critic
 
     def _log_probs_and_entropies(
         self, training: TrainState, obs: Any, actions: Any
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
-        """Of a minibatch; from one distribution if the policy is one, which halves the backward pass."""
+        """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
 
-        def from_distribution(obs: Any, actions: Any) -> tuple[Array, Array]:
-            distribution = self._distribution(training, training.params, obs)
-            return distribution.log_prob(actions), distribution.entropy()
+        Args:
+            training: State of the actor's training.
+            obs: What `_actor_loss` is given.
+            actions: The actions, samples first.
 
-        def from_hooks(obs: Any, actions: Any) -> tuple[Array, Array]:
-            log_prob = self._log_prob(training, training.params, obs, actions)
-            return log_prob, self._entropy(training, obs)
-
-        given = self._gives("_log_prob") or self._gives("_entropy")
-        outputs = jax.vmap(from_hooks if given else from_distribution)(obs, actions)
+        Returns:
+            Both, of each sample (and actor).
+        """
+        outputs = self._policy.log_probs_and_entropies(training, obs, actions)
         return jax.tree.map(jax.vmap(self._per_actor), outputs)
 
     def _actor_network(self) -> nn.Module:
@@ -323,7 +404,7 @@ class OnPolicyBase(Agent):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
-        return Runner(
+        runner = Runner(
             actor_training=self._with_optimizer(actor, hyperparams.actor_optimizer_params),
             critic_training=self._with_optimizer(critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
@@ -331,16 +412,50 @@ class OnPolicyBase(Agent):
             rng=rng,
             hyperparams=hyperparams,
             update_step=jnp.zeros((), jnp.int32),
-            info={name: jnp.full((), jnp.nan) for name in self._info_names},
+            info={},
+            carry=_repeated(self._policy.initial(actor), (self.config.batch_size,)),
         )
+        info = jax.eval_shape(self._imagined_info, runner)
+        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+
+    def _imagined_info(self, runner: Runner) -> Info:
+        """What an update reports, in name only: nothing is played."""
+        obs, carry = jax.tree.map(lambda x: x[0], (runner.obs, runner.carry))
+        _, distribution = self._policy.step(runner.actor_training, carry, obs)
+        of_each_actor = jnp.zeros(self._actors_shape)
+        step = Transition(
+            obs=obs,
+            action=distribution.sample(jax.random.key(0)),
+            value=of_each_actor,
+            log_prob=of_each_actor,
+            reward=of_each_actor,
+            next_obs=obs,
+            terminated=jnp.zeros((), bool),
+            truncated=jnp.zeros((), bool),
+            next_value=of_each_actor,
+            advantage=of_each_actor,
+            target=of_each_actor,
+            carry=carry,
+        )
+        traj = _repeated(step, (self.config.rollout_length, self.config.batch_size))
+        fits = self._fits(runner, traj)
+        names = [names_of_info(fit, self.config.n_minibatches) for fit in fits]
+        actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
+        return _reported(actor, critic, traj)
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: Any
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        actor = _make_network(self.config.actor_network, self._actor_network, self.config)
+        network, carry = self._network_of_actor(), ()
+        if isinstance(network, Recurrent):
+            carry = (network.initial(),)
+        actor = _with_parameters(network, actor_rng, *carry, obs)
         critic = _make_network(self.config.critic_network, self._critic_network, self.config)
-        return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
+        return actor, _with_parameters(critic, critic_rng, obs)
+
+    def _network_of_actor(self) -> nn.Module:
+        return _make_network(self.config.actor_network, self._actor_network, self.config)
 
     def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
@@ -373,90 +488,29 @@ class OnPolicyBase(Agent):
         return runner.replace(update_step=runner.update_step + 1)
 
     def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
-        actor = runner.actor_training
-        draw, action_of = self._sampling(actor, jax.tree.map(lambda x: x[0], runner.obs))
-
-        def act(noise: Array, obs: Any) -> tuple[Any, Array]:
-            action = action_of(noise, actor, obs)
-            return action, self._per_actor(self._log_prob(actor, actor.params, obs, action))
-
-        def act_and_step(
-            carry: tuple[Any, EpisodeState],
-            noise_and_keys: tuple[Array, Key[Array, "environments 2"]],
-        ) -> tuple[tuple[Any, EpisodeState], Transition]:
-            obs, envstate = carry
-            noise, keys = noise_and_keys
-            action, log_prob = jax.vmap(act)(noise, obs)
-            step = self.episodes.step_all(keys, envstate, action)
-            transition = Transition(
-                obs=obs,
-                action=action,
-                value=None,
-                log_prob=log_prob,
-                reward=step.reward,
-                next_obs=step.next_obs,
-                terminated=step.terminated,
-                truncated=step.truncated,
-            )
-            return (step.obs, step.envstate), transition
-
-        shape = (self.config.rollout_length, self.config.batch_size)
-        rngs = jax.random.split(rng, 1 + 2 * math.prod(shape))
-        given = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
-        carry, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate), given)
-        obs, envstate = carry
-        return runner.replace(obs=obs, envstate=envstate), traj
-
-    def _sampling(self, training: TrainState, obs: Any) -> tuple[Callable, Callable]:
-        """What a rollout draws for all steps at once, and what makes an action of a draw.
-
-        It draws the noise of the distribution, if that is few numbers, and otherwise keys.
-        """
-
-        def action_of(noise: Array, training: TrainState, obs: Any) -> Any:
-            distribution: Any = self._distribution(training, training.params, obs)
-            return distribution.sample_from(noise)
-
-        by_keys = jax.random.split, self._sample_actions
-        if self._gives("_sample_actions"):
-            return by_keys
-        distribution = jax.eval_shape(self._distribution, training, training.params, obs)
-        if getattr(type(distribution), "sample", None) is not ops.Reparametrised.sample:
-            return by_keys
-        noise = jax.eval_shape(distribution.noise, jax.random.key(0))
-        return (distribution.noise, action_of) if noise.size <= _MOST_NOISE else by_keys
+        players = Players(runner.obs, runner.envstate, runner.carry)
+        players, traj = rollout(
+            self._policy,
+            runner.actor_training,
+            self.episodes,
+            players,
+            rng,
+            self.config.rollout_length,
+        )
+        return runner.replace(**players._asdict()), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams
         values = jax.vmap(functools.partial(self._value, critic, critic.params))
-        value, next_value = jax.lax.map(
-            lambda at_t: (values(at_t[0]), values(at_t[1])),
-            (traj.obs, traj.next_obs),
-            batch_size=self._steps_at_once(),
+        return with_targets(
+            traj,
+            values,
+            hyperparams.gamma,
+            self._gae_lambda(hyperparams),
+            advantages=self._trajectory_advantages,
+            returns=self._trajectory_returns,
+            steps_at_once=self._steps_at_once(),
         )
-        terminated, truncated = (
-            jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
-            for flag in (traj.terminated, traj.truncated)
-        )
-        gamma, gae_lambda = (
-            jnp.broadcast_to(x, value.shape)
-            for x in (hyperparams.gamma, self._gae_lambda(hyperparams))
-        )
-
-        def step(
-            after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
-        ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-            advantage, advantage_out = self._trajectory_advantages(after[0], inputs[0])
-            target, target_out = self._trajectory_returns(after[1], inputs[1])
-            return (advantage, target), (advantage_out, target_out)
-
-        inputs = (
-            AdvantageInput(traj.reward, value, next_value, terminated, gamma, gae_lambda),
-            ReturnInput(traj.reward, gamma * (1.0 - terminated), next_value, gae_lambda),
-        )
-        bootstrap = (jnp.zeros_like(value), next_value)
-        advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
-        return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
 
     def _steps_at_once(self) -> int:
         """Of how many steps of a rollout values are computed at once."""
@@ -479,15 +533,19 @@ class OnPolicyBase(Agent):
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
-        outputs = {
-            "the critic's value": jax.eval_shape(lambda critic, obs: critic(obs), critic, obs),
-            "_entropy": jax.eval_shape(self._entropy, actor, obs),
-        }
-        action = jax.eval_shape(self._sample_actions, key, actor, obs)
-        outputs["_log_prob"] = jax.eval_shape(self._log_prob, actor, actor.params, obs, action)
+        value = jax.eval_shape(lambda critic, obs: critic(obs), critic, obs)
+
+        def act(key: Key[Array, ""], actor: TrainState, obs: Any) -> tuple[Any, ...]:
+            carry = self.initial_carry(actor)
+            _, greedy = self.act(actor, carry, obs)
+            _, distribution = self._policy.step(actor, carry, obs)
+            action = distribution.sample(key)
+            return action, greedy, distribution.log_prob(action), distribution.entropy()
+
+        action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
+        outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
         for what, output in outputs.items():
             check_size(output, self._actors_shape, f"{type(self).__name__}: {what}")
-        greedy = jax.eval_shape(self.policy, actor, obs)
         check_same_tree(
             action, greedy, f"{type(self).__name__}: the action", "_sample_actions", "policy"
         )
@@ -507,11 +565,39 @@ class OnPolicyBase(Agent):
         return getattr(type(self), hook) is not getattr(OnPolicyBase, hook)
 
     def _check_hooks(self) -> None:
+        name = type(self).__name__
         missing = [hook for hook in _POLICY_HOOKS if not self._gives(hook)]
-        if missing and not self._gives("_distribution"):
+        critic = _make_network(self.config.critic_network, self._critic_network, self.config)
+        if isinstance(critic, Recurrent):
             raise TypeError(
-                f"{type(self).__name__} has no policy: give the hooks {', '.join(missing)}, or "
+                f"{name}: the critic's network must have no memory, got {type(critic).__name__}."
+            )
+        if isinstance(self._network_of_actor(), Recurrent):
+            self._check_recurrent([hook for hook in _POLICY_HOOKS if hook not in missing])
+        elif missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
+            raise TypeError(
+                f"{name} has no policy: give the hooks {', '.join(missing)}, or "
                 "_distribution instead of all of them."
+            )
+
+    def _check_recurrent(self, hooks: list[str]) -> None:
+        name, config = type(self).__name__, self.config
+        if not self._gives("_distribution_of"):
+            raise TypeError(
+                f"{name} has an actor network with a memory: give the hook _distribution_of(output), "
+                "which makes a distribution of actions of what it emits."
+            )
+        if hooks or self._gives("_distribution"):
+            given = ", ".join(hooks or ["_distribution"])
+            raise TypeError(
+                f"{name} has an actor network with a memory, which {given} would know nothing of: "
+                "give _distribution_of(output) alone."
+            )
+        n_sequences = config.batch_size // config.n_minibatches
+        if n_sequences % config.n_groups:
+            raise ValueError(
+                f"With an actor network with a memory, n_groups must divide the {n_sequences} "
+                f"environments of a minibatch, got {config.n_groups}."
             )
 
 
@@ -527,9 +613,25 @@ def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> 
     return network
 
 
-def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: Any) -> TrainState:
-    return TrainState.from_variables(network, initialise(network, rng, obs))
+def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> TrainState:
+    return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
-def _append_axes(x: Array, ndim: int) -> Array:
-    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
+def _repeated(tree: Any, shape: tuple[int, ...]) -> Any:
+    """Copies of a pytree along new leading axes."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)
+
+
+def _reported(actor: Info, critic: Info, traj: Transition) -> Info:
+    """What describes an update."""
+    explained = ops.explained_variance(traj.value, traj.target).mean()
+    parts = [_named("actor", actor), _named("critic", critic), {"explained_variance": explained}]
+    twice = [name for name in parts[0] if name in parts[1]]
+    if twice:
+        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
+    return {name: number for part in parts for name, number in part.items()}
+
+
+def _named(network: str, info: Info) -> Info:
+    """What describes a fit, with the name of the network where the name alone would not tell."""
+    return {f"{network}_{name}" if name in OF_EVERY_FIT else name: x for name, x in info.items()}

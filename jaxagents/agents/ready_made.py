@@ -11,7 +11,6 @@ from flax import linen as nn
 from jaxagents import ops
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
-from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, StateCritic
 
 
@@ -29,9 +28,8 @@ class ReadyMadePolicy:
     n_actors: int
     _actors_shape: tuple[int, ...]
 
-    def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
+    def _distribution_of(self, output: Any) -> ops.Distribution:
         """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
-        output = training.apply_fn(params, obs)
         space = self.episodes.action_space
         if is_discrete(space):
             return ops.Categorical(output)

@@ -1,69 +1,111 @@
-"""Rollouts of a policy: what is collected, and what returns and advantages are computed of."""
+"""Rollouts: acting by a policy in many environments at once."""
 
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Key
 
-class Transition(NamedTuple):
-    """One step of every environment, or a rollout of them with a leading time axis.
+from jaxagents import ops
+from jaxagents.agents.policy import Carry, Policy
+from jaxagents.agents.transitions import Transition
+from jaxagents.envs.episodes import Episodes, EpisodeState
+from jaxagents.learners.train_state import TrainState
+
+_MOST_NOISE = 64
+"""Random numbers drawn ahead for a step of an environment. More would take too much memory."""
+
+
+class Players(NamedTuple):
+    """Where many environments and their actors' memories stand.
 
     Attributes:
-        obs: Observation acted on.
-        action: Action taken.
-        value: Value of `obs`.
-        log_prob: Log-probability of `action`.
-        reward: Reward received.
-        next_obs: True successor of `obs`, before any reset.
-        terminated: Whether `next_obs` is terminal.
-        truncated: Whether the episode was cut after this step.
-        next_value: Value of `next_obs`.
-        advantage: Advantage of `action`.
-        target: Return that the critic is fitted to.
+        obs: Current observations, environments first.
+        envstate: States of the environments.
+        carry: Memories of the policy.
     """
 
     obs: Any
-    action: Any
-    value: Any
-    log_prob: Any
-    reward: Any
-    next_obs: Any
-    terminated: Any
-    truncated: Any
-    next_value: Any = None
-    advantage: Any = None
-    target: Any = None
+    envstate: EpisodeState
+    carry: Carry
 
 
-class AdvantageInput(NamedTuple):
-    """What `_trajectory_advantages` is given of each time step (arrays over environments).
+def rollout(
+    policy: Policy,
+    actor: TrainState,
+    episodes: Episodes,
+    players: Players,
+    rng: Key[Array, ""],
+    n_steps: int,
+) -> tuple[Players, Transition]:
+    """Takes steps in all environments.
 
-    Attributes:
-        reward: Reward received.
-        value: Value of the observation acted on.
-        next_value: Value of the true successor, before any reset.
-        terminated: Whether the successor is terminal.
-        gamma: Discount.
-        gae_lambda: Weight of the trace.
+    Args:
+        policy: How actions are drawn.
+        actor: State of the actor's training.
+        episodes: The environment.
+        players: Where the environments stand.
+        rng: Random key.
+        n_steps: Number of steps in each environment.
+
+    Returns:
+        Where they stand afterwards, and what happened, shaped `(time, environments, ...)`.
     """
+    first = jax.tree.map(lambda x: x[0], players)
+    initial = policy.initial(actor)
+    draw, action_of = _sampling(policy, actor, first)
 
-    reward: Any
-    value: Any
-    next_value: Any
-    terminated: Any
-    gamma: Any
-    gae_lambda: Any
+    def act(noise: Array, carry: Carry, obs: Any) -> tuple[Carry, Any, Array]:
+        carry, distribution = policy.step(actor, carry, obs)
+        action = action_of(distribution, noise)
+        log_prob = distribution.log_prob(action).reshape(episodes.actors_shape)
+        return carry, action, log_prob
+
+    def act_and_step(
+        players: Players, given: tuple[Array, Key[Array, "environments 2"]]
+    ) -> tuple[Players, Transition]:
+        noise, keys = given
+        carry, action, log_prob = jax.vmap(act)(noise, players.carry, players.obs)
+        step = episodes.step_all(keys, players.envstate, action)
+        transition = Transition(
+            obs=players.obs,
+            action=action,
+            value=None,
+            log_prob=log_prob,
+            reward=step.reward,
+            next_obs=step.next_obs,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            carry=players.carry,
+        )
+        carry = _forget(step.terminated | step.truncated, initial, carry)
+        return Players(step.obs, step.envstate, carry), transition
+
+    shape = (n_steps, len(players.envstate.step))
+    rngs = jax.random.split(rng, 1 + 2 * math.prod(shape))
+    given = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
+    return jax.lax.scan(act_and_step, players, given)
 
 
-class ReturnInput(NamedTuple):
-    """What `_trajectory_returns` is given of each time step (arrays over environments).
+def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callable, Callable]:
+    """What is drawn for all steps at once, and what makes an action of a distribution and a draw.
 
-    Attributes:
-        reward: Reward received.
-        discount: Discount, zero where the successor is terminal.
-        next_value: Value of the true successor, before any reset.
-        gae_lambda: Weight of the trace.
+    It draws the noise of the distribution, if that is few numbers, and otherwise keys.
     """
+    _, distribution = jax.eval_shape(policy.step, actor, first.carry, first.obs)
+    if isinstance(distribution, ops.Reparametrised) and distribution.draws_noise:
+        noise = jax.eval_shape(distribution.noise, jax.random.key(0))
+        if noise.size <= _MOST_NOISE:
+            return distribution.noise, lambda distribution, noise: distribution.sample_from(noise)
+    return jax.random.split, lambda distribution, key: distribution.sample(key)
 
-    reward: Any
-    discount: Any
-    next_value: Any
-    gae_lambda: Any
+
+def _forget(over: Bool[Array, "environments"], initial: Carry, carry: Carry) -> Carry:
+    """Fresh memories where an episode is over."""
+
+    def chosen(fresh: Array, kept: Array) -> Array:
+        return jnp.where(over.reshape(-1, *[1] * fresh.ndim), fresh, kept)
+
+    return jax.tree.map(chosen, initial, carry)

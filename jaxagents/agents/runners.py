@@ -20,6 +20,7 @@ class Runner(struct.PyTreeNode):
         hyperparams: Hyperparameters.
         update_step: Number of updates made so far.
         info: Scalars that describe the last update (NaN before the first).
+        carry: Memories of the policy, environments first; `()` of one that remembers nothing.
     """
 
     actor_training: TrainState
@@ -30,6 +31,7 @@ class Runner(struct.PyTreeNode):
     hyperparams: Any
     update_step: Any
     info: dict[str, Any]
+    carry: Any = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

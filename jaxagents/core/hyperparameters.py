@@ -13,9 +13,11 @@ Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
 
 
-def hyperparameter(default: Any, low: float, high: float = float("inf")) -> Any:
+def hyperparameter(
+    default: Any, low: float, high: float = float("inf"), *, kw_only: bool = False
+) -> Any:
     """A traced hyperparameter with the closed interval of values that it may take."""
-    return struct.field(default=default, metadata={"interval": (low, high)})
+    return struct.field(default=default, metadata={"interval": (low, high)}, kw_only=kw_only)
 
 
 class Hyperparameters(KnownFields, struct.PyTreeNode):

@@ -11,6 +11,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxagents.envs.episodes import Episodes
 from jaxagents.sharding import on_each_device
 
+Act = Callable[[Any, Any], tuple[Any, Any]]
+"""Maps a memory and one observation to the memory afterwards and an action."""
+
 
 class EpisodeOutcomes(NamedTuple):
     """Outcomes of episodes, `n_episodes` along the first axis.
@@ -31,13 +34,14 @@ class EpisodeOutcomes(NamedTuple):
 
 
 def play_episodes(
-    episodes: Episodes, policy: Callable[[Any], Any], rng: Key[Array, ""], n_episodes: int
+    episodes: Episodes, policy: Act, carry: Any, rng: Key[Array, ""], n_episodes: int
 ) -> EpisodeOutcomes:
     """Plays episodes side by side, on each device until its last one is over.
 
     Args:
         episodes: The environment.
-        policy: Maps one observation to an action.
+        policy: Maps a memory and one observation to the memory afterwards and an action.
+        carry: The memory at the start of an episode; `()` for none.
         rng: Random key.
         n_episodes: Number of episodes.
 
@@ -45,12 +49,15 @@ def play_episodes(
         The outcomes.
     """
     keys = jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)
-    return on_each_device(functools.partial(_play_until_all_are_over, episodes, policy), *keys)
+    return on_each_device(
+        functools.partial(_play_until_all_are_over, episodes, policy, carry), *keys
+    )
 
 
 def _play_until_all_are_over(
     episodes: Episodes,
-    policy: Callable[[Any], Any],
+    policy: Act,
+    carry: Any,
     reset_keys: Key[Array, "n_episodes"],
     step_keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:
@@ -63,10 +70,11 @@ def _play_until_all_are_over(
     def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
         return outcomes.terminated | outcomes.truncated
 
-    def step(carry: tuple) -> tuple:
-        time, obs, envstate, outcomes = carry
+    def step(state: tuple) -> tuple:
+        time, carry, obs, envstate, outcomes = state
         keys = jax.vmap(jax.random.fold_in, (0, None))(step_keys, time)
-        played = jax.vmap(episodes.play)(keys, envstate, jax.vmap(policy)(obs))
+        carry, actions = jax.vmap(policy)(carry, obs)
+        played = jax.vmap(episodes.play)(keys, envstate, actions)
         after = EpisodeOutcomes(
             returns=outcomes.returns + played.reward,
             final_rewards=played.reward,
@@ -80,8 +88,9 @@ def _play_until_all_are_over(
             outcomes,
             after,
         )
-        return time + 1, played.obs, played.envstate, outcomes
+        return time + 1, carry, played.obs, played.envstate, outcomes
 
-    carry = (jnp.zeros((), jnp.int32), obs, envstate, outcomes)
-    *_, outcomes = jax.lax.while_loop(lambda carry: ~jnp.all(over(carry[-1])), step, carry)
+    carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
+    state = (jnp.zeros((), jnp.int32), carries, obs, envstate, outcomes)
+    *_, outcomes = jax.lax.while_loop(lambda state: ~jnp.all(over(state[-1])), step, state)
     return outcomes

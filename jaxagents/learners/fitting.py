@@ -7,12 +7,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, UInt32
+import optax
+from jaxtyping import Array, Int, Key, UInt32
 
 from jaxagents import ops, sharding
+from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 
-LossFunction = Callable[..., tuple[Float[Array, ""], Float[Array, ""]]]
+_LOSS, _GRADIENT_NORM = "loss", "gradient_norm"
+OF_EVERY_FIT = (_LOSS, _GRADIENT_NORM)
+"""Names of the numbers that every fit reports."""
 
 _LARGEST_SHARED_MINIBATCH = 8192
 """Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
@@ -25,21 +29,23 @@ class Fit(NamedTuple):
 
     Attributes:
         training: State of its training.
-        loss_fn: Maps a state and the inputs of a minibatch to the loss and a KL divergence.
+        loss_fn: Maps a state and the inputs of a minibatch to losses, one for each sample or a single
+            one for the whole minibatch, and a dict of arrays that describe the samples. The mean of
+            the losses is made small, and the means of the arrays are reported.
         inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
         n_epochs: Largest number of epochs.
-        kl_threshold: After an epoch with a larger mean KL divergence, the network stays as it is;
-            `None` sets no limit.
-        mean_of: Where loss and KL divergence are means over samples: maps the inputs of a minibatch to
-            those that `loss_fn` is given instead, in parts.
+        kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
+            limit.
+        prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
+            parts.
     """
 
     training: TrainState
-    loss_fn: LossFunction
-    inputs: Any
+    loss_fn: Callable[..., tuple[Array, Info]]
+    inputs: tuple[Any, ...]
     n_epochs: int
     kl_threshold: Any = None
-    mean_of: Callable[..., tuple] | None = None
+    prepare: Callable[..., tuple] = lambda *inputs: inputs
 
 
 class Fitted(NamedTuple):
@@ -47,13 +53,11 @@ class Fitted(NamedTuple):
 
     Attributes:
         training: State of its training.
-        loss: Mean loss over the minibatches.
-        kl: Mean KL divergence over the minibatches, as the loss function gives it.
+        info: Means over the minibatches: the `loss`, the `gradient_norm`, and what the loss reports.
     """
 
     training: TrainState
-    loss: Any
-    kl: Any
+    info: Info
 
 
 def fit(
@@ -80,17 +84,43 @@ def fit(
         The fitted networks.
     """
     n_devices = 1 if replicated else sharding.n_devices()
+    examples = [_example(fit, n_minibatches) for fit in fits]
+    in_parts = _n_parts(examples, n_devices) > 1
     fit_together = functools.partial(
         _fit_in_one_loop,
         seeds=jax.random.key_data(rngs)[..., :2],
         n_minibatches=n_minibatches,
         n_devices=n_devices,
     )
-    time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
-    size = time * n_envs // n_minibatches
-    if size <= _LARGEST_SHARED_MINIBATCH or _n_parts(fits, size // n_devices) > 1:
-        return fit_together(fits)
-    return [fit_together([fit])[0] for fit in fits]
+    if in_parts or _n_elements(fits[0]) // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
+        return fit_together(fits, examples)
+    return [fit_together([fit], [x])[0] for fit, x in zip(fits, examples, strict=True)]
+
+
+def names_of_info(fit: Fit, n_minibatches: int) -> list[str]:
+    """The names of the numbers that a fitted network comes with.
+
+    Args:
+        fit: How the network is to be fitted.
+        n_minibatches: Number of minibatches of each epoch.
+
+    Returns:
+        The names.
+    """
+    return [*_example(fit, n_minibatches).info, *OF_EVERY_FIT]
+
+
+def is_per_sample(fit: Fit, n_minibatches: int) -> bool:
+    """Whether the loss of a fit gives a number for each sample.
+
+    Args:
+        fit: How a network is to be fitted.
+        n_minibatches: Number of minibatches of each epoch.
+
+    Returns:
+        Whether it does, rather than one number for the whole minibatch.
+    """
+    return _example(fit, n_minibatches).losses.ndim > 0
 
 
 def fewest_parts(n_samples: int) -> int:
@@ -98,19 +128,47 @@ def fewest_parts(n_samples: int) -> int:
     return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
 
 
+class _Example(NamedTuple):
+    """A minibatch and its losses, as shapes."""
+
+    samples: Any
+    losses: Any
+    info: Info
+
+
+def _example(fit: Fit, n_minibatches: int) -> _Example:
+    size = _n_elements(fit) // n_minibatches
+
+    def of_minibatch(training: TrainState, inputs: Any) -> _Example:
+        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
+        samples = fit.prepare(*elements)
+        return _Example(samples, *fit.loss_fn(training, *samples))
+
+    return jax.eval_shape(of_minibatch, fit.training, fit.inputs)
+
+
+def _n_elements(fit: Fit) -> int:
+    time, n_envs, *_ = jax.tree.leaves(fit.inputs)[0].shape
+    return time * n_envs
+
+
 def _fit_in_one_loop(
     fits: Sequence[Fit],
+    examples: Sequence[_Example],
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
     n_devices: int,
 ) -> list[Fitted]:
-    time, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
-    n_samples = time * n_envs // seeds.shape[1]
+    n_samples = _n_elements(fits[0]) // seeds.shape[1]
 
     def minibatches_of(epoch: Int[Array, ""]) -> Array:
         return ops.minibatch_indices(seeds[epoch], n_samples, n_minibatches)
 
-    fitted = [Fitted(fit.training, jnp.zeros(()), jnp.zeros(())) for fit in fits]
+    names = [[*example.info, *OF_EVERY_FIT] for example in examples]
+    fitted = [
+        Fitted(fit.training, {name: jnp.zeros(()) for name in of_fit})
+        for fit, of_fit in zip(fits, names, strict=True)
+    ]
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
         learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
@@ -119,7 +177,11 @@ def _fit_in_one_loop(
             [fitted[i] for i in learning],
             minibatches_of,
             range(first, last),
-            n_devices,
+            functools.partial(
+                _gradients,
+                n_parts=_n_parts([examples[i] for i in learning], n_devices),
+                n_devices=n_devices,
+            ),
         )
         for i, network in zip(learning, after, strict=True):
             fitted[i] = network
@@ -132,29 +194,25 @@ def _epochs(
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
     epochs: range,
-    n_devices: int,
+    gradients: Callable[..., list[tuple[Any, Info]]],
 ) -> list[Fitted]:
     """The networks after further epochs."""
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
         data = jax.tree.map(lambda x: _in_groups(x, len(indices)), inputs)
-        samples = [
-            fit.mean_of(*taken) if fit.mean_of else taken
-            for fit, taken in zip(fits, ops.take_minibatch(data, indices), strict=True)
-        ]
-        found = _gradients(fits, trainings, samples, n_devices)
+        elements = ops.take_minibatch(data, indices)
+        samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
+        found = gradients(fits, trainings, samples)
         steps = zip(trainings, found, strict=True)
         after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
-        return after, [shown for _, shown in found]
+        return after, [{**info, _GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in found]
 
     def epoch(number: Any, before: list[Fitted]) -> list[Fitted]:
         trainings = [network.training for network in before]
-        trainings, shown = jax.lax.scan(minibatch, trainings, minibatches_of(number))
-        after = [
-            Fitted(training, losses.mean(), kls.mean())
-            for training, (losses, kls) in zip(trainings, shown, strict=True)
-        ]
+        trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
+        means = jax.tree.map(lambda x: x.mean(), infos)
+        after = [Fitted(*network) for network in zip(trainings, means, strict=True)]
         return [_unless_stopped(*network) for network in zip(fits, before, after, strict=True)]
 
     return jax.lax.fori_loop(epochs.start, epochs.stop, epoch, fitted)
@@ -163,19 +221,19 @@ def _epochs(
 def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
     if fit.kl_threshold is None:
         return after
-    goes_on = before.kl <= fit.kl_threshold
+    goes_on = before.info["kl"] <= fit.kl_threshold
     return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
 
 
 def _gradients(
-    fits: list[Fit], trainings: list[TrainState], samples: list[Any], n_devices: int
-) -> list[tuple[Any, tuple[Array, Array]]]:
-    """The gradient of each loss, with the loss and the KL divergence."""
+    fits: list[Fit], trainings: list[TrainState], samples: list[Any], n_parts: int, n_devices: int
+) -> list[tuple[Any, Info]]:
+    """The gradient of each loss, with what describes it."""
 
-    def of_part(samples: list[Any]) -> list[tuple[Any, tuple[Array, Array]]]:
+    def of_part(samples: list[Any]) -> list[tuple[Any, Info]]:
         return [_gradient(*of_fit) for of_fit in zip(fits, trainings, samples, strict=True)]
 
-    def mean_of_parts(samples: list[Any]) -> list[tuple[Any, tuple[Array, Array]]]:
+    def mean_of_parts(samples: list[Any]) -> list[tuple[Any, Info]]:
         parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
         zeros = jax.eval_shape(of_part, jax.tree.map(lambda x: x[0], parts))
         total, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, zeros), parts)
@@ -184,7 +242,6 @@ def _gradients(
     def add(total: Any, part: list[Any]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, of_part(part)), None
 
-    n_parts = _n_parts(fits, len(jax.tree.leaves(samples)[0]) // n_devices)
     if n_parts == 1:
         return of_part(samples)
     if n_devices == 1:
@@ -192,18 +249,28 @@ def _gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, tuple[Array, Array]]:
-    def loss_and_kl(params: Any) -> tuple[Array, Array]:
-        return fit.loss_fn(training.replace(params=params), *samples)
+def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, Info]:
+    def mean_loss(params: Any) -> tuple[Array, Info]:
+        losses, info = fit.loss_fn(training.replace(params=params), *samples)
+        means = jax.tree.map(jnp.mean, {**info, _LOSS: losses})
+        return means[_LOSS], means
 
-    shown, grads = jax.value_and_grad(loss_and_kl, has_aux=True)(training.params)
-    return grads, shown
+    grads, info = jax.grad(mean_loss, has_aux=True)(training.params)
+    return grads, info
 
 
-def _n_parts(fits: Sequence[Fit], size: int) -> int:
-    """Number of equal parts in which a device computes the gradients of samples."""
+def _n_parts(examples: Sequence[_Example], n_devices: int) -> int:
+    """Number of equal parts in which a device computes the gradients of minibatches."""
+    sizes = {len(x) for example in examples for x in jax.tree.leaves(example.samples)}
+    if len(sizes) > 1 or not all(example.losses.ndim for example in examples):
+        return 1
+    return equal_parts(sizes.pop() // n_devices)
+
+
+def equal_parts(size: int) -> int:
+    """Number of equal parts that are not much smaller than they may be; 1 if there are none."""
     fewest = fewest_parts(size)
-    if fewest == 1 or not all(fit.mean_of for fit in fits):
+    if fewest == 1:
         return 1
     return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 

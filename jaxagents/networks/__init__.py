@@ -10,6 +10,7 @@ from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
+from jaxagents.networks.recurrent import Recurrent, WithMemory
 from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
@@ -28,10 +29,12 @@ __all__ = [
     "PatchConv",
     "PerActor",
     "Policy",
+    "Recurrent",
     "StateCritic",
     "Torso",
     "ValueCritic",
     "WithEncoder",
+    "WithMemory",
     "default_init",
     "ensemblize",
     "observation_encoder",

@@ -2,7 +2,7 @@
 
 import functools
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -45,8 +45,21 @@ class Reparametrised(Distribution):
     """A distribution whose action is a function of its parameters and of noise independent of them.
 
     Rollouts draw the noise of many steps at once. A subclass gives `noise` and `sample_from` in the
-    place of `sample`.
+    place of `sample`. One that gives `sample` itself is asked for that.
+
+    Attributes:
+        draws_noise: Whether actions are drawn by `noise` and `sample_from`.
     """
+
+    draws_noise: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Notes which of both a subclass gives."""
+        super().__init_subclass__(**kwargs)
+        if "sample_from" in vars(cls):
+            cls.draws_noise = True
+        elif "sample" in vars(cls):
+            cls.draws_noise = False
 
     @abstractmethod
     def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Array:

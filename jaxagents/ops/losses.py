@@ -1,7 +1,7 @@
 """Losses of policies and values, per sample."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 Scalar = float | Float[Array, ""]
 
@@ -51,6 +51,24 @@ def clipped_surrogate(
     ratio = jnp.exp(log_prob - log_prob_old)
     clipped_ratio = jnp.clip(ratio, 1.0 - eps_clip, 1.0 + eps_clip)
     return jnp.minimum(ratio * advantage, clipped_ratio * advantage)
+
+
+def is_clipped(
+    log_prob: Float[Array, "*batch"], log_prob_old: Float[Array, "*batch"], eps_clip: Scalar
+) -> Bool[Array, "*batch"]:
+    r"""Whether the probability ratio lies beyond the clip range, $|\rho_t - 1| > \epsilon$.
+
+    Its mean is the clip fraction.
+
+    Args:
+        log_prob: Log-probability of the actions under the policy in training.
+        log_prob_old: Log-probability of the actions under the policy that took them.
+        eps_clip: Largest deviation $\epsilon$ of the ratio from 1 that is rewarded.
+
+    Returns:
+        Whether it does, for each sample.
+    """
+    return jnp.abs(jnp.expm1(log_prob - log_prob_old)) > eps_clip
 
 
 def approximate_kl(
@@ -113,3 +131,24 @@ def clipped_value_loss(
     """
     clipped_value = value_old + jnp.clip(value - value_old, -eps_clip, eps_clip)
     return jnp.maximum(value_loss(value, target), value_loss(clipped_value, target))
+
+
+def explained_variance(
+    value: Float[Array, "time environments ..."], target: Float[Array, "time environments ..."]
+) -> Float[Array, "..."]:
+    r"""The share of the variance of returns that values explain.
+
+    $$1 - \frac{\operatorname{Var}(G - V)}{\operatorname{Var}(G)}$$
+
+    Args:
+        value: Values $V$ of a rollout.
+        target: Returns $G$.
+
+    Returns:
+        The share (for each actor): 1 of perfect values, 0 of constant ones, negative of worse; 0 where
+        returns do not vary.
+    """
+    variance = target.var(axis=(0, 1))
+    unexplained = (target - value).var(axis=(0, 1))
+    varies = variance > 0.0
+    return jnp.where(varies, 1.0 - unexplained / jnp.where(varies, variance, 1.0), 0.0)

@@ -1,0 +1,341 @@
+"""Policies: from an observation, and what is remembered, to a distribution of actions."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Key
+
+from jaxagents import ops
+from jaxagents.agents.transitions import Transition
+from jaxagents.learners.train_state import TrainState
+
+Carry = Any
+"""The memory of a policy: a pytree of arrays, `()` where nothing is remembered."""
+
+
+class Sequence(NamedTuple):
+    """Observations in order, as a policy with a memory learns from them.
+
+    Attributes:
+        obs: Observations, time first.
+        carry: The memory before each step.
+        first: Whether a new episode starts at the step.
+    """
+
+    obs: Any
+    carry: Carry
+    first: Bool[Array, "..."]
+
+
+class Policy(abc.ABC):
+    """How an agent acts, in one of its environments.
+
+    What learns asks for `inputs`, dealt to minibatches as `elements` and given to losses as `samples`.
+    """
+
+    @abc.abstractmethod
+    def initial(self, network: TrainState) -> Carry:
+        """The memory at the start of an episode.
+
+        Args:
+            network: State of the actor's training.
+
+        Returns:
+            The memory.
+        """
+
+    @abc.abstractmethod
+    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+        """The distribution of actions at an observation.
+
+        Args:
+            network: State of the actor's training.
+            carry: The memory.
+            obs: One observation.
+
+        Returns:
+            The memory afterwards, and the distribution.
+        """
+
+    @abc.abstractmethod
+    def unroll(
+        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
+    ) -> Any:
+        """The distributions of actions at the observations of a sequence.
+
+        Args:
+            network: State of the actor's training.
+            carry: The memory before the first step.
+            obs: Observations, time first.
+            first: Whether a new episode, with a fresh memory, starts at a step.
+
+        Returns:
+            The distributions, time first.
+        """
+
+    def act(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+        """The greedy action.
+
+        Args:
+            network: State of the actor's training.
+            carry: The memory.
+            obs: One observation.
+
+        Returns:
+            The memory afterwards, and the action.
+        """
+        carry, distribution = self.step(network, carry, obs)
+        return carry, distribution.mode()
+
+    @abc.abstractmethod
+    def inputs(self, traj: Transition) -> Any:
+        """The observations of a rollout in the form in which the policy learns from them.
+
+        Args:
+            traj: A rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            A pytree shaped `(time, environments, ...)`.
+        """
+
+    @abc.abstractmethod
+    def elements(self, rollout: Any) -> Any:
+        """The inputs of a loss as the elements that are dealt to minibatches.
+
+        Args:
+            rollout: A pytree shaped `(time, environments, ...)`.
+
+        Returns:
+            The pytree: as it is where a sample is an element, shaped `(1, environments, time, ...)`
+            where a sequence is one.
+        """
+
+    @abc.abstractmethod
+    def samples(self, minibatch: Any) -> Any:
+        """A minibatch of elements with samples first, but for the inputs of the policy itself.
+
+        Args:
+            minibatch: A pytree with a leading axis of elements.
+
+        Returns:
+            The pytree.
+        """
+
+    @abc.abstractmethod
+    def log_probs_and_entropies(
+        self, network: TrainState, inputs: Any, actions: Any
+    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+        """Log-probabilities of actions and entropies, in nats.
+
+        Args:
+            network: State of the actor's training.
+            inputs: What `inputs` gave, of a minibatch.
+            actions: The actions, samples first.
+
+        Returns:
+            Both, of each sample (and actor).
+        """
+
+
+class MemorylessPolicy(Policy):
+    """A policy that acts by the observation alone, and learns from samples in any order."""
+
+    def __init__(self, greedy: Callable[[TrainState, Any], Any]) -> None:
+        """Takes the greedy policy, which maps a network and an observation to an action."""
+        self._greedy = greedy
+
+    @abc.abstractmethod
+    def distribution(self, network: TrainState, obs: Any) -> Any:
+        """The distribution of actions at one observation."""
+
+    def initial(self, network: TrainState) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+        """The distribution of actions at an observation; see `Policy`."""
+        return carry, self.distribution(network, obs)
+
+    def unroll(
+        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
+    ) -> Any:
+        """The distributions of actions at the observations of a sequence; see `Policy`."""
+        return jax.vmap(lambda obs: self.distribution(network, obs))(obs)
+
+    def act(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+        """The greedy action; see `Policy`."""
+        return carry, self._greedy(network, obs)
+
+    def inputs(self, traj: Transition) -> Any:
+        """The observations."""
+        return traj.obs
+
+    def elements(self, rollout: Any) -> Any:
+        """The inputs as they are: a sample is an element."""
+        return rollout
+
+    def samples(self, minibatch: Any) -> Any:
+        """The minibatch as it is."""
+        return minibatch
+
+    def log_probs_and_entropies(
+        self, network: TrainState, inputs: Any, actions: Any
+    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+        """Log-probabilities of actions and entropies; see `Policy`."""
+
+        def of_sample(obs: Any, action: Any) -> tuple[Array, Array]:
+            distribution = self.distribution(network, obs)
+            return distribution.log_prob(action), distribution.entropy()
+
+        return jax.vmap(of_sample)(inputs, actions)
+
+
+@final
+class DistributionPolicy(MemorylessPolicy):
+    """The policy of the hook `_distribution`."""
+
+    def __init__(
+        self,
+        distribution: Callable[[TrainState, Any, Any], Any],
+        greedy: Callable[[TrainState, Any], Any],
+    ) -> None:
+        """Takes the hook, and the greedy policy."""
+        super().__init__(greedy)
+        self._distribution = distribution
+
+    def distribution(self, network: TrainState, obs: Any) -> Any:
+        """The distribution of actions at one observation."""
+        return self._distribution(network, network.params, obs)
+
+
+class Hooks(NamedTuple):
+    """The hooks of `OnPolicyBase` that make up a policy, each for one observation.
+
+    Attributes:
+        sample: `_sample_actions(rng, training, obs)`.
+        log_prob: `_log_prob(training, params, obs, actions)`.
+        entropy: `_entropy(training, obs)`.
+        greedy: `policy(training, obs)`.
+    """
+
+    sample: Callable[[Key[Array, ""], TrainState, Any], Any]
+    log_prob: Callable[[TrainState, Any, Any, Any], Array]
+    entropy: Callable[[TrainState, Any], Array]
+    greedy: Callable[[TrainState, Any], Any]
+
+
+class HooksDistribution(ops.Distribution):
+    """The distribution of actions that hooks describe.
+
+    Attributes:
+        network: State of the actor's training.
+        obs: One observation.
+        hooks: The hooks (static).
+    """
+
+    network: TrainState
+    obs: Any
+    hooks: Hooks = struct.field(pytree_node=False)
+
+    def sample(self, key: Key[Array, ""]) -> Any:
+        """Draws one action."""
+        return self.hooks.sample(key, self.network, self.obs)
+
+    def log_prob(self, action: Any) -> Array:
+        """Log-probability of an action, in nats."""
+        return self.hooks.log_prob(self.network, self.network.params, self.obs, action)
+
+    def entropy(self) -> Array:
+        """Entropy, in nats."""
+        return self.hooks.entropy(self.network, self.obs)
+
+    def mode(self) -> Any:
+        """The greedy action."""
+        return self.hooks.greedy(self.network, self.obs)
+
+
+@final
+class HooksPolicy(MemorylessPolicy):
+    """The policy of the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        """Takes the hooks."""
+        super().__init__(hooks.greedy)
+        self._hooks = hooks
+
+    def distribution(self, network: TrainState, obs: Any) -> HooksDistribution:
+        """The distribution of actions at one observation."""
+        return HooksDistribution(network, obs, self._hooks)
+
+
+@final
+class RecurrentPolicy(Policy):
+    """The policy of a network with a memory, which learns from whole sequences."""
+
+    def __init__(self, distribution: Callable[[Any], Any]) -> None:
+        """Takes what makes a distribution of the network's output."""
+        self._distribution = distribution
+
+    def initial(self, network: TrainState) -> Carry:
+        """The memory at the start of an episode; see `Policy`."""
+        return network.model_def.initial()
+
+    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+        """The distribution of actions at an observation; see `Policy`."""
+        carry, output = network(carry, obs)
+        return carry, self._distribution(output)
+
+    def unroll(
+        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
+    ) -> Any:
+        """The distributions of actions at the observations of a sequence; see `Policy`."""
+        initial = self.initial(network)
+
+        def step(carry: Carry, at_t: tuple[Any, Array]) -> tuple[Carry, Any]:
+            obs, first = at_t
+            return network(where(first, initial, carry), obs)
+
+        _, outputs = jax.lax.scan(step, carry, (obs, first))
+        return jax.vmap(self._distribution)(outputs)
+
+    def inputs(self, traj: Transition) -> Sequence:
+        """Observations, memories and beginnings of episodes."""
+        over = traj.terminated | traj.truncated
+        first = jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
+        return Sequence(traj.obs, traj.carry, first)
+
+    def elements(self, rollout: Any) -> Any:
+        """What happened in each environment is an element."""
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
+
+    def samples(self, minibatch: Any) -> Any:
+        """The steps of all sequences one after another, but for sequences of the policy."""
+
+        def flat(x: Any) -> Any:
+            return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
+
+        return jax.tree.map(flat, minibatch, is_leaf=lambda x: isinstance(x, Sequence))
+
+    def log_probs_and_entropies(
+        self, network: TrainState, inputs: Sequence, actions: Any
+    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+        """Log-probabilities of actions and entropies; see `Policy`."""
+
+        def of_sequence(sequence: Sequence) -> Any:
+            start = jax.tree.map(lambda x: x[0], sequence.carry)
+            return self.unroll(network, start, sequence.obs, sequence.first)
+
+        def of_sample(distribution: Any, action: Any) -> tuple[Array, Array]:
+            return distribution.log_prob(action), distribution.entropy()
+
+        distributions = self.samples(jax.vmap(of_sequence)(inputs))
+        return jax.vmap(of_sample)(distributions, actions)
+
+
+def where(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
+    """One of two pytrees."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)

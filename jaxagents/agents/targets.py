@@ -1,0 +1,69 @@
+"""Advantages of a rollout, and the returns that the critic is fitted to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxagents import ops
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+
+BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
+"""Maps what was accumulated at the following step, and this step, to what is carried and collected."""
+
+
+def with_targets(
+    traj: Transition,
+    values: Callable[[Any], Array],
+    gamma: Any,
+    gae_lambda: Any,
+    *,
+    advantages: BackwardStep,
+    returns: BackwardStep,
+    steps_at_once: int,
+) -> Transition:
+    """A rollout with its values, advantages and targets.
+
+    Args:
+        traj: The rollout, shaped `(time, environments, ...)`.
+        values: Maps the observations of all environments to their values.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+        advantages: One backward step of the advantages.
+        returns: One backward step of the returns.
+        steps_at_once: Of how many steps values are computed at once.
+
+    Returns:
+        The rollout.
+    """
+    value, next_value = jax.lax.map(
+        lambda at_t: (values(at_t[0]), values(at_t[1])),
+        (traj.obs, traj.next_obs),
+        batch_size=steps_at_once,
+    )
+    terminated, truncated = (
+        jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
+        for flag in (traj.terminated, traj.truncated)
+    )
+    gamma, gae_lambda = (jnp.broadcast_to(x, value.shape) for x in (gamma, gae_lambda))
+
+    def step(
+        after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        advantage, advantage_out = advantages(after[0], inputs[0])
+        target, target_out = returns(after[1], inputs[1])
+        return (advantage, target), (advantage_out, target_out)
+
+    inputs = (
+        AdvantageInput(traj.reward, value, next_value, terminated, gamma, gae_lambda),
+        ReturnInput(traj.reward, gamma * (1.0 - terminated), next_value, gae_lambda),
+    )
+    bootstrap = (jnp.zeros_like(value), next_value)
+    advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
+    return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
+
+
+def _append_axes(x: Array, ndim: int) -> Array:
+    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
