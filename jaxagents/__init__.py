@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from jaxagents.a2c import A2C, A2CBase
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.off_policy import OffPolicyBase
 from jaxagents.agents.offline import OfflineBase
@@ -23,6 +24,7 @@ from jaxagents.td3 import TD3, TD3Learner
 __version__ = version("jaxagents")
 
 __all__ = [
+    "A2C",
     "BC",
     "C51",
     "CQL",
@@ -35,6 +37,7 @@ __all__ = [
     "REINFORCE",
     "SAC",
     "TD3",
+    "A2CBase",
     "Agent",
     "BCLearner",
     "C51Learner",

@@ -146,7 +146,3 @@ class PPO(ReadyMadePolicy, PPOBase):
 
     Without networks in the configuration it takes default ones of two layers of 64 units.
     """
-
-    def _validate(self) -> None:
-        self._check_action_space()
-        super()._validate()

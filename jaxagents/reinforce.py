@@ -103,7 +103,3 @@ class REINFORCE(ReadyMadePolicy, REINFORCEBase):
     Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is
     cut. Without networks in the configuration it takes default ones of two layers of 64 units.
     """
-
-    def _validate(self) -> None:
-        self._check_action_space()
-        super()._validate()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxagents import (
+    A2C,
     IPPO,
     PPO,
     REINFORCE,
@@ -253,6 +254,7 @@ ON_POLICY = [
     OnPolicyCase("PPO", PPO, _MINIBATCHES),
     OnPolicyCase("IPPO", IPPO, _MINIBATCHES, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
+    OnPolicyCase("A2C", A2C),
 ]
 
 VALUE_BASED = [

@@ -71,6 +71,10 @@ class ReadyMadePolicy:
         space = self.episodes.observation_space
         return int(space.n) if is_discrete(space) else None
 
+    def _validate(self) -> None:
+        self._check_action_space()
+        super()._validate()  # pyright: ignore[reportAttributeAccessIssue]
+
     def _check_action_space(self) -> None:
         """Raises unless the policy can act in the environment's action space."""
         name, env_name = type(self).__name__, type(self.env).__name__

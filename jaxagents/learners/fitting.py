@@ -221,6 +221,11 @@ def _epochs(
 def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
     if fit.kl_threshold is None:
         return after
+    if "kl" not in before.info:
+        raise TypeError(
+            "A network whose fit stops by a KL divergence needs a loss that reports it, under the name "
+            f"'kl': it must report 'kl', but reports {sorted(before.info)}."
+        )
     goes_on = before.info["kl"] <= fit.kl_threshold
     return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
 

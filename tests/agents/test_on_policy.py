@@ -10,7 +10,7 @@ import pytest
 from flax import struct
 
 from jaxagents import PPO, ops
-from jaxagents.agents import on_policy
+from jaxagents.agents import rollout
 from jaxagents.learners import fitting
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -68,7 +68,7 @@ def rollout_of(agent):
 def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     monkeypatch, name, ahead
 ):
-    monkeypatch.setattr(on_policy, "_MOST_NOISE", 2 if ahead else 0)
+    monkeypatch.setattr(rollout, "_MOST_NOISE", 2 if ahead else 0)
     agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
     runner, traj = rollout_of(agent)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)

@@ -26,7 +26,7 @@ def network(n_outputs, n_epochs, kl=0.0, obs=OBS, **fields):
     training = TrainState.from_variables(module, module.init(KEY, obs), optax.adam(0.1))
 
     def loss(training, obs, targets):
-        return ((training(obs) - targets) ** 2).mean(), jnp.float32(kl)
+        return (training(obs) - targets) ** 2, {"kl": jnp.float32(kl)}
 
     return Fit(training, loss, (obs, jnp.sin(obs[..., :n_outputs])), n_epochs, **fields)
 
@@ -61,7 +61,7 @@ def test_every_epoch_mixes_all_samples_anew():
 
     def loss(training, samples):
         jax.debug.callback(lambda x: seen.append(x.tolist()), samples, ordered=True)
-        return jnp.zeros(()) * training.params["kernel"].sum(), jnp.zeros(())
+        return jnp.zeros(()) * training.params["kernel"].sum(), {}
 
     samples = jnp.arange(24).reshape(6, 4)
     fitted(network(1, 3)._replace(loss_fn=loss, inputs=(samples,)))
@@ -83,10 +83,10 @@ def test_gradients_in_parts_are_those_of_the_whole(monkeypatch, n_epochs):
 
         def loss(training, obs, targets):
             sizes.append(len(obs))
-            return ((training(obs) - targets) ** 2).mean(), jnp.abs(targets).mean()
+            return (training(obs) - targets) ** 2, {"kl": jnp.abs(targets)}
 
         def fit_of(n_outputs, n_epochs):
-            return network(n_outputs, n_epochs)._replace(loss_fn=loss, mean_of=standardised)
+            return network(n_outputs, n_epochs)._replace(loss_fn=loss, prepare=standardised)
 
         found = fitted(*map(fit_of, (1, 2), n_epochs))
         return found, set(sizes)
@@ -95,20 +95,24 @@ def test_gradients_in_parts_are_those_of_the_whole(monkeypatch, n_epochs):
     assert sizes == {8}
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
     in_parts, sizes = networks()
-    assert sizes == {2}
+    assert sizes == {2, 8}  # of the whole only the shapes
     trees.assert_close(whole, in_parts)
 
 
 def test_other_losses_are_given_whole_minibatches(monkeypatch):
     def loss(training, obs, targets):
         assert len(obs) == 8
-        return ((training(obs) - targets) ** 2).mean(), jnp.zeros(())
+        return ((training(obs) - targets) ** 2).mean(), {}
+
+    def loss_of_samples(training, obs, targets):
+        assert len(obs) == 8
+        return (training(obs) - targets) ** 2, {}
 
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
-    marked = network(2, 2)._replace(mean_of=lambda *samples: samples)
-    fitted(network(1, 2)._replace(loss_fn=loss), marked)
+    of_samples = network(2, 2)._replace(loss_fn=loss_of_samples)
+    fitted(network(1, 2)._replace(loss_fn=loss), of_samples)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    fitted(marked._replace(loss_fn=loss))
+    fitted(of_samples)
 
 
 @pytest.mark.parametrize(
@@ -120,5 +124,4 @@ def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
 ):
     """Of 7 samples, only parts of one would be equal."""
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
-    marked = network(1, 1)._replace(mean_of=lambda *samples: samples)
-    assert fitting._n_parts([marked], size) == expected
+    assert fitting.equal_parts(size) == expected

@@ -1,47 +1,124 @@
-"""Losses that are means over samples."""
+"""The forms in which hooks give losses."""
 
+import gymnax
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+import trees
 
-from jaxagents import IPPO, PPO, REINFORCE, mean_over_samples
-from jaxagents.learners.losses import as_mean
+from jaxagents import PPO, ops
+from jaxagents.learners import fitting
+from jaxagents.learners.losses import described
+from jaxagents.ppo import AgentConfig, HyperParameters
 
-
-class Owner:
-    @mean_over_samples(of=lambda x, weight: (x, weight / weight.mean()))
-    def loss(self, training, x, weight, hyperparams):
-        """What it says."""
-        return hyperparams * (weight * (x - training) ** 2).mean()
-
-    @mean_over_samples
-    def plain(self, training, x, hyperparams):
-        return hyperparams * (x - training).mean()
+KEY = jax.random.key(0)
+CONFIG = AgentConfig(n_steps=1, batch_size=4, rollout_length=8, minibatch_size=2, actor_epochs=2)
 
 
-X, WEIGHT = jnp.arange(6.0), jnp.arange(1.0, 7.0)
+def test_losses_come_alone_with_a_dict_or_with_a_divergence():
+    losses, kl = jnp.arange(3.0), jnp.float32(0.1)
+    assert described(losses) == (losses, {})
+    assert described((losses, {"kl": kl})) == (losses, {"kl": kl})
+    assert described((losses.mean(), kl)) == (losses.mean(), {"kl": kl})
+    for wrong in (None, (losses, losses, losses), (losses, {"kl": "small"}), (losses, None)):
+        with pytest.raises(TypeError, match="A loss hook must return an array of losses"):
+            described(wrong)
 
 
-def test_a_marked_loss_is_called_as_it_was_written():
-    expected = 3 * np.mean(np.array(WEIGHT / 3.5) * (np.array(X) - 2) ** 2)
-    np.testing.assert_allclose(Owner().loss(2.0, X, WEIGHT, 3.0), expected, rtol=1e-6)
-    assert Owner.loss.__doc__ == "What it says."
-    np.testing.assert_allclose(Owner().plain(2.0, X, 3.0), 3 * (2.5 - 2), rtol=1e-6)
+class OfTheWhole(PPO):
+    """PPO by losses of whole minibatches."""
+
+    def _actor_loss(self, training, obs, actions, log_prob_old, advantage, hyperparams):
+        log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
+        advantage = ops.standardise(advantage)
+        objective = ops.clipped_surrogate(log_prob, log_prob_old, advantage, hyperparams.eps_clip)
+        loss = -objective.mean() - hyperparams.ent_coeff * entropy.mean()
+        return loss, ops.approximate_kl(log_prob, log_prob_old).mean()
+
+    def _critic_loss(self, *inputs):
+        return super()._critic_loss(*inputs).mean()
 
 
-def test_the_mean_of_its_parts_is_the_loss_of_the_whole():
-    of, loss = as_mean(Owner.loss)
-    prepared = of(X, WEIGHT)
-    parts = [loss(Owner(), 2.0, *(x[i : i + 2] for x in prepared), 3.0) for i in (0, 2, 4)]
-    np.testing.assert_allclose(np.mean(parts), Owner().loss(2.0, X, WEIGHT, 3.0), rtol=1e-6)
+def train(agent_type, hyperparams=HyperParameters(ent_coeff=0.1), config=CONFIG):  # noqa: B008
+    agent = agent_type(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    return agent.train(KEY, hyperparams, progress=False)
 
 
-def test_losses_of_the_library_are_marked_and_those_of_subclasses_are_not():
-    class Own(PPO):
+def test_a_loss_of_the_whole_minibatch_does_what_it_did():
+    (whole, metrics), (of_each, _) = train(OfTheWhole), train(PPO)
+    trees.assert_close(whole.actor_training.params, of_each.actor_training.params)
+    trees.assert_close(whole.critic_training.params, of_each.critic_training.params)
+    assert metrics["kl"][1] > 0.0
+    assert "entropy" not in metrics
+
+
+def test_a_loss_of_the_whole_minibatch_stops_early_too():
+    config = CONFIG.replace(actor_epochs=4)
+    stopped, _ = train(OfTheWhole, HyperParameters(kl_threshold=0.0), config)
+    assert 0 < stopped.actor_training.step < 4 * 2
+
+
+class Described(PPO):
+    """Reports more, and needs to say nothing of parts."""
+
+    def _actor_loss(self, *inputs):
+        losses, info = super()._actor_loss(*inputs)
+        return losses, {**info, "largest_advantage": inputs[-2].max()}
+
+
+def test_what_a_loss_reports_is_in_the_metrics():
+    _, metrics = train(Described)
+    expected = {
+        "actor_loss",
+        "actor_gradient_norm",
+        "critic_loss",
+        "critic_gradient_norm",
+        "kl",
+        "entropy",
+        "clip_fraction",
+        "explained_variance",
+        "largest_advantage",
+        "update_step",
+    }
+    assert set(metrics) == expected
+    assert all(np.isnan(metrics[name][0]) for name in expected - {"update_step"})
+    assert all(np.isfinite(metrics[name][1]) for name in expected)
+    assert 0.0 < metrics["entropy"][1] <= np.log(2.0)
+    assert 0.0 <= metrics["clip_fraction"][1] < 1.0
+    assert metrics["largest_advantage"][1] > 1.0  # it is given standardised advantages
+
+
+def test_an_override_comes_in_parts_as_the_losses_of_the_library_do(monkeypatch):
+    sizes = []
+
+    class Watched(PPO):
         def _actor_loss(self, *inputs):
+            sizes.append(len(inputs[-2]))
             return super()._actor_loss(*inputs)
 
-    for agent in (PPO, IPPO, REINFORCE):
-        assert as_mean(agent._actor_loss)
-        assert as_mean(agent._critic_loss)
-    assert as_mean(Own._actor_loss) is None
-    assert as_mean(Own._critic_loss)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 8)
+    runner, _ = train(Watched)
+    assert min(sizes) == 8
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 4096)
+    whole, _ = train(PPO)
+    trees.assert_close(runner.actor_training.params, whole.actor_training.params)
+
+
+def test_refuses_two_numbers_of_one_name():
+    class Twice(PPO):
+        def _critic_loss(self, *inputs):
+            losses = super()._critic_loss(*inputs)
+            return losses, {"entropy": losses}
+
+    with pytest.raises(ValueError, match=r"both report \['entropy'\]: rename one of each"):
+        train(Twice)
+
+
+def test_refuses_to_stop_by_a_divergence_that_is_not_reported():
+    class Silent(PPO):
+        def _actor_loss(self, *inputs):
+            return super()._actor_loss(*inputs)[0]
+
+    with pytest.raises(TypeError, match="must report 'kl'"):
+        train(Silent)

@@ -148,3 +148,28 @@ def test_clipped_value_loss_rewards_no_change_beyond_the_clip(value, target, slo
         jnp.array(value), jnp.array(0.0), jnp.array(target), EPS
     )
     np.testing.assert_allclose(gradient, slope, rtol=1e-6)
+
+
+def test_is_clipped_is_where_the_ratio_leaves_the_range():
+    log_prob_old = np.log([0.5, 0.5, 0.5, 0.5])
+    log_prob = np.log([0.5, 0.59, 0.61, 0.39])
+    clipped = ops.is_clipped(jnp.array(log_prob), jnp.array(log_prob_old), 0.2)
+    np.testing.assert_array_equal(clipped, np.abs(np.exp(log_prob - log_prob_old) - 1.0) > 0.2)
+    np.testing.assert_array_equal(clipped, [False, False, True, True])
+
+
+def test_explained_variance_is_that_of_numpy_for_each_actor():
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=(5, 3, 2)).astype(np.float32)
+    value = (target + 0.3 * rng.normal(size=target.shape)).astype(np.float32)
+    expected = 1.0 - np.var(target - value, axis=(0, 1)) / np.var(target, axis=(0, 1))
+    found = ops.explained_variance(jnp.array(value), jnp.array(target))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_explained_variance_of_known_values():
+    target = jnp.arange(6.0).reshape(3, 2)
+    np.testing.assert_allclose(ops.explained_variance(target, target), 1.0)
+    np.testing.assert_allclose(ops.explained_variance(jnp.ones((3, 2)), target), 0.0, atol=1e-6)
+    np.testing.assert_allclose(ops.explained_variance(-target, target), -3.0, rtol=1e-6)
+    np.testing.assert_array_equal(ops.explained_variance(target, jnp.ones((3, 2))), 0.0)

@@ -1,0 +1,85 @@
+"""Advantage actor-critic, the synchronous form of A3C (Mnih et al., 2016).
+
+`A2C` is complete; `A2CBase` leaves the policy to a subclass.
+"""
+
+import dataclasses
+from typing import Any
+
+from jaxtyping import Array, Float
+
+from jaxagents import ops
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.on_policy import OnPolicyBase
+from jaxagents.agents.ready_made import ReadyMadePolicy
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.losses import Info
+from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.learners.train_state import TrainState
+
+__all__ = ["A2C", "A2CBase", "AgentConfig", "HyperParameters", "OptimizerParams"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(OnPolicyConfig):
+    """Static configuration of A2C, which makes one gradient step on short rollouts."""
+
+    rollout_length: int = 5
+
+
+class HyperParameters(OnPolicyHyperparameters):
+    """Traced hyperparameters of A2C.
+
+    They are these beside those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+
+    Attributes:
+        gae_lambda: Weight of the trace in advantages and returns; 1 takes all rewards of the rollout.
+        ent_coeff: Weight of the entropy in the actor's loss.
+    """
+
+    gae_lambda: Traced = hyperparameter(1.0, 0.0, 1.0)
+    ent_coeff: Traced = hyperparameter(0.01, 0.0)
+
+
+class A2CBase(OnPolicyBase):
+    """A2C whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+
+    def _actor_loss(
+        self,
+        training: TrainState,
+        obs: Any,
+        actions: Any,
+        log_prob_old: Float[Array, "samples ..."],
+        advantage: Float[Array, "samples ..."],
+        hyperparams: Any,
+    ) -> tuple[Float[Array, "samples ..."], Info]:
+        r"""The policy gradient with an entropy bonus.
+
+        $$-\left(\log \pi(a_t | s_t) A_t + c\, H(\pi(\cdot | s_t))\right)$$
+
+        Mnih et al., 2016, "Asynchronous methods for deep reinforcement learning", algorithm S3.
+        """
+        log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
+        objective = ops.policy_gradient(log_prob, advantage) + hyperparams.ent_coeff * entropy
+        return -objective, {"entropy": entropy}
+
+    def _gae_lambda(self, hyperparams: Any) -> Any:
+        """Weight of the trace in returns and advantages."""
+        return hyperparams.gae_lambda
+
+
+class A2C(ReadyMadePolicy, A2CBase):
+    """A2C, complete for discrete and box actions.
+
+    ```python
+    env, env_params = gymnax.make("CartPole-v1")
+    agent = A2C(env, env_params, AgentConfig(n_steps=2_000))
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+
+    Without networks in the configuration it takes default ones of two layers of 64 units.
+    """
