@@ -10,6 +10,7 @@ CHECKED = [
     "jaxagents.envs",
     "jaxagents.learners.fitting",
     "jaxagents.learners.losses",
+    "jaxagents.agents.hooks",
     "jaxagents.agents.on_policy",
     "jaxagents.agents.policy",
     "jaxagents.agents.rollout",

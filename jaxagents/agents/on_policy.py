@@ -1,6 +1,5 @@
 """The base of agents that learn from rollouts of their current policy."""
 
-import abc
 import functools
 import math
 from collections.abc import Callable
@@ -9,22 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from jaxagents import ops, sharding
-from jaxagents.agents.agent import Agent
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.policy import (
-    DistributionPolicy,
-    Hooks,
-    HooksPolicy,
-    Policy,
-    RecurrentPolicy,
-)
+from jaxagents.agents.hooks import POLICY_HOOKS, OnPolicyHooks
 from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.transitions import Transition
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.learners.fitting import (
@@ -41,11 +33,8 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
 
-_DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
-_POLICY_HOOKS = (*_DRAWING_HOOKS, "policy")
 
-
-class OnPolicyBase(Agent):
+class OnPolicyBase(OnPolicyHooks):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
@@ -58,93 +47,6 @@ class OnPolicyBase(Agent):
     _config_type = OnPolicyConfig
     _hyperparams_type = OnPolicyHyperparameters
     split_fields = ("envstate", "obs", "carry")
-
-    # The policy.
-
-    def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
-        """The distribution of actions.
-
-        Args:
-            training: State of the actor's training.
-            params: Parameters of the actor to use.
-            obs: One observation.
-
-        Returns:
-            The distribution.
-        """
-        return self._distribution_of(training.apply_fn(params, obs))
-
-    def _distribution_of(self, output: Any) -> ops.Distribution:
-        """The distribution of actions that the output of the actor's network describes.
-
-        Args:
-            output: Output for one observation.
-
-        Returns:
-            The distribution.
-        """
-        raise NotImplementedError
-
-    def _sample_actions(self, rng: Key[Array, ""], training: TrainState, obs: Any) -> Any:
-        """Draws the actions for one observation.
-
-        Args:
-            rng: Random key.
-            training: State of the actor's training.
-            obs: One observation.
-
-        Returns:
-            One action (of all actors).
-        """
-        return self._distribution(training, training.params, obs).sample(rng)
-
-    def _log_prob(
-        self, training: TrainState, params: Any, obs: Any, actions: Any
-    ) -> Float[Array, "..."]:
-        """Log-probability of actions.
-
-        Args:
-            training: State of the actor's training.
-            params: Parameters of the actor to use.
-            obs: One observation.
-            actions: One action (of all actors).
-
-        Returns:
-            The log-probability (of each actor), in nats.
-        """
-        return self._distribution(training, params, obs).log_prob(actions)
-
-    def _entropy(self, training: TrainState, obs: Any) -> Float[Array, "..."]:
-        """Entropy of the policy.
-
-        Args:
-            training: State of the actor's training.
-            obs: One observation.
-
-        Returns:
-            The entropy (of each actor), in nats.
-        """
-        return self._distribution(training, training.params, obs).entropy()
-
-    def policy(self, training: TrainState, obs: Any) -> Any:
-        """The greedy action.
-
-        Args:
-            training: State of the actor's training.
-            obs: One observation.
-
-        Returns:
-            One action (of all actors).
-
-        Raises:
-            TypeError: The policy has a memory.
-        """
-        if isinstance(self._policy, RecurrentPolicy):
-            raise TypeError(
-                f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
-                "which gives the memory afterwards and the action; initial_carry(training) is the first."
-            )
-        return self._distribution(training, training.params, obs).mode()
 
     @property
     def actor_training(self) -> TrainState:
@@ -163,167 +65,6 @@ class OnPolicyBase(Agent):
             RuntimeError: The agent has not been trained.
         """
         return self._trained_runner().critic_training
-
-    @property
-    def _policy(self) -> Policy:
-        """How the agent acts, by whichever hooks are given."""
-        if isinstance(self._network_of_actor(), Recurrent):
-            return RecurrentPolicy(self._distribution_of)
-        if any(self._gives(hook) for hook in _DRAWING_HOOKS):
-            hooks = Hooks(self._sample_actions, self._log_prob, self._entropy, self.policy)
-            return HooksPolicy(hooks)
-        return DistributionPolicy(self._distribution, self.policy)
-
-    def initial_carry(self, training: TrainState) -> Any:
-        """The memory of the policy at the start of an episode; `()` if it has none.
-
-        Args:
-            training: State of the actor's training.
-
-        Returns:
-            The memory.
-        """
-        return self._policy.initial(training)
-
-    def act(self, training: TrainState, carry: Any, obs: Any) -> tuple[Any, Any]:
-        """The greedy action of a policy with or without a memory.
-
-        Args:
-            training: State of the actor's training.
-            carry: The memory: first that of `initial_carry`, then what this gives.
-            obs: One observation.
-
-        Returns:
-            The memory afterwards, and one action (of all actors).
-        """
-        return self._policy.act(training, carry, obs)
-
-    # Returns and advantages.
-
-    def _trajectory_returns(
-        self, value: Float[Array, "..."], traj: ReturnInput
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """One backward step of the returns that the critic is fitted to.
-
-        Where an episode is truncated, or the rollout ends, `value` is the value of the true
-        successor.
-
-        Args:
-            value: Return of the following step, over environments (and actors).
-            traj: Reward, discount (zero at termination), value of the successor, and lambda.
-
-        Returns:
-            The return of this step, twice (carried and collected).
-        """
-        value = ops.lambda_return_step(value, *traj)
-        return value, value
-
-    def _trajectory_advantages(
-        self, advantage: Float[Array, "..."], traj: AdvantageInput
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """One backward step of the advantages.
-
-        Where an episode is truncated, or the rollout ends, `advantage` is zero.
-
-        Args:
-            advantage: Advantage of the following step, over environments (and actors).
-            traj: Reward, value, value of the true successor, termination, discount and lambda.
-
-        Returns:
-            The advantage of this step, twice (carried and collected).
-        """
-        advantage = ops.gae_step(advantage, *traj)
-        return advantage, advantage
-
-    def _gae_lambda(self, hyperparams: Any) -> Any:
-        """Weight of the trace in returns and advantages; 1 gives Monte-Carlo returns."""
-        return 1.0
-
-    # Learning.
-
-    @abc.abstractmethod
-    def _actor_loss(
-        self,
-        training: TrainState,
-        obs: Any,
-        actions: Any,
-        log_prob_old: Float[Array, "samples ..."],
-        advantage: Float[Array, "samples ..."],
-        hyperparams: Any,
-    ) -> tuple[Float[Array, "samples ..."], Info]:
-        """The losses of the actor in a minibatch.
-
-        Args:
-            training: State of the actor's training; differentiated in its `params`.
-            obs: Observations, samples first; sequences of a policy with a memory.
-            actions: Their actions.
-            log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their advantages, as `_actor_minibatch` gives them.
-            hyperparams: Hyperparameters.
-
-        Returns:
-            The loss of each sample, of which the mean is taken, and arrays that describe the samples,
-            whose means are reported. One of them, `kl`, is the divergence from the old policy that
-            `_kl_threshold` limits. Instead of both, the loss of the whole minibatch and its mean KL
-            divergence: such a loss is given the minibatch as it was collected.
-        """
-
-    def _critic_loss(
-        self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
-    ) -> Float[Array, "samples ..."]:
-        """The squared errors of the values.
-
-        Args:
-            training: State of the critic's training; differentiated in its `params`.
-            obs: Observations of a minibatch, samples first.
-            targets: Returns to be estimated.
-            hyperparams: Hyperparameters.
-
-        Returns:
-            The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
-            arrays that describe the samples.
-        """
-        value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
-        return hyperparams.vf_coeff * ops.value_loss(value, targets)
-
-    def _actor_minibatch(self, *inputs: Any) -> tuple[Any, ...]:
-        """What `_actor_loss` is given of a minibatch, computed of all its samples at once.
-
-        Args:
-            *inputs: What `_actor_loss_input` gave of the minibatch, samples first.
-
-        Returns:
-            As many samples, such as with standardised advantages.
-        """
-        return inputs
-
-    def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
-        """What `_actor_loss` is given of a rollout, between `training` and `hyperparams`.
-
-        Args:
-            runner: The runner after the rollout.
-            traj: The rollout, shaped `(time, environments, ...)`.
-
-        Returns:
-            Pytrees shaped `(time, environments, ...)`.
-        """
-        return self._policy.inputs(traj), traj.action, traj.log_prob, traj.advantage
-
-    def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
-        """What `_critic_loss` is given of a rollout, between `training` and `hyperparams`.
-
-        Args:
-            runner: The runner after the rollout.
-            traj: The rollout, shaped `(time, environments, ...)`.
-
-        Returns:
-            Pytrees shaped `(time, environments, ...)`.
-        """
-        return traj.obs, traj.target
-
-    def _kl_threshold(self, hyperparams: Any) -> Any:
-        """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
-        return None
 
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
@@ -373,30 +114,6 @@ class OnPolicyBase(Agent):
         if is_per_sample(actor, config.n_minibatches):
             actor = actor._replace(prepare=lambda *x: self._actor_minibatch(*samples(*x)))
         return actor, critic
-
-    def _log_probs_and_entropies(
-        self, training: TrainState, obs: Any, actions: Any
-    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
-        """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
-
-        Args:
-            training: State of the actor's training.
-            obs: What `_actor_loss` is given.
-            actions: The actions, samples first.
-
-        Returns:
-            Both, of each sample (and actor).
-        """
-        outputs = self._policy.log_probs_and_entropies(training, obs, actions)
-        return jax.tree.map(jax.vmap(self._per_actor), outputs)
-
-    def _actor_network(self) -> nn.Module:
-        """The actor, if the configuration names none."""
-        raise ValueError(f"{type(self).__name__} has no default: set config.actor_network.")
-
-    def _critic_network(self) -> nn.Module:
-        """The critic, if the configuration names none."""
-        raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> Runner:
         rngs = jax.random.split(rng, 3 + self.config.batch_size)
@@ -451,11 +168,8 @@ class OnPolicyBase(Agent):
         if isinstance(network, Recurrent):
             carry = (network.initial(),)
         actor = _with_parameters(network, actor_rng, *carry, obs)
-        critic = _make_network(self.config.critic_network, self._critic_network, self.config)
+        critic = self._network_of_critic()
         return actor, _with_parameters(critic, critic_rng, obs)
-
-    def _network_of_actor(self) -> nn.Module:
-        return _make_network(self.config.actor_network, self._actor_network, self.config)
 
     def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
@@ -520,13 +234,6 @@ class OnPolicyBase(Agent):
         n_parts = max(config.n_minibatches, fewest_parts(n_samples))
         return math.ceil(config.rollout_length / n_parts)
 
-    def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
-        """The critic's value of one observation (for each actor)."""
-        return self._per_actor(training.apply_fn(params, obs))
-
-    def _per_actor(self, x: Array) -> Array:
-        return x.reshape(self._actors_shape)
-
     def _validate(self) -> None:
         self._check_hooks()
         self._check_actors()
@@ -561,19 +268,16 @@ class OnPolicyBase(Agent):
         if not self._actors_shape:
             check_one_actor(self.env, type(self).__name__)
 
-    def _gives(self, hook: str) -> bool:
-        return getattr(type(self), hook) is not getattr(OnPolicyBase, hook)
-
     def _check_hooks(self) -> None:
         name = type(self).__name__
-        missing = [hook for hook in _POLICY_HOOKS if not self._gives(hook)]
-        critic = _make_network(self.config.critic_network, self._critic_network, self.config)
+        missing = [hook for hook in POLICY_HOOKS if not self._gives(hook)]
+        critic = self._network_of_critic()
         if isinstance(critic, Recurrent):
             raise TypeError(
                 f"{name}: the critic's network must have no memory, got {type(critic).__name__}."
             )
         if isinstance(self._network_of_actor(), Recurrent):
-            self._check_recurrent([hook for hook in _POLICY_HOOKS if hook not in missing])
+            self._check_recurrent([hook for hook in POLICY_HOOKS if hook not in missing])
         elif missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
             raise TypeError(
                 f"{name} has no policy: give the hooks {', '.join(missing)}, or "
@@ -599,18 +303,6 @@ class OnPolicyBase(Agent):
                 f"With an actor network with a memory, n_groups must divide the {n_sequences} "
                 f"environments of a minibatch, got {config.n_groups}."
             )
-
-
-def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> nn.Module:
-    if given is None:
-        return default()
-    network = given if isinstance(given, nn.Module) else given(config)
-    if not isinstance(network, nn.Module):
-        raise TypeError(
-            "A network must be a flax.linen module, or be called with the configuration to make one; "
-            f"{given!r} gave {network!r}."
-        )
-    return network
 
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> TrainState:
