@@ -148,7 +148,6 @@ def explained_variance(
         The share (for each actor): 1 of perfect values, 0 of constant ones, negative of worse; 0 where
         returns do not vary.
     """
-    variance = target.var(axis=(0, 1))
-    unexplained = (target - value).var(axis=(0, 1))
+    unexplained, variance = jnp.stack([target - value, target]).var(axis=(1, 2))
     varies = variance > 0.0
     return jnp.where(varies, 1.0 - unexplained / jnp.where(varies, variance, 1.0), 0.0)

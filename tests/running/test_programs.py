@@ -1,5 +1,6 @@
 """Trainings that several devices share. That every agent can is in the suite."""
 
+import functools
 import re
 
 import jax
@@ -80,14 +81,15 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     shared, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_close(params_of(alone), params_of(shared))
     lowered = OnMesh(agent, make_mesh(2)).lowered_advance(KEY, hyperparams)
-    assert collectives_of(lowered) == {"all-reduce": 4}
+    assert collectives_of(lowered) == {"all-reduce": 4 + 2}
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         # Of a minibatch: three numbers to standardise advantages, and the gradients of actor and critic.
-        ("PPO", {"all-reduce": 4}),
+        # Of an update: mean and variance of returns and errors.
+        ("PPO", {"all-reduce": 4 + 2}),
         ("DQN", {"all-reduce": 1}),  # the gradient
         ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
         ("CQL", {"all-reduce": 2}),
@@ -110,7 +112,8 @@ def test_each_device_plays_its_own_episodes_of_an_evaluation():
     agent, hyperparams = in_groups("PPO")
 
     def play(training, rng):
-        return play_episodes(agent.episodes, lambda obs: agent.policy(training, obs), rng, 16)
+        act = functools.partial(agent.act, training)
+        return play_episodes(agent.episodes, act, (), rng, 16)
 
     training = agent.start(KEY, hyperparams).actor_training
     alone = jax.jit(play)(training, KEY)
