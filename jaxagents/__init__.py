@@ -11,6 +11,7 @@ from jaxagents.bc import BC, BCLearner, DiscreteBCLearner
 from jaxagents.c51 import C51, C51Learner
 from jaxagents.cql import CQL, CQLLearner, DiscreteCQLLearner
 from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
+from jaxagents.envs.environment import Environment
 from jaxagents.ippo import IPPO, IPPOBase
 from jaxagents.iql import IQL, IQLLearner
 from jaxagents.learners.learner import Learner
@@ -48,6 +49,7 @@ __all__ = [
     "DiscreteBCLearner",
     "DiscreteCQLLearner",
     "DiscreteSACLearner",
+    "Environment",
     "IPPOBase",
     "IQLLearner",
     "Learner",

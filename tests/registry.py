@@ -25,7 +25,7 @@ from jaxagents import (
     td3,
 )
 from jaxagents.data import Dataset
-from jaxagents.envs.episodes import Episodes
+from jaxagents.envs import Episodes, as_environment
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
 _SIZES = {"n_steps": 5, "eval_frequency": 2, "n_evals": 3}
@@ -194,7 +194,7 @@ class OfflineCase(LearnerCase):
 def _collected(env_type: type, continuous: bool, max_steps: int, expert: bool) -> Dataset:
     """Transitions of 64 environments and 16 steps."""
     env = env_type(None, continuous)
-    episodes = Episodes(env, None, max_steps)
+    episodes = Episodes(as_environment(env), max_steps)
 
     def step(carry: tuple, key: Any) -> tuple:
         obs, state = carry

@@ -29,7 +29,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import as_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
-from jaxagents.envs.checks import check_environment_methods
+from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.envs.play import play_episodes
 from jaxagents.loggers import Logger
@@ -64,7 +64,7 @@ class Agent(metaclass=AgentMeta):
     (`_with_hyperparams`).
 
     Attributes:
-        env: The environment.
+        env: The environment, as it was given.
         env_params: Its parameters.
         config: The static configuration.
         eval_during_training: Whether the agent is evaluated during training.
@@ -90,9 +90,11 @@ class Agent(metaclass=AgentMeta):
         """Makes an agent and validates everything that can be validated before training.
 
         Args:
-            env: Environment with `reset_env(key, params)` and `step_env(key, state, action,
-                params)`; `n_actors` makes it multi-agent.
-            env_params: Its parameters; `None` takes `env.default_params`.
+            env: Environment of gymnax, any object with `reset_env(key, params)` and `step_env(key,
+                state, action, params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors`
+                makes it multi-agent.
+            env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
+                own: pass `None`.
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
@@ -102,20 +104,18 @@ class Agent(metaclass=AgentMeta):
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
-        check_environment_methods(env)
+        environment = as_environment(env, env_params)
         if not isinstance(config, self._config_type):
             raise TypeError(
                 f"{type(self).__name__} takes a {name_of(self._config_type)}, "
                 f"got a {name_of(type(config))}."
             )
         self.env = env
-        self.env_params = getattr(env, "default_params", None) if env_params is None else env_params
+        self.env_params = environment.params
         self.config = config
         self.eval_during_training = bool(eval_during_training)
-        self.n_actors = int(getattr(env, "n_actors", 1))
-        self.episodes = Episodes(
-            self.env, self.env_params, config.max_episode_steps, self._actors_shape
-        )
+        self.n_actors = 1 if environment.n_actors is None else environment.n_actors
+        self.episodes = Episodes(environment, config.max_episode_steps, self._actors_shape)
 
     # The waist: what a family of agents fills in.
 
@@ -674,8 +674,7 @@ class Agent(metaclass=AgentMeta):
         return isinstance(other, Agent) and self._key == other._key
 
     def __str__(self) -> str:
-        env_name = getattr(self.env, "name", type(self.env).__name__)
-        title = f"{type(self).__name__} on {env_name}"
+        title = f"{type(self).__name__} on {self.episodes.env.name}"
         return describe(title, self.config)
 
     def __repr__(self) -> str:

@@ -138,7 +138,7 @@ class LearnerAgent(Agent):
     # Checks.
 
     def _validate(self) -> None:
-        check_one_actor(self.env, type(self).__name__)
+        check_one_actor(self.episodes.env, type(self).__name__)
         self._check_action_space()
         key = jax.eval_shape(lambda: jax.random.key(0))
         learner = jax.eval_shape(self._create_learner, key, self._hyperparams_type())
@@ -149,7 +149,7 @@ class LearnerAgent(Agent):
         name, env_name = type(self).__name__, type(self.env).__name__
         space = self.episodes.action_space
         if space is None:
-            raise ValueError(f"{name} needs {env_name}.action_space(params), which it lacks.")
+            raise ValueError(f"{name} needs {env_name}.action_space, which it lacks.")
         kinds = {"discrete": self._discrete_learner, "box": self._continuous_learner}
         acts_in = " and ".join(kind for kind, learner in kinds.items() if learner is not None)
         kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"

@@ -18,7 +18,7 @@ from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.trees import check_same_tree, check_size
-from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.learners.fitting import (
     OF_EVERY_FIT,
     Fit,
@@ -259,14 +259,8 @@ class OnPolicyBase(OnPolicyHooks):
         check_environment(self.episodes, action)
 
     def _check_actors(self) -> None:
-        env_name, several = type(self.env).__name__, hasattr(self.env, "n_actors")
-        if self._actors_shape and not several:
-            raise ValueError(
-                f"{type(self).__name__} needs an environment of several actors, but {env_name} has no "
-                "n_actors. Use PPO for one actor."
-            )
-        if not self._actors_shape:
-            check_one_actor(self.env, type(self).__name__)
+        check = check_several_actors if self._actors_shape else check_one_actor
+        check(self.episodes.env, type(self).__name__)
 
     def _check_hooks(self) -> None:
         name = type(self).__name__

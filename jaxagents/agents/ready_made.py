@@ -22,7 +22,6 @@ class ReadyMadePolicy:
     """
 
     env: Any
-    env_params: Any
     episodes: Episodes
     config: Any
     n_actors: int
@@ -81,7 +80,7 @@ class ReadyMadePolicy:
         space = self.episodes.action_space
         if space is None:
             raise ValueError(
-                f"{name} needs {env_name}.action_space(params); without it, subclass {name}Base and "
+                f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
                 "give the policy."
             )
         if is_discrete(space):

@@ -156,5 +156,4 @@ def _description(agent: Any) -> dict[str, Any]:
 
 
 def _identity(agent: Any) -> dict[str, str]:
-    env_name = getattr(agent.env, "name", type(agent.env).__name__)
-    return {"agent": type(agent).__qualname__, "environment": env_name}
+    return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}

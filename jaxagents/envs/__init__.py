@@ -1,6 +1,17 @@
 """Environments as the agents see them."""
 
+from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes, EpisodeState, Timestep
 from jaxagents.envs.spaces import is_box, is_discrete
 
-__all__ = ["EpisodeState", "Episodes", "Timestep", "is_box", "is_discrete"]
+__all__ = [
+    "Environment",
+    "EpisodeState",
+    "Episodes",
+    "Step",
+    "Timestep",
+    "as_environment",
+    "is_box",
+    "is_discrete",
+]

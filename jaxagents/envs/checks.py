@@ -6,25 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
+from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.spaces import is_array, parts
 
 
-def check_environment_methods(env: Any) -> None:
-    """Raises if an object is not an environment.
-
-    Raises:
-        TypeError: A method is missing.
-    """
-    missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
-    if missing:
-        raise TypeError(
-            f"{type(env).__name__} is not an environment: it lacks {' and '.join(missing)}. Needed are "
-            "reset_env(key, params) -> (obs, state) and "
-            "step_env(key, state, action, params) -> (obs, state, reward, terminated, info)."
-        )
-
-
-def check_one_actor(env: Any, name: str) -> None:
+def check_one_actor(env: Environment, name: str) -> None:
     """Raises if an environment has several actors.
 
     Args:
@@ -34,10 +21,26 @@ def check_one_actor(env: Any, name: str) -> None:
     Raises:
         ValueError: It has.
     """
-    n_actors = int(getattr(env, "n_actors", 1))
-    if n_actors > 1:
+    if env.n_actors is not None and env.n_actors > 1:
         raise ValueError(
-            f"{name} trains one actor, but {type(env).__name__} has {n_actors}. Use IPPO."
+            f"{name} trains one actor, but {env.wording.environment} has {env.n_actors}. Use IPPO."
+        )
+
+
+def check_several_actors(env: Environment, name: str) -> None:
+    """Raises unless an environment has an axis of actors.
+
+    Args:
+        env: The environment.
+        name: Name of the agent, which trains several.
+
+    Raises:
+        ValueError: It has not.
+    """
+    if env.n_actors is None:
+        raise ValueError(
+            f"{name} needs an environment of several actors, but {env.wording.environment} has no "
+            "n_actors. Use PPO for one actor."
         )
 
 
@@ -51,42 +54,54 @@ def check_environment(episodes: Episodes, action: Any) -> None:
     Raises:
         ValueError: Structure, shape or dtype differ, or rewards are not one for each actor.
     """
-    env, params = episodes.env, episodes.env_params
+    env = episodes.env
+    name, reset, step = env.wording
     key = jax.eval_shape(lambda: jax.random.key(0))
-    name = type(env).__name__
-    obs, state = jax.eval_shape(lambda key: env.reset_env(key, params), key)
-    outcome = jax.eval_shape(lambda *args: env.step_env(*args, params), key, state, action)
-    if len(outcome) != 5:
+    obs, state = jax.eval_shape(lambda key: env.reset(key), key)
+    outcome = jax.eval_shape(lambda *args: env.step(*args), key, state, action)
+    if not isinstance(outcome, Step):
         raise ValueError(
-            f"{name}.step_env must return five values (obs, state, reward, terminated, info), "
-            f"got {len(outcome)}."
+            f"{name}.{step} must return a jaxagents.envs.Step(obs, state, reward, terminated, "
+            f"truncated, info), got a {type(outcome).__name__}."
         )
-    next_obs, next_state, reward, done, info = outcome
+    check_info(outcome.info, f"{name}.{step}")
+    check_same_tree(obs, outcome.obs, f"{name}: the observation", reset, step)
+    check_same_tree(state, outcome.state, f"{name}: the state", reset, step)
+    check_size(outcome.terminated, (), f"{name}.{step}: terminated")
+    check_size(outcome.truncated, (), f"{name}.{step}: truncated")
+    check_size(outcome.reward, episodes.actors_shape, f"{name}.{step}: reward")
+    if env.observation_space is not None:
+        _check_space(env.observation_space, obs, name, reset)
+
+
+def check_info(info: Any, what: str) -> None:
+    """Raises unless what an environment reports of a step is a dict.
+
+    Args:
+        info: What it reports.
+        what: Names the step.
+
+    Raises:
+        ValueError: It is none.
+    """
     if not isinstance(info, dict):
-        raise ValueError(f"{name}.step_env: info must be a dict, got {info!r}.")
-    check_same_tree(obs, next_obs, f"{name}: the observation", "reset_env", "step_env")
-    check_same_tree(state, next_state, f"{name}: the state", "reset_env", "step_env")
-    check_size(done, (), f"{name}.step_env: terminated")
-    check_size(reward, episodes.actors_shape, f"{name}.step_env: reward")
-    if episodes.observation_space is not None:
-        _check_space(episodes.observation_space, obs, name)
+        raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
 
-def _check_space(space: Any, obs: Any, name: str) -> None:
-    if hasattr(space, "spaces"):
-        children = space.spaces
-        items = children.items() if isinstance(children, dict) else enumerate(children)
-        for key, child in items:
+def _check_space(space: Any, obs: Any, name: str, reset: str) -> None:
+    children = parts(space)
+    if children is not None:
+        for key, child in children.items():
             part = obs.get(key) if isinstance(obs, dict) else _child(obs, key)
             if part is not None:
-                _check_space(child, part, f"{name}[{key!r}]")
+                _check_space(child, part, f"{name}[{key!r}]", reset)
         return
-    if not hasattr(space, "shape") or not hasattr(obs, "shape"):
+    if not is_array(space) or not isinstance(obs, jax.ShapeDtypeStruct):
         return
     shape, dtype = tuple(space.shape), jnp.dtype(space.dtype)
     if shape != obs.shape or not (dtype == obs.dtype or _widens(obs.dtype, dtype)):
         raise ValueError(
-            f"{name}: observation_space has shape {shape} and dtype {dtype}, but reset_env returns "
+            f"{name}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
             f"{shape_and_dtype(obs)}. Correct whichever is wrong."
         )
 

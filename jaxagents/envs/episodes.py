@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from jaxagents import sharding
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_box
 
 _MANY_ENVIRONMENTS = 256
@@ -52,40 +53,34 @@ class Timestep(NamedTuple):
 
 
 class Episodes:
-    """One environment with its time limit and resets, for any that gives `reset_env` and `step_env`.
+    """One environment with its time limit and resets.
 
-    A step's fourth value says that the environment terminated. Where the environment reports
-    `info["truncated"]`, a done step that it calls truncated has not terminated, unless
-    `info["terminated"]` says so. An episode is also truncated where `env.is_truncated` says so
-    (gymnax), after `env_params.max_steps_in_episode` steps if there is such a parameter, and after
-    `max_steps` steps.
+    An episode is over where the environment terminates or truncates it, after `env.max_steps` steps if
+    the environment has such a limit, and after `max_steps` steps.
 
     Attributes:
+        env: The environment.
+        max_steps: Longest episode, in steps: the shorter of both limits.
+        actors_shape: `()` for one actor, `(n_actors,)` for several.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, `None` if it declares none.
     """
 
-    action_space: Any
-    observation_space: Any
-
     def __init__(
-        self, env: Any, env_params: Any, max_steps: int, actors_shape: tuple[int, ...] = ()
+        self, env: Environment, max_steps: int, actors_shape: tuple[int, ...] = ()
     ) -> None:
         """Wraps an environment.
 
         Args:
-            env: The environment.
-            env_params: Its parameters.
+            env: The environment; [`as_environment`][jaxagents.envs.as_environment] makes one.
             max_steps: Longest episode, in steps.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
         """
         self.env = env
-        self.env_params = env_params
+        self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
-        self.max_steps = min(max_steps, _own_limit(env_params))
-        self._asks_env = self._env_reports_truncation()
-        self.action_space = _space(env, "action_space", env_params)
-        self.observation_space = _space(env, "observation_space", env_params)
+        self.action_space = env.action_space
+        self.observation_space = env.observation_space
         self._bounds = box_bounds(self.action_space) if is_box(self.action_space) else None
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
@@ -97,7 +92,7 @@ class Episodes:
         Returns:
             The first observation and the state.
         """
-        obs, envstate = self.env.reset_env(key, self.env_params)
+        obs, envstate = self.env.reset(key)
         obs, envstate = without_weak_types((obs, envstate))
         return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
 
@@ -151,26 +146,19 @@ class Episodes:
         """
         if self._bounds is not None:
             action = jnp.clip(action, *self._bounds)
-        obs, envstate, reward, done, info = self.env.step_env(
-            key, state.envstate, action, self.env_params
-        )
-        obs, envstate = without_weak_types((obs, envstate))
-        done = jnp.asarray(done, bool).reshape(())
+        played = self.env.step(key, state.envstate, action)
+        obs, envstate = without_weak_types((played.obs, played.state))
         step = state.step + 1
-
-        reported = jnp.asarray(info.get("truncated", False), bool).reshape(())
-        terminated = jnp.asarray(info.get("terminated", done & ~reported), bool).reshape(())
-        truncated = reported | (step >= self.max_steps)
-        if self._asks_env:
-            truncated |= jnp.asarray(self.env.is_truncated(envstate, self.env_params), bool)
+        terminated = jnp.asarray(played.terminated, bool).reshape(())
+        truncated = jnp.asarray(played.truncated, bool).reshape(()) | (step >= self.max_steps)
         return Timestep(
             obs=obs,
             envstate=EpisodeState(envstate=envstate, step=step),
-            reward=jnp.asarray(reward, jnp.float32).reshape(self.actors_shape),
+            reward=jnp.asarray(played.reward, jnp.float32).reshape(self.actors_shape),
             terminated=terminated,
             truncated=truncated & ~terminated,
             next_obs=obs,
-            info=info,
+            info=played.info,
         )
 
     def _restart(
@@ -210,28 +198,6 @@ class Episodes:
         )
         return played_on
 
-    def _env_reports_truncation(self) -> bool:
-        if not hasattr(self.env, "is_truncated"):
-            return False
-        try:
-            _, state = jax.eval_shape(
-                lambda key: self.env.reset_env(key, self.env_params), jax.random.key(0)
-            )
-            jax.eval_shape(lambda state: self.env.is_truncated(state, self.env_params), state)
-        except (AttributeError, NotImplementedError):
-            return False
-        return True
-
 
 def _select(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)
-
-
-def _space(env: Any, name: str, env_params: Any) -> Any:
-    space = getattr(env, name, None)
-    return None if space is None else space(env_params)
-
-
-def _own_limit(env_params: Any) -> int | float:
-    limit = getattr(env_params, "max_steps_in_episode", None)
-    return float("inf") if limit is None else int(limit)

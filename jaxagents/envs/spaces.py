@@ -1,5 +1,6 @@
 """Telling spaces apart by what they offer, whichever suite they come from."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,19 @@ def is_discrete(space: Any) -> bool:
 def is_box(space: Any) -> bool:
     """Whether a space holds arrays between `space.low` and `space.high`."""
     return hasattr(space, "low") and hasattr(space, "high")
+
+
+def is_array(space: Any) -> bool:
+    """Whether a space holds arrays of one shape, `space.shape`."""
+    return hasattr(space, "shape")
+
+
+def parts(space: Any) -> dict[Any, Any] | None:
+    """The spaces that a space is made of, by name or position; `None` if it is not made of any."""
+    spaces = getattr(space, "spaces", None)
+    if spaces is None:
+        return None
+    return dict(spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces))
 
 
 def box_bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from flax import linen as nn
 from probes import Box, Discrete, Endless, Probe
 
 from jaxagents import IPPO, PPO, PPOBase, reinforce
-from jaxagents.envs import Episodes
+from jaxagents.envs import Episodes, as_environment, is_box
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -52,7 +52,7 @@ def play(episodes, n, action=0):
 
 
 def test_an_episode_terminates_and_the_next_begins():
-    steps = play(Episodes(Counter(), None, 100), 6)
+    steps = play(Episodes(as_environment(Counter()), 100), 6)
     np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0, 1, 0])
     np.testing.assert_array_equal(steps.truncated, [0, 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(steps.obs[:, 0], [1, 2, 3, 4, 0, 1])
@@ -61,35 +61,37 @@ def test_an_episode_terminates_and_the_next_begins():
 
 
 def test_a_time_limit_truncates():
-    steps = play(Episodes(Counter(), None, 2), 4)
+    steps = play(Episodes(as_environment(Counter()), 2), 4)
     np.testing.assert_array_equal(steps.truncated, [0, 1, 0, 1])
     np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
     np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 1, 2])
 
 
 def test_termination_at_the_time_limit_is_no_truncation():
-    steps = play(Episodes(Counter(), None, 5), 5)
+    steps = play(Episodes(as_environment(Counter()), 5), 5)
     assert steps.terminated[4]
     assert not steps.truncated[4]
 
 
 @pytest.mark.parametrize("done_is_either", [True, False])
 def test_a_truncation_that_the_environment_reports(done_is_either):
-    steps = play(Episodes(Counter(truncate_at=3, done_is_either=done_is_either), None, 100), 4)
+    steps = play(
+        Episodes(as_environment(Counter(truncate_at=3, done_is_either=done_is_either)), 100), 4
+    )
     np.testing.assert_array_equal(steps.truncated, [0, 0, 1, 0])
     np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
 
 
 def test_gymnax_parameters_limit_the_time():
     env, params = gymnax.make("MountainCar-v0")
-    episodes = Episodes(env, params.replace(max_steps_in_episode=3), 100)
+    episodes = Episodes(as_environment(env, params.replace(max_steps_in_episode=3)), 100)
     steps = play(episodes, 3)
     np.testing.assert_array_equal(steps.truncated, [0, 0, 1])
 
 
 def test_agrees_with_gymnax_step_by_step():
     env, params = gymnax.make("CartPole-v1")
-    episodes = Episodes(env, params, 10_000)
+    episodes = Episodes(as_environment(env, params), 10_000)
     obs, state = episodes.reset(KEY)
     inner = state.envstate
     for t in range(30):
@@ -114,7 +116,7 @@ def test_box_actions_are_clipped():
         def reward(self, state, action):
             return action
 
-    episodes = Episodes(Echo(), None, 10)
+    episodes = Episodes(as_environment(Echo()), 10)
     _, state = episodes.reset(KEY)
     assert episodes.step(KEY, state, jnp.float32(5.0)).reward == 2.0
     assert episodes.step(KEY, state, jnp.float32(-5.0)).reward == -1.0
@@ -195,7 +197,7 @@ def step_many(episodes, keys, states, actions):
 
 @pytest.mark.parametrize("n_over", [0, 1, 18, 19, 37, N_MANY])
 def test_many_environments_restart_as_each_would_alone(n_over):
-    episodes = Episodes(Countdown(), None, 1000)
+    episodes = Episodes(as_environment(Countdown()), 1000)
     keys = jax.random.split(jax.random.key(n_over), N_MANY)
     _, states = jax.vmap(episodes.reset)(keys)
     ends = jax.random.permutation(KEY, jnp.arange(N_MANY) < n_over)
@@ -209,7 +211,7 @@ def test_many_environments_restart_as_each_would_alone(n_over):
 
 
 def test_many_environments_restart_under_vmap():
-    episodes = Episodes(Countdown(), None, 1000)
+    episodes = Episodes(as_environment(Countdown()), 1000)
     keys = jax.random.split(KEY, (2, N_MANY))
     _, states = jax.vmap(jax.vmap(episodes.reset))(keys)
     actions = jnp.zeros((2, N_MANY), jnp.int32)
@@ -243,7 +245,7 @@ def test_trains_on_pytree_observations(agent):
 @pytest.mark.parametrize("squash_actions", [False, True])
 def test_trains_on_images_integers_and_boxes(name, squash_actions):
     env, params = gymnax.make(name)
-    if squash_actions and not hasattr(env.action_space(params), "low"):
+    if squash_actions and not is_box(env.action_space(params)):
         pytest.skip("has discrete actions")
     config = AgentConfig(**SMALL, squash_actions=squash_actions, max_episode_steps=20)
     agent = PPO(env, params, config)

@@ -1,0 +1,125 @@
+"""Environments with `reset_env(key, params)` and `step_env(key, state, action, params)`."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Key
+
+from jaxagents.core.trees import check_size
+from jaxagents.envs.checks import check_info
+from jaxagents.envs.environment import Environment, Step, Wording
+
+_N_VALUES = 5
+"""What a step gives: observation, state, reward, terminated, info."""
+
+
+class Functional(Environment):
+    """An object with `reset_env` and `step_env`, and its parameters.
+
+    The fourth value of `step_env` says that the environment terminated. Where it reports
+    `info["truncated"]`, a done step that it calls truncated has not terminated, unless
+    `info["terminated"]` says so. `params.max_steps_in_episode`, if there is such a parameter, is
+    its limit.
+
+    Attributes:
+        env: The object.
+    """
+
+    def __init__(self, env: Any, params: Any = None) -> None:
+        """Reads what the object declares.
+
+        Args:
+            env: The object.
+            params: Its parameters; `None` takes `env.default_params`.
+
+        Raises:
+            TypeError: A method is missing.
+        """
+        _check_methods(env)
+        self.env = env
+        self.params = getattr(env, "default_params", None) if params is None else params
+        self.n_actors = _number(env, "n_actors")
+        self.max_steps = _number(self.params, "max_steps_in_episode")
+        self.action_space = self._space("action_space")
+        self.observation_space = self._space("observation_space")
+
+    @property
+    def name(self) -> str:
+        """The object's name, or that of its class."""
+        return getattr(self.env, "name", type(self.env).__name__)
+
+    @property
+    def wording(self) -> Wording:
+        """The object's class and methods."""
+        return Wording(type(self.env).__name__, "reset_env", "step_env")
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        return self.env.reset_env(key, self.params)
+
+    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            ValueError: `step_env` returns something else than its five values.
+        """
+        what = f"{type(self.env).__name__}.step_env"
+        outcome = self.env.step_env(key, state, action, self.params)
+        if len(outcome) != _N_VALUES:
+            raise ValueError(
+                f"{what} must return five values (obs, state, reward, terminated, info), "
+                f"got {len(outcome)}."
+            )
+        obs, state, reward, done, info = outcome
+        check_info(info, what)
+        done = _flag(done, f"{what}: terminated")
+        truncated = _flag(info.get("truncated", False), f'{what}: info["truncated"]')
+        terminated = info.get("terminated", done & ~truncated)
+        terminated = _flag(terminated, f'{what}: info["terminated"]')
+        return Step(obs, state, reward, terminated, truncated, info)
+
+    def _space(self, name: str) -> Any:
+        space = getattr(self.env, name, None)
+        return None if space is None else space(self.params)
+
+
+def _check_methods(env: Any) -> None:
+    """Raises if an object is not an environment.
+
+    Raises:
+        TypeError: A method is missing.
+    """
+    missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
+    if missing:
+        raise TypeError(
+            f"{type(env).__name__} is not an environment: it lacks {' and '.join(missing)}. Needed are "
+            "reset_env(key, params) -> (obs, state) and "
+            "step_env(key, state, action, params) -> (obs, state, reward, terminated, info), or a "
+            "subclass of jaxagents.Environment."
+        )
+
+
+def _number(x: Any, name: str) -> int | None:
+    number = getattr(x, name, None)
+    return None if number is None else int(number)
+
+
+def _flag(x: Any, what: str) -> Bool[Array, ""]:
+    flag = jnp.asarray(x, bool)
+    check_size(flag, (), what)
+    return flag.reshape(())

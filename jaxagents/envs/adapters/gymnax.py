@@ -1,0 +1,54 @@
+"""Environments of gymnax (1.0 or newer), which say apart from a step whether its episode is cut."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from jaxagents.envs.adapters.functional import Functional
+from jaxagents.envs.environment import Step
+
+
+class Gymnax(Functional):
+    """An environment of gymnax, or any other with `is_truncated(state, params)`, and its parameters."""
+
+    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome, truncated also where `is_truncated` says so.
+
+        Raises:
+            ValueError: `step_env` returns something else than its five values.
+        """
+        step = super().step(key, state, action)
+        is_truncated = jnp.asarray(self.env.is_truncated(step.state, self.params), bool)
+        return step._replace(truncated=step.truncated | is_truncated)
+
+
+def tells_truncation(functional: Functional) -> bool:
+    """Whether an object has an `is_truncated` that can be asked of its states.
+
+    The one that gymnax's base class gives cannot if the states have no field `time`.
+
+    Args:
+        functional: The object and its parameters.
+
+    Returns:
+        Whether it has.
+    """
+    env, params = functional.env, functional.params
+    if not hasattr(env, "is_truncated"):
+        return False
+    try:
+        _, state = jax.eval_shape(lambda key: functional.reset(key), jax.random.key(0))
+        jax.eval_shape(lambda state: env.is_truncated(state, params), state)
+    except (AttributeError, NotImplementedError):
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""The one type of environment that agents see, whichever suite it comes from."""
+
+import abc
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Key
+
+
+class Step(NamedTuple):
+    """Outcome of one step of an environment.
+
+    Attributes:
+        obs: The true successor: the observation in which the action ended, also where the episode did.
+        state: State that belongs to `obs`.
+        reward: Reward, one number; with several actors one for each, shaped `(n_actors,)`.
+        terminated: Whether the environment ended the episode, so that nothing follows `obs`.
+        truncated: Whether the environment cut an episode that could have gone on from `obs`. A step that
+            is both counts as terminated.
+        info: More about the step, by name; may be empty.
+    """
+
+    obs: Any
+    state: Any
+    reward: Float[Array, "*actors"]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    info: dict[str, Any]
+
+
+class Wording(NamedTuple):
+    """Names by which messages speak of an environment.
+
+    Attributes:
+        environment: The class that its author wrote.
+        reset: The method that starts an episode.
+        step: The method that takes a step.
+    """
+
+    environment: str
+    reset: str
+    step: str
+
+
+class Environment(abc.ABC):
+    """An environment whose episodes are played inside of compiled programs.
+
+    A subclass gives `reset` and `step`, two pure functions of arrays, for one environment: agents map
+    them over many. It need not count steps, and never resets itself: both are left to
+    [`Episodes`][jaxagents.envs.Episodes], which truncates after `max_steps` steps, or earlier if an
+    agent is so configured, and calls `reset` where an episode is over.
+
+    Environments are values: two are equal if their class and attributes are, and agents with equal ones
+    share compiled programs. Attributes are set in the constructor and stay as they are.
+
+    Attributes:
+        n_actors: Number of actors, for which actions and rewards have a leading axis; `None` if there
+            is one actor and no such axis.
+        action_space: Space of the actions (of one actor), such as one of gymnax; `None` if it is not
+            declared, which leaves the policy to a subclass of an agent.
+        observation_space: Space of the observations, which are checked against it; `None` if it is not
+            declared.
+        max_steps: Longest episode, in steps, if the environment has a limit of its own.
+        params: What describes the environment in checkpoints besides its name.
+    """
+
+    n_actors: int | None = None
+    action_space: Any = None
+    observation_space: Any = None
+    max_steps: int | None = None
+    params: Any = None
+
+    @abc.abstractmethod
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state, pytrees of any structure.
+        """
+
+    @abc.abstractmethod
+    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+        """Takes one step, and does not start a new episode.
+
+        Args:
+            key: Random key.
+            state: State, as `reset` or the step before gave it.
+            action: Action, within the bounds of a box; with several actors one for each, along a leading
+                axis.
+
+        Returns:
+            The outcome, whose observation and state have the structure, shapes and dtypes of those of
+            `reset`.
+        """
+
+    @property
+    def name(self) -> str:
+        """What is shown, and stored with checkpoints: the class's name unless overridden."""
+        return type(self).__name__
+
+    @property
+    def wording(self) -> Wording:
+        """How messages name the environment and its methods; adapters give the names of their suite."""
+        return Wording(type(self).__name__, "reset", "step")

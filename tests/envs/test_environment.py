@@ -1,0 +1,281 @@
+"""What is made an environment, environments of one's own, and what is refused of them."""
+
+import dataclasses
+import re
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from gymnax.environments import spaces
+from probes import Box, Discrete, Probe
+
+from jaxagents import DQN, IPPO, PPO, Environment, dqn
+from jaxagents.envs import Episodes, Step, as_environment
+from jaxagents.envs.adapters import Functional, Gymnax
+from jaxagents.ppo import AgentConfig, HyperParameters
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEY = jax.random.key(0)
+CONFIG = AgentConfig(n_steps=2, batch_size=4, minibatch_size=2, rollout_length=4, n_evals=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line(Environment):
+    """A walk from 0, which ends at a goal, and is cut where a wind blows."""
+
+    goal: float = 3.0
+    wind: float = np.inf
+
+    action_space = Discrete(2)
+    observation_space = Box(-np.inf, np.inf, (1,))
+
+    def reset(self, key):
+        return jnp.zeros(1), jnp.zeros(())
+
+    def step(self, key, state, action):
+        state = state + 2.0 * action - 1.0
+        reached, blown = state >= self.goal, state >= self.wind
+        return Step(state[None], state, -jnp.abs(self.goal - state), reached, blown, {"at": state})
+
+
+class Meeting(Environment):
+    """Two actors on a line that are paid to meet."""
+
+    n_actors = 2
+    action_space = Discrete(2)
+
+    def reset(self, key):
+        positions = jax.random.uniform(key, (2,), minval=-1.0)
+        return positions[:, None], positions
+
+    def step(self, key, state, action):
+        state = state + 0.1 * (2.0 * action - 1.0)
+        distance = jnp.abs(state[0] - state[1])
+        return Step(state[:, None], state, jnp.full(2, -distance), distance < 0.1, False, {})
+
+
+def play(env, n, max_steps=100):
+    episodes = Episodes(env, max_steps)
+    _, state = episodes.reset(KEY)
+    steps = []
+    for _ in range(n):
+        steps.append(episodes.step(KEY, state, jnp.ones((), jnp.int32)))
+        state = steps[-1].envstate
+    return jax.tree.map(lambda *x: np.stack(x), *steps)
+
+
+def test_makes_an_environment_of_gymnax_ones():
+    env, params = gymnax.make("CartPole-v1")
+    made = as_environment(env, params.replace(max_steps_in_episode=7))
+    assert isinstance(made, Gymnax)
+    assert (made.env, made.name, made.max_steps, made.n_actors) == (env, "CartPole-v1", 7, None)
+    assert made.action_space.n == 2
+    assert made.observation_space.shape == (4,)
+    assert as_environment(env).params == params
+
+
+def test_asks_gymnax_whether_an_episode_is_cut():
+    env, params = gymnax.make("MountainCar-v0")
+    made = as_environment(env, params.replace(max_steps_in_episode=2))
+    _, state = made.reset(KEY)
+    first = made.step(KEY, state, 1)
+    second = made.step(KEY, first.state, 1)
+    assert (bool(first.truncated), bool(second.truncated)) == (False, True)
+    assert not second.terminated
+
+
+def test_makes_an_environment_of_objects_with_two_methods():
+    made = as_environment(Probe(2))
+    assert type(made) is Functional
+    assert (made.name, made.params, made.max_steps, made.n_actors) == ("Probe", None, None, 2)
+    assert made.action_space == Discrete(2)
+    assert made.observation_space is None
+
+
+@struct.dataclass
+class Params:
+    max_steps_in_episode: float = 9.0
+
+
+def test_takes_default_parameters_and_their_limit():
+    class Limited(Probe):
+        default_params = Params()
+
+    assert as_environment(Limited()).max_steps == 9
+    assert as_environment(Limited(), Params(max_steps_in_episode=4)).max_steps == 4
+
+
+def test_does_not_ask_for_a_truncation_that_the_states_cannot_tell():
+    class Inherits(Probe):
+        def is_truncated(self, state, params):
+            return state.no_such_field > params.max_steps_in_episode
+
+    assert type(as_environment(Inherits())) is Functional
+
+
+@pytest.mark.parametrize(
+    ("done", "info", "terminated", "truncated"),
+    [
+        (True, {}, True, False),
+        (True, {"truncated": True}, False, True),
+        (True, {"truncated": False}, True, False),
+        (True, {"truncated": True, "terminated": True}, True, True),
+        (True, {"terminated": False}, False, False),
+        (False, {"truncated": np.array([True])}, False, True),
+    ],
+)
+def test_reads_what_ended_an_episode(done, info, terminated, truncated):
+    class Reports(Probe):
+        def step_env(self, *args):
+            obs, state, reward, _, _ = super().step_env(*args)
+            return obs, state, reward, done, info
+
+    made = as_environment(Reports())
+    step = made.step(KEY, made.reset(KEY)[1], 0)
+    assert (step.terminated.shape, step.truncated.shape) == ((), ())
+    assert (bool(step.terminated), bool(step.truncated)) == (terminated, truncated)
+
+
+def test_passes_an_environment_through():
+    env = Line()
+    assert as_environment(env) is env
+    assert env.name == "Line"
+    assert as_environment(Meeting()).max_steps is None
+
+
+def test_refuses_what_is_no_environment():
+    with pytest.raises(
+        TypeError, match=r"object is not an environment.* or a subclass of jaxagents"
+    ):
+        as_environment(object())
+    with pytest.raises(TypeError, match=r"Line is a class: pass an environment, such as Line\(\)"):
+        PPO(Line, None, CONFIG)
+    with pytest.raises(TypeError, match=r"Line is an Environment, which holds its own parameters"):
+        PPO(Line(), {"goal": 2.0}, CONFIG)
+    with pytest.raises(TypeError, match="abstract"):
+        Environment()
+
+
+def test_episodes_of_an_own_environment():
+    steps = play(Line(), 4)
+    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])
+    np.testing.assert_array_equal(steps.obs[:, 0], [1, 2, 0, 1])
+    np.testing.assert_array_equal(steps.terminated, [0, 0, 1, 0])
+    np.testing.assert_array_equal(steps.truncated, False)
+    np.testing.assert_array_equal(steps.info["at"], [1, 2, 3, 1])
+
+
+def test_an_own_environment_may_cut_its_episodes():
+    np.testing.assert_array_equal(play(Line(wind=2.0), 4).truncated, [0, 1, 0, 1])
+    both = play(Line(wind=3.0), 3)
+    assert both.terminated[-1]
+    assert not both.truncated[-1]
+
+
+def test_the_shorter_of_two_limits_cuts():
+    class Limited(Line):
+        max_steps = 2
+
+    np.testing.assert_array_equal(play(Limited(), 4).truncated, [0, 1, 0, 1])
+    np.testing.assert_array_equal(play(Limited(), 2, max_steps=1).truncated, [1, 1])
+
+
+@pytest.mark.parametrize(("agent", "env"), [(PPO, Line()), (IPPO, Meeting())])
+def test_trains_in_an_own_environment(agent, env):
+    agent = agent(env, None, CONFIG.replace(max_episode_steps=10))
+    assert agent.env is env
+    assert agent.env_params is None
+    runner, metrics = agent.train(KEY, HyperParameters(), progress=False)
+    assert runner.update_step == 2
+    assert np.isfinite(metrics["actor_loss"][-1])
+    assert str(agent).startswith(f"{type(agent).__name__} on {env.name}")
+
+
+def test_an_agent_keeps_what_it_was_given():
+    env, params = gymnax.make("CartPole-v1")
+    agent = PPO(env, None, CONFIG)
+    assert agent.env is env
+    assert agent.env_params == params
+    assert repr(agent) == "<PPO on CartPole-v1>"
+
+
+def test_agents_with_equal_environments_are_equal():
+    def of_gymnax(**values):
+        env, params = gymnax.make("CartPole-v1")
+        return PPO(env, params.replace(**values), CONFIG)
+
+    assert of_gymnax() == of_gymnax()
+    assert hash(of_gymnax()) == hash(of_gymnax())
+    assert of_gymnax() != of_gymnax(gravity=5.0)
+    assert PPO(Line(), None, CONFIG) == PPO(Line(), None, CONFIG)
+    assert PPO(Line(), None, CONFIG) != PPO(Line(goal=4.0), None, CONFIG)
+
+
+def refused(message, env, agent=PPO, config=CONFIG):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        agent(env, None, config)
+
+
+def test_refuses_steps_that_do_not_fit_and_names_the_methods():
+    class Wrong(Line):
+        def step(self, *args):
+            return super().step(*args)._replace(**self.values)
+
+    def wrong(**values):
+        return type("Wrong", (Wrong,), {"values": values})()
+
+    refused("from reset but shape (2,) and dtype float32 from step", wrong(obs=jnp.ones(2)))
+    refused("the state is shape ()", wrong(state=jnp.zeros((), jnp.int32)))
+    refused("Wrong.step: reward must have shape (), got shape (3,)", wrong(reward=jnp.ones(3)))
+    refused("Wrong.step: terminated must have shape ()", wrong(terminated=jnp.ones(2, bool)))
+    refused("Wrong.step: truncated must have shape ()", wrong(truncated=jnp.ones(2, bool)))
+    refused("Wrong.step: info must be a dict, got None", wrong(info=None))
+
+    class Old(Line):
+        def step(self, *args):
+            return tuple(super().step(*args))
+
+    refused("Old.step must return a jaxagents.envs.Step(obs, state,", Old())
+
+
+def test_refuses_flags_that_are_not_one_and_names_them():
+    class Many(Probe):
+        def step_env(self, *args):
+            *values, _ = super().step_env(*args)
+            return (*values, {"truncated": jnp.ones(2, bool)})
+
+    refused('Many.step_env: info["truncated"] must have shape (), got shape (2,)', Many())
+
+
+def test_refuses_observations_outside_of_their_space_and_names_the_part():
+    class Spaces(Line):
+        observation_space = spaces.Dict({"at": Box(-1.0, 1.0, (2,))})
+
+        def reset(self, key):
+            obs, state = super().reset(key)
+            return {"at": obs}, state
+
+        def step(self, *args):
+            step = super().step(*args)
+            return step._replace(obs={"at": step.obs})
+
+    refused("Spaces['at']: observation_space has shape (2,)", Spaces())
+    refused("but reset returns shape (1,)", Spaces())
+
+
+def test_refuses_the_wrong_number_of_actors():
+    refused("PPO trains one actor, but Meeting has 2. Use IPPO.", Meeting())
+    refused("IPPO needs an environment of several actors, but Line has no n_actors", Line(), IPPO)
+    refused("DQN trains one actor, but Meeting has 2", Meeting(), DQN, dqn.AgentConfig())
+
+
+def test_refuses_a_space_that_is_missing():
+    class Undeclared(Line):
+        action_space = None
+
+    refused("PPO needs Undeclared.action_space; without it", Undeclared())
+    refused("DQN needs Undeclared.action_space", Undeclared(), DQN, dqn.AgentConfig())
