@@ -264,32 +264,28 @@ class OnPolicyBase(OnPolicyHooks):
 
     def _check_hooks(self) -> None:
         name = type(self).__name__
-        missing = [hook for hook in POLICY_HOOKS if not self._gives(hook)]
+        hooks = [hook for hook in POLICY_HOOKS if self._gives(hook)]
+        missing = [hook for hook in POLICY_HOOKS if hook not in hooks]
+        if missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
+            raise TypeError(
+                f"{name} has no policy: give the hooks {', '.join(missing)}, or "
+                "_distribution instead of all of them; or, for an actor network with a memory, "
+                "_distribution_of(output), which makes a distribution of actions of what it emits."
+            )
         critic = self._network_of_critic()
         if isinstance(critic, Recurrent):
             raise TypeError(
                 f"{name}: the critic's network must have no memory, got {type(critic).__name__}."
             )
         if isinstance(self._network_of_actor(), Recurrent):
-            self._check_recurrent([hook for hook in POLICY_HOOKS if hook not in missing])
-        elif missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
-            raise TypeError(
-                f"{name} has no policy: give the hooks {', '.join(missing)}, or "
-                "_distribution instead of all of them."
-            )
+            self._check_recurrent([*hooks, *["_distribution"] * self._gives("_distribution")])
 
     def _check_recurrent(self, hooks: list[str]) -> None:
         name, config = type(self).__name__, self.config
-        if not self._gives("_distribution_of"):
+        if hooks:
             raise TypeError(
-                f"{name} has an actor network with a memory: give the hook _distribution_of(output), "
-                "which makes a distribution of actions of what it emits."
-            )
-        if hooks or self._gives("_distribution"):
-            given = ", ".join(hooks or ["_distribution"])
-            raise TypeError(
-                f"{name} has an actor network with a memory, which {given} would know nothing of: "
-                "give _distribution_of(output) alone."
+                f"{name} has an actor network with a memory, which {', '.join(hooks)} would know "
+                "nothing of: give _distribution_of(output) alone."
             )
         n_sequences = config.batch_size // config.n_minibatches
         if n_sequences % config.n_groups:
