@@ -18,16 +18,13 @@ class Environment:
     """An environment of JaxMARL whose agents all have the same spaces, as jaxagents asks for one."""
 
     def __init__(self, name: str) -> None:
-        """Makes the environment."""
         self.env = jaxmarl.make(name)
         self.n_actors = self.env.num_agents
 
     def action_space(self, params: None) -> Any:
-        """The space of one actor."""
         return self.env.action_space(self.env.agents[0])
 
     def reset_env(self, key: Any, params: None) -> tuple[Any, Any]:
-        """Starts an episode."""
         obs, state = self.env.reset(key)
         return self._stack(obs), state
 

@@ -25,7 +25,6 @@ class Trainer(measure.InTurn):
     length_is_compiled = True
 
     def __init__(self, task: Task, n_envs: int) -> None:
-        """Reads the program."""
         self.task = task
         self.n_envs = n_envs
         self.program = program()
@@ -36,7 +35,6 @@ class Trainer(measure.InTurn):
         self.play = jax.jit(self._played, static_argnums=2)
 
     def train(self, seed: int, n_updates: int, learning_rate: float | None = None) -> Any:
-        """Trains afresh."""
         train = self.compiled(n_updates, learning_rate or self.task.learning_rate)
         trained = train(jax.random.PRNGKey(seed))["runner_state"][0]
         jax.effects_barrier()
