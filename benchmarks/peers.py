@@ -22,10 +22,6 @@ ENVIRONMENTS = {  # what pip is to install
     "rejax": ("rejax==0.1.3", "gymnax==0.0.9"),
     "sbx": ("sbx-rl==0.28.0", "gymnasium[mujoco]", *SB3),
     "sb3": SB3,
-    "jaxmarl": (
-        *("jaxmarl==0.2.0", "distrax", "hydra-core", "omegaconf", "wandb"),
-        *("--editable", str(Path(__file__).parent.parent)),
-    ),
 }
 
 Result = dict[str, Any]

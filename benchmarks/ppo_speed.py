@@ -1,4 +1,4 @@
-"""Measures PPO, and IPPO, of jaxagents and of its peers at the same work on this machine.
+"""Measures PPO of jaxagents and of its peers at the same work on this machine.
 
 Speed: every run is a fresh process, and the libraries take turns. Learning: the returns of several
 seeds on the way. Each peer lives in a virtual environment of its own, which this script makes from
@@ -8,9 +8,7 @@ measures anew, and the page, `ppo_speed.md`, is made of all that is there.
 
 import argparse
 import datetime
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +16,9 @@ import peers
 import ppo_report
 import reports
 from peers import OURS, Result
-from workers.tasks import BREAKOUT, CARTPOLE, MAX_CALLS, PENDULUM, SPREAD, Task
+from workers.tasks import BREAKOUT, CARTPOLE, MAX_CALLS, PENDULUM, Task
 
 LIBRARIES = (OURS, *peers.ENVIRONMENTS)
-JAXMARL_REPOSITORY = "https://github.com/FLAIROx/JaxMARL"
-JAXMARL_COMMIT = "c793d095618c6d3edfb5632802348f57b70a4b94"
-
-Run = Callable[[str, Task, list[str]], Result]
 
 
 class Work(NamedTuple):
@@ -57,13 +51,11 @@ WORKS = {
     "rates": Work(CARTPOLE, 4, n_rates=32),
     "breakout": Work(BREAKOUT, 64),
     "pendulum": Work(PENDULUM, 64),
-    "spread": Work(SPREAD, 64),
 }
 CURVES = {
     "learning-cartpole": CARTPOLE,
     "learning-breakout": BREAKOUT,
     "learning-pendulum": PENDULUM,
-    "learning-spread": SPREAD,
 }
 GROUPS = {"speed": list(WORKS), "learning": list(CURVES)}
 TITLES = {name: str(work) for name, work in WORKS.items()}
@@ -75,10 +67,11 @@ def main() -> None:
     args = parse_args()
     file = args.output / "ppo_speed.json"
     parts = list(dict.fromkeys(part for only in args.only for part in GROUPS.get(only, [only])))
-    run = set_up(parts, args)
+    for library in sorted(set(args.libraries) - args.pythons.keys()):
+        args.pythons[library] = peers.python_of(library)
     results: list[Result] = []
     for name in parts:
-        measured = (time_in_turns if name in WORKS else learn)(name, run, args)
+        measured = (time_in_turns if name in WORKS else learn)(name, args)
         for library in sorted(measured, key=lambda library: library == OURS):  # peers first
             keep_runs(file, name, library, measured[library])
             results += measured[library]
@@ -101,9 +94,10 @@ def parse_args() -> argparse.Namespace:
     named = {"type": named_path, "metavar": "NAME=PATH"}
     about = f"existing Pythons of {', '.join(peers.ENVIRONMENTS)}"
     add("--peer-python", nargs="+", default=[], help=about, **named)
-    add("--jaxmarl-source", type=Path, help="a checkout of JaxMARL; by default one is made")
     add("--output", type=Path, default=Path("runs/ppo-speed"), help="folder of the results")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.pythons = {OURS: Path(sys.executable), **dict(args.peer_python)}
+    return args
 
 
 def named_path(text: str) -> tuple[str, Path]:
@@ -114,88 +108,45 @@ def named_path(text: str) -> tuple[str, Path]:
     return name, Path(path).absolute()
 
 
-def libraries_of(name: str, args: argparse.Namespace) -> list[str]:
-    """The chosen libraries that can do a part; where they are timed, ours is always one of them."""
-    by_itself = {"jaxmarl"} if name.endswith("spread") else {"rejax", "sbx", "sb3"}
-    chosen = {*args.libraries, *([OURS] if name in WORKS else [])} & {OURS, *by_itself}
-    return [library for library in LIBRARIES if library in chosen]
+def run(library: str, task: Task, options: list[str], args: argparse.Namespace) -> Result:
+    """What a library measures, or only `failure`, and what describes the run."""
+    worker = [args.pythons[library], peers.WORKERS / f"{library}_ppo.py"]
+    command = [*worker, f"--environment={task.environment}", *options]
+    about = {"date": str(datetime.date.today()), "processor": reports.processor()}
+    return peers.run_worker(command, args.timeout) | about
 
 
-def set_up(parts: list[str], args: argparse.Namespace) -> Run:
-    """Makes the virtual environments that are missing, and gives what runs a worker."""
-    pythons = {OURS: Path(sys.executable), **dict(args.peer_python)}
-    needed = {who for name in parts for who in libraries_of(name, args)}
-    if any(name.endswith("spread") for name in parts):
-        needed.add("jaxmarl")
-    for library in sorted(needed - pythons.keys()):
-        pythons[library] = peers.python_of(library)
-    source = args.jaxmarl_source
-    if "jaxmarl" in needed and source is None:
-        source = checkout_of_jaxmarl()
-
-    def run(library: str, task: Task, options: list[str]) -> Result:
-        """What a library measures, or only `failure`."""
-        python, file = pythons[library], f"{library}_ppo.py"
-        if task is SPREAD:
-            python, file = pythons["jaxmarl"], f"{library}_ippo.py"
-        command = [python, peers.WORKERS / file, f"--environment={task.environment}", *options]
-        return peers.run_worker(command, args.timeout, JAXMARL_SOURCE=str(source))
-
-    return run
-
-
-def checkout_of_jaxmarl() -> Path:
-    """A checkout of JaxMARL, whose IPPO is not in its wheel."""
-    folder = peers.VENVS / "jaxmarl-source"
-    git = ["git", "-C", str(folder)]
-    folder.mkdir(parents=True, exist_ok=True)
-    for command in (
-        [*git, "init", "--quiet"],
-        [*git, "fetch", "--depth=1", JAXMARL_REPOSITORY, JAXMARL_COMMIT],
-        [*git, "checkout", "--quiet", JAXMARL_COMMIT],
-    ):
-        subprocess.run(command, check=True, timeout=600)
-    return folder
-
-
-def time_in_turns(name: str, run: Run, args: argparse.Namespace) -> dict[str, list[Result]]:
-    """Times a piece of work, by the libraries in turns."""
+def time_in_turns(name: str, args: argparse.Namespace) -> dict[str, list[Result]]:
+    """Times a piece of work, by the libraries in turns, of which ours is always one."""
     work = WORKS[name]
     at_once = work.n_seeds * work.n_rates > 1
     runs: dict[str, list[Result]] = {}
     for seed in range(args.repeats):
-        about = description()
-        for library in libraries_of(name, args):
+        about = {"round": datetime.datetime.now().isoformat()}  # what runs in turn have in common
+        for library in sorted({OURS, *args.libraries}, key=LIBRARIES.index):
             options = [f"--envs={work.n_envs}", f"--seeds={work.n_seeds}"]
             options += [f"--rates={work.n_rates}", f"--seed={seed}"]
             options += [f"--seconds={args.seconds_at_once if at_once else args.seconds}"]
             options += [f"--budget={MAX_CALLS * args.seconds}"]
-            result = run(library, work.task, options) | about
+            result = run(library, work.task, options, args) | about
             summary = result.get("failure") or f"{result['steps_per_second']:,.0f} steps/s"
             print(f"{work}, round {seed}, {library}: {summary}", file=sys.stderr)
             runs.setdefault(library, []).append(result)
     return runs
 
 
-def learn(name: str, run: Run, args: argparse.Namespace) -> dict[str, list[Result]]:
+def learn(name: str, args: argparse.Namespace) -> dict[str, list[Result]]:
     """Shows what the libraries learn, each several seeds in one process."""
     task = CURVES[name]
     options = ["--learn", f"--envs={task.n_learning_envs}", f"--seeds={args.learning_seeds}"]
     options += [f"--steps={round(task.n_learning_steps * args.learning_share)}"]
     runs = {}
-    for library in libraries_of(name, args):
-        result = run(library, task, options) | description()
+    for library in sorted(args.libraries, key=LIBRARIES.index):
+        result = run(library, task, options, args)
         summary = result.get("failure") or f"{result['seconds']:.0f} s"
         print(f"{task.environment}, learning, {library}: {summary}", file=sys.stderr)
         runs[library] = [result]
     return runs
-
-
-def description() -> Result:
-    """What is kept with every result; runs of the same round have it in common."""
-    now = datetime.datetime.now()
-    about = {"date": f"{now:%Y-%m-%d}", "processor": reports.processor()}
-    return {"round": now.isoformat(), **about}
 
 
 def keep_runs(file: Path, name: str, library: str, runs: list[Result]) -> None:

@@ -19,7 +19,7 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import worker
@@ -29,24 +29,6 @@ N_PROBE_STEPS = 20_000
 MAX_PROBES = 3
 MAX_STEPS_OF_A_MEMBER = 500_000
 RATES_AROUND = 10.0  # the sweep goes from the learning rate divided by it to their product
-
-
-class InTurn:
-    """Trainings that are made one after the other, for libraries that know no other way.
-
-    The class that inherits has `train(seed, n_updates, learning_rate)`.
-    """
-
-    length_is_compiled = False
-    train: Callable[..., Any]
-
-    def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> None:
-        for i in range(n_seeds):
-            self.train(seed + i, n_updates)
-
-    def train_rates(self, seed: int, rates: Sequence[float], n_updates: int) -> None:
-        for rate in rates:
-            self.train(seed, n_updates, rate)
 
 
 def main(library: str, make_trainer: Callable[[Task, int], Any]) -> None:
