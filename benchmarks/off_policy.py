@@ -1,4 +1,4 @@
-"""Shows what the off-policy agents learn in the environments of gymnax, each with several seeds.
+"""Shows what off-policy and offline agents learn in environments of gymnax, each with several seeds.
 
 The seeds of an agent are trained by one `sweep`. What was learned is kept in a file of results, so that
 agents and environments can be run side by side or on different days: a run replaces its own rows, and
@@ -15,11 +15,10 @@ from typing import Any
 import gymnax
 import jax
 import numpy as np
-import peers
-import store
-from matplotlib import pyplot as plt
+import reports
 from off_policy_tasks import TASKS, Task
 
+DATA_STEPS = 10_000
 EVALUATIONS = 10
 EPISODES = 32
 
@@ -33,20 +32,19 @@ def main() -> None:
         task = TASKS[name]
         for label in task.agents if args.agents is None else args.agents:
             if label in task.agents:
-                store.keep(results_file, name, label, run(name, label, args))
-    learned = in_order(store.kept(results_file))
-    for name in learned:
-        plot(TASKS[name], learned[name], args.output / f"off_policy_{name}.png")
-    (args.output / "off_policy.md").write_text(report(learned) + "\n")
-
-
-def in_order(found: dict[str, Any]) -> dict[str, Any]:
-    """What was learned so far, in the order of the tasks and of their agents."""
-    return {
+                reports.keep(results_file, name, label, run(name, label, args))
+    found = reports.kept(results_file)
+    learned = {
         name: {label: found[name][label] for label in task.agents if label in found[name]}
         for name, task in TASKS.items()
         if name in found
     }
+    for name, results in learned.items():
+        curves = {label: (result["steps"], result["curves"]) for label, result in results.items()}
+        x_label = "environment steps" if TASKS[name].data is None else "updates"
+        picture = args.output / f"off_policy_{name}.png"
+        reports.draw(picture, TASKS[name].env, curves, x_label=x_label)
+    (args.output / "off_policy.md").write_text(report(learned) + "\n")
 
 
 def parse_args() -> argparse.Namespace:
@@ -66,13 +64,15 @@ def run(name: str, label: str, args: argparse.Namespace) -> dict[str, Any]:
     """Trains several seeds of an agent, and gives what describes the training."""
     task = TASKS[name]
     agent_type, config, hyperparams = task.agents[label]
-    steps_per_update = config.rollout_length * config.batch_size
+    is_offline = task.data is not None
+    steps_per_update = 1 if is_offline else config.rollout_length * config.batch_size
     n_steps = 20 if args.quick else task.n_steps // steps_per_update
     n_seeds = 2 if args.quick else args.seeds
     config = config.replace(
         n_steps=n_steps, eval_frequency=max(1, n_steps // EVALUATIONS), n_evals=EPISODES
     )
-    agent = agent_type(*gymnax.make(task.env), config)
+    data = {"dataset": task.data(200 if args.quick else DATA_STEPS)} if is_offline else {}
+    agent = agent_type(*gymnax.make(task.env), config, **data)
     print(f"{label} on {task.env}: {n_seeds} seeds", file=sys.stderr)
     began = time.perf_counter()
     result = agent.sweep(jax.random.split(jax.random.key(0), n_seeds), hyperparams)
@@ -97,23 +97,14 @@ def tested(agent: Any, runner: Any) -> float:
     return float(np.mean(agent.eval(jax.random.key(1), n_evals=100)["returns"]))
 
 
-def plot(task: Task, results: dict[str, Any], path: Path) -> None:
-    """Draws the mean of the seeds of each agent, and each seed thinly."""
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for label, result in results.items():
-        curves = np.array(result["curves"])
-        (line,) = axes.plot(result["steps"], curves.mean(axis=0), lw=2, label=label)
-        axes.plot(result["steps"], curves.T, color=line.get_color(), lw=0.7, alpha=0.4)
-    axes.set(xlabel="environment steps", ylabel="mean return", title=task.env)
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
 def report(results: dict[str, Any]) -> str:
     """The page: a table and a picture for each environment."""
-    lines = ["# What off-policy agents learn", "", INTRODUCTION.format(machine=peers.machine()), ""]
+    lines = [
+        "# What off-policy and offline agents learn",
+        "",
+        INTRODUCTION.format(machine=reports.machine()),
+        "",
+    ]
     for name, task in TASKS.items():
         lines += section(name, task, results.get(name, {}))
     return "\n".join(lines).rstrip()
@@ -134,9 +125,9 @@ def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
     missing = [label for label in task.agents if label not in results]
     picture = f"![Learning curves](off_policy_{name}.png)"
     parts = [
-        f"## {task.env}",
+        f"## {task.env}{', from data' * (task.data is not None)}",
         task.meaning,
-        *([peers.table(head, rows), picture] if rows else []),
+        *([reports.table(head, rows), picture] if rows else []),
         *([f"Not measured yet: {', '.join(missing)}."] if missing else []),
     ]
     return [line for part in parts for line in (part, "")]

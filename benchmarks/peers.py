@@ -1,60 +1,53 @@
-"""What the benchmarks share: other libraries, fresh processes, and tables of what these measure."""
+"""Fresh processes for what is measured, and virtual environments of other libraries."""
 
-import datetime
+import argparse
+import itertools
 import json
 import os
-import platform
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 WORKERS = Path(__file__).parent / "workers"
 VENVS = Path(__file__).parent / ".venvs"
+OURS = "jaxagents"
 SHARED_PACKAGES = ("jax", "jaxlib", "flax", "optax")
+PYTORCH_FOR_CPU = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
+SB3 = ("stable-baselines3==2.9.2", "minatar==1.0.15", *PYTORCH_FOR_CPU)
+ENVIRONMENTS = {  # what pip is to install
+    "rejax": ("rejax==0.1.3", "gymnax==0.0.9"),
+    "sbx": ("sbx-rl==0.28.0", "gymnasium[mujoco]", *SB3),
+    "sb3": SB3,
+}
 
 Result = dict[str, Any]
-Pair = tuple[Result, Result]
+Round = dict[str, Result]
+"""What libraries measured one after the other, by their names."""
 
 
-# Running.
+def python_of(name: str) -> Path:
+    """The Python of a library's environment, which is made from PyPI, or completed if it is there.
 
-
-def make_environment(
-    name: str, packages: Iterable[str], shares_jax: bool = True, alone: Iterable[str] = ()
-) -> Path:
-    """Makes the virtual environment of another library, or completes the one that is there.
-
-    It comes from PyPI.
-
-    Args:
-        name: Name of its folder.
-        packages: What pip is to install.
-        shares_jax: Whether it gets the versions of JAX, Flax and Optax that are installed here.
-        alone: What pip is to install without its dependencies.
-
-    Returns:
-        Its Python.
+    All but that of Stable-Baselines3 have the versions of JAX, Flax and Optax that are installed here.
     """
     folder = VENVS / name
     python = folder / "bin" / "python"
-    shared = [f"{package}=={version(package)}" for package in SHARED_PACKAGES * shares_jax]
+    shared = () if name == "sb3" else SHARED_PACKAGES
+    packages = [*ENVIRONMENTS[name], *(f"{package}=={version(package)}" for package in shared)]
     print(f"Setting up {folder}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     (VENVS / ".gitignore").write_text("*\n")
-    install = [python, "-m", "pip", "install", "--quiet"]
-    commands = [[sys.executable, "-m", "venv", folder], [*install, *packages, *shared]]
-    commands += [[*install, "--no-deps", package] for package in alone]
-    for command in commands:
-        subprocess.run(command, check=True, timeout=1800)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=600)
+    install = [python, "-m", "pip", "install", "--quiet", *packages]
+    subprocess.run(install, check=True, timeout=1800)
     return python
 
 
-def run_worker(command: Sequence[str], timeout: float, **variables: str) -> Result:
+def run_worker(command: Sequence[object], timeout: float, **variables: str) -> Result:
     """Runs a worker in a fresh process, and in a folder of its own, which goes with what it leaves.
 
     Args:
@@ -71,7 +64,7 @@ def run_worker(command: Sequence[str], timeout: float, **variables: str) -> Resu
         environment["TMPDIR"] = folder
         how = {"capture_output": True, "text": True, "env": environment, "cwd": folder}
         try:
-            done = subprocess.run(command, timeout=timeout, **how)
+            done = subprocess.run([str(word) for word in command], timeout=timeout, **how)
         except subprocess.TimeoutExpired:
             return {"failure": f"timed out after {timeout:g} s"}
     if done.returncode != 0:
@@ -80,103 +73,67 @@ def run_worker(command: Sequence[str], timeout: float, **variables: str) -> Resu
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# Reporting.
+def exit_if_any_failed(results: Iterable[Result]) -> None:
+    """Ends with an error if a run failed; the report is written by then."""
+    if any("failure" in result for result in results):
+        sys.exit("Some runs failed.")
 
 
-def machine() -> str:
-    """When and on what this runs."""
-    return f"on {datetime.date.today()}: {processor()}, {n_cores()} cores, {platform.system()}"
+def parser(description: str, timeout: float) -> argparse.ArgumentParser:
+    """The options of all benchmarks that start processes."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    about = "seconds after which a process is ended"
+    made.add_argument("--timeout", type=float, default=timeout, help=about)
+    return made
 
 
-def processor() -> str:
-    """Model of the processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
+def parser_of_two(
+    description: str, libraries: Iterable[str], timeout: float
+) -> argparse.ArgumentParser:
+    """The options of a benchmark of this library and another."""
+    made = parser(description, timeout)
+    add = made.add_argument
+    names = list(libraries)
+    add("--libraries", nargs="+", choices=names, default=names, help="who")
+    add("--peer-python", type=Path, help="Python that has the other; by default one is set up")
+    add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
+    return made
 
 
-def n_cores() -> int:
-    """Number of logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def positive(text: str) -> int:
+    """Reads a positive number."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be positive")
+    return number
 
 
-def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    """A Markdown table."""
-    head = list(head)
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def measured(results: Iterable[Result], key: str) -> Iterator[Any]:
-    """What the runs that did not fail say of `key`."""
-    return (result[key] for result in results if "failure" not in result)
-
-
-def label(library: str, results: Iterable[Result]) -> str:
-    """The library and its version, as its own runs say."""
-    return f"{library} {next(measured(results, 'versions'), {}).get(library, '')}".strip()
-
-
-def median(results: Iterable[Result], key: str, form: str) -> str:
-    """The median of a quantity."""
-    values = list(measured(results, key))
-    return format(statistics.median(values), form) if values else "failed"
-
-
-def ratio(pairs: Iterable[Pair], key: str) -> str:
-    """The median of a quantity of ours, divided by the peer's of the same pair, and its range."""
-    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
-    ratios = [ours[key] / peers[key] for ours, peers in complete]
-    if not ratios:
-        return "-"
-    median = f"**{statistics.median(ratios):.2f}**"
-    return median if len(ratios) == 1 else f"{median} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def comparison(
-    title: Any, names: Sequence[str], pairs: Sequence[Pair], quantities: dict[str, str]
-) -> Iterator[list[Any]]:
-    """Rows of a table: the medians of both libraries, and the ratios.
+def in_turns(
+    workers: dict[str, tuple[str, str]],
+    works: dict[str, list[str]],
+    n_rounds: int,
+    args: argparse.Namespace,
+) -> dict[str, list[Round]]:
+    """Runs libraries in turns, in fresh processes.
 
     Args:
-        title: What was timed.
-        names: Names of the libraries.
-        pairs: Successive runs of both.
-        quantities: Format of each quantity, by its key in a result.
+        workers: Environment and file of each library, ours first.
+        works: Options of the workers, by what is measured.
+        n_rounds: Number of processes for each library and work, which differ in their seeds.
+        args: Options of the command line.
     """
-    for name, results in zip(names, zip(*pairs, strict=True), strict=True):
-        yield [title, name, *(median(results, *quantity) for quantity in quantities.items())]
-    yield [title, "ratio", *(ratio(pairs, key) for key in quantities)]
-
-
-def version_table(columns: dict[str, Iterable[Result]]) -> str:
-    """A table of the versions that runs report besides their library's, by the name of a column."""
-    versions = [next(measured(results, "versions"), {}) for results in columns.values()]
-    libraries = {
-        library for results in columns.values() for library in measured(results, "library")
-    }
-    names = dict.fromkeys(name for column in versions for name in column if name not in libraries)
-    rows = ([name, *(column.get(name, "-") for column in versions)] for name in names)
-    return table(["Version", *columns], rows)
-
-
-def failures(columns: dict[str, Iterable[Result]]) -> list[str]:
-    """Paragraphs that list the runs that failed, if any."""
-    lines = [
-        f"- {name}: {result['failure']}"
-        for name, results in columns.items()
-        for result in results
-        if "failure" in result
-    ]
-    if not lines:
-        return []
-    return ["Runs that failed, which are in no number above:", "\n".join(lines)]
-
-
-def write(page: str, path: Path | None) -> None:
-    """Prints a page, and writes it to a file if one is given."""
-    print(page)
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page + "\n")
+    commands = {}
+    for library in sorted(args.libraries, key=list(workers).index):
+        name, file = workers[library]
+        python = sys.executable if name == OURS else args.peer_python or python_of(name)
+        commands[library] = [python, WORKERS / file]
+    rounds: dict[str, list[Round]] = {work: [] for work in works}
+    for seed, (work, options) in itertools.product(range(n_rounds), works.items()):
+        results = {}
+        for library, command in commands.items():
+            results[library] = run_worker([*command, *options, f"--seed={seed}"], args.timeout)
+            print(f"{library}, {work}, round {seed}: {results[library]}", file=sys.stderr)
+        rounds[work].append(results)
+    return rounds

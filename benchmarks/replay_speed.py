@@ -5,15 +5,16 @@ environment of its own, which this script makes from PyPI with the same versions
 """
 
 import argparse
-import itertools
-import sys
-from pathlib import Path
+from itertools import chain
 
 import peers
-from peers import Pair, Result
-from ppo_peers import ENVIRONMENTS
+import reports
+from peers import Round
 
-LIBRARIES = ("jaxagents", "rejax")
+LIBRARIES = {
+    "jaxagents": ("jaxagents", "jaxagents_replay.py"),
+    "rejax": ("rejax", "rejax_replay.py"),
+}
 WORKS = (
     "DDQN, an update of 256 each step",
     "DDQN, an update of 128 each ten steps",
@@ -31,64 +32,40 @@ QUANTITIES = {  # how each is called in the report, in a worker's result, and it
 
 def main() -> None:
     """Runs the benchmark and prints its report."""
-    args = parse_args()
-    peer = args.peer_python or peers.make_environment("rejax", ENVIRONMENTS["rejax"].packages)
-    commands = (
-        [sys.executable, str(peers.WORKERS / "jaxagents_replay.py")],
-        [str(peer), str(peers.WORKERS / "rejax_replay.py")],
-    )
-    pairs: dict[str, list[Pair]] = {work: [] for work in args.works}
-    for seed, work in itertools.product(range(args.repeats), args.works):
-        options = [f"--work={work}", f"--seconds={args.seconds}", f"--seed={seed}"]
-        results = []
-        for library, command in zip(LIBRARIES, commands, strict=True):
-            result = peers.run_worker([*command, *options], args.timeout)
-            speed = result.get("failure") or f"{result['steps_per_second']:,.0f} steps/s"
-            print(f"{library}, {work}, seed {seed}: {speed}", file=sys.stderr)
-            results.append(result)
-        pairs[work].append((results[0], results[1]))
-
-    peers.write(report(pairs, args), args.markdown)
-    if any("failure" in result for pair in itertools.chain(*pairs.values()) for result in pair):
-        sys.exit("Some runs failed.")
-
-
-def parse_args() -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=600.0)
     add = parser.add_argument
+    add("--repeats", type=peers.positive, default=3, help="processes for each library and work")
     add("--works", nargs="+", choices=WORKS, default=list(WORKS), help="what to measure")
-    add("--repeats", type=int, default=3, help="processes for each library and work")
     add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
-    add("--timeout", type=float, default=600.0, help="seconds after which a process is ended")
-    add("--peer-python", type=Path, help="Python that has rejax; by default one is set up")
-    add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
-    return parser.parse_args()
+    args = parser.parse_args()
+    works = {work: [f"--work={work}", f"--seconds={args.seconds}"] for work in args.works}
+    rounds = peers.in_turns(LIBRARIES, works, args.repeats, args)
+    reports.write(report(rounds, args), args.markdown)
+    peers.exit_if_any_failed(
+        result for found in chain(*rounds.values()) for result in found.values()
+    )
 
 
-def report(pairs: dict[str, list[Pair]], args: argparse.Namespace) -> str:
+def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     """The page."""
-    columns: dict[str, list[Result]] = {
-        library: [pair[i] for work in pairs.values() for pair in work]
-        for i, library in enumerate(LIBRARIES)
-    }
-    names = [peers.label(library, results) for library, results in columns.items()]
+    columns = reports.columns(chain(*rounds.values()))
     rows = [
         row
-        for work, measured in pairs.items()
-        for row in peers.comparison(work, names, measured, dict(QUANTITIES.values()))
+        for work, measured in rounds.items()
+        for row in reports.comparison(work, measured, dict(QUANTITIES.values()))
     ]
     return "\n\n".join(
         [
             "# Speed of off-policy agents",
-            f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}`, {peers.machine()}.",
+            f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}`, "
+            f"{reports.machine()}.",
             "DDQN on CartPole-v1 and SAC on Pendulum-v1, one step of every environment before an "
             "update. Medians of fresh processes; each ratio is of two runs that followed each other, "
             "ours over the other's, with the range. Seeds at once are trained by `sweep` here, and "
             "under `jax.vmap` by rejax.",
-            peers.table(["", "", *QUANTITIES], rows),
-            peers.version_table(columns),
-            *peers.failures(columns),
+            reports.table(["", "", *QUANTITIES], rows),
+            reports.version_table(columns),
+            *reports.failures(columns),
         ]
     )
 

@@ -22,7 +22,6 @@ class Trainer:
     length_is_compiled = False
 
     def __init__(self, task: Task, n_envs: int, **config: Any) -> None:
-        """Makes the agent."""
         self.agent = self._agent(task, configuration(task, n_envs) | config)
         self.hyperparams = hyperparameters(task)
 
@@ -46,16 +45,13 @@ class Trainer:
         )
 
     def train(self, seed: int, n_updates: int) -> Any:
-        """Trains afresh."""
         runner = self.agent.start(jax.random.key(seed), self.hyperparams)
         return jax.block_until_ready(self.agent.advance(runner, np.int32(n_updates)))
 
     def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> Any:
-        """Trains by `sweep`."""
         return self._sweep(jax.random.split(jax.random.key(seed), n_seeds), {}, n_updates)
 
     def train_rates(self, seed: int, rates: Sequence[float], n_updates: int) -> Any:
-        """Trains by `sweep`."""
         params = self.hyperparams.actor_optimizer_params.replace(learning_rate=jnp.array(rates))
         sets = {"actor_optimizer_params": params, "critic_optimizer_params": params}
         return self._sweep(jax.random.split(jax.random.key(seed), 1), sets, n_updates)

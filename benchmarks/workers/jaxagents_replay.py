@@ -14,7 +14,6 @@ class Trainer:
     """The agent and its hyperparameters."""
 
     def __init__(self, work: replay.Work) -> None:
-        """Makes the agent."""
         fields = {
             "batch_size": work.n_envs,
             "minibatch_size": work.batch_size,
@@ -36,7 +35,6 @@ class Trainer:
         self.n_seeds = work.n_seeds
 
     def train(self, seed: int, n_updates: int) -> Any:
-        """Trains afresh."""
         key = jax.random.key(seed)
         if self.n_seeds == 1:
             runner = self.agent.start(key, self.hyperparams)

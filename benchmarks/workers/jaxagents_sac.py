@@ -33,14 +33,12 @@ class Library:
         return update
 
     def train(self, env: gymnasium.Env, n_steps: int, seed: int) -> None:
-        """Trains by `train_online`."""
         config = _config(seed, n_steps, sac.START_STEPS, eval_frequency=n_steps)
         train_online(_learner(env, seed), env, config, progress=False)
 
     def curve(
         self, env: gymnasium.Env, eval_env: gymnasium.Env, args: argparse.Namespace
     ) -> tuple[Any, Any]:
-        """Trains by `train_online`."""
         config = _config(
             args.seed,
             args.steps,

@@ -18,7 +18,6 @@ class Trainer:
     length_is_compiled = True
 
     def __init__(self, task: Task, n_envs: int) -> None:
-        """Makes the algorithm."""
         algorithm = PPO.create(
             env=task.environment,
             num_envs=n_envs,
@@ -50,16 +49,13 @@ class Trainer:
         return self.algorithm.replace(total_timesteps=n_steps, eval_freq=n_steps)
 
     def train(self, seed: int, n_updates: int) -> Any:
-        """Trains afresh."""
         return jax.block_until_ready(self.compiled(n_updates)(jax.random.key(seed)))
 
     def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> Any:
-        """Trains under `vmap`."""
         rngs = jax.random.split(jax.random.key(seed), n_seeds)
         return jax.block_until_ready(self.compiled_for_seeds(n_updates)(rngs))
 
     def train_rates(self, seed: int, rates: Sequence[float], n_updates: int) -> Any:
-        """Trains under `vmap`."""
         rngs = jax.random.split(jax.random.key(seed), len(rates))
         return jax.block_until_ready(self.compiled_for_rates(n_updates)(rngs, jnp.array(rates)))
 

@@ -12,7 +12,6 @@ class Trainer:
     """The algorithm, and its training compiled for every number of updates asked for."""
 
     def __init__(self, work: replay.Work) -> None:
-        """Makes the algorithm."""
         shared = {
             "num_envs": work.n_envs,
             "batch_size": work.batch_size,
@@ -38,7 +37,6 @@ class Trainer:
         return self.algorithm.replace(total_timesteps=n_steps, eval_freq=n_steps).train
 
     def train(self, seed: int, n_updates: int) -> Any:
-        """Trains afresh."""
         key = jax.random.key(seed)
         rngs = jax.random.split(key, self.n_seeds) if self.n_seeds > 1 else key
         state, _ = self.compiled(n_updates)(rngs)

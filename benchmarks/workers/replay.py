@@ -1,17 +1,17 @@
 """What the benchmark of off-policy agents trains, and how one library is measured at it in one process.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path.
+Every worker calls `main` from its library's own virtual environment, with this folder on its path. Its
+trainer, made for some work, has `train(seed, n_updates)`, which trains afresh without evaluation and
+returns what was learned.
 """
 
 import argparse
-import json
 import math
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
-import process
+import worker
 
 N_FIRST_UPDATES = 2_000
 N_CALLS = 3
@@ -49,45 +49,29 @@ WORKS = {
 }
 
 
-class Trainer(Protocol):
-    """Trainings of one library at some work."""
-
-    def train(self, seed: int, n_updates: int) -> Any:
-        """Trains afresh, without evaluation, and returns what was learned."""
-        ...
-
-
-def main(library: str, make_trainer: Callable[[Work], Trainer]) -> None:
-    """Measures a library and prints one line of JSON.
-
-    Args:
-        library: Name of its distribution.
-        make_trainer: Makes its trainer for some work.
-    """
+def main(library: str, make_trainer: Callable[[Work], Any]) -> None:
+    """Measures a library, by the name of its distribution, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--work", choices=WORKS, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--seed", type=int, required=True)
+    add = parser.add_argument
+    add("--work", choices=WORKS, required=True)
+    add("--seconds", type=float, required=True)
+    add("--seed", type=int, required=True)
     args = parser.parse_args()
     work = WORKS[args.work]
     trainer = make_trainer(work)
 
     def seconds(n_updates: int) -> float:
-        began = time.perf_counter()
-        jax.block_until_ready(trainer.train(args.seed, n_updates))
-        return time.perf_counter() - began
+        return worker.seconds(lambda: jax.block_until_ready(trainer.train(args.seed, n_updates)))
 
     first = seconds(N_FIRST_UPDATES)
     steady = min(seconds(N_FIRST_UPDATES) for _ in range(2))
     n_updates = max(N_FIRST_UPDATES, math.ceil(N_FIRST_UPDATES * args.seconds / steady))
     seconds(n_updates)  # compiles again where the number of updates is compiled in
     elapsed = sorted(seconds(n_updates) for _ in range(N_CALLS))[N_CALLS // 2]
-    result = {
-        "library": library,
-        "versions": process.versions(library, "gymnax"),
+    measured = {
         "steps_per_second": work.n_seeds * n_updates * work.n_envs / elapsed,
         "updates_per_second": work.n_seeds * n_updates / elapsed,
         "compile_seconds": first - steady,
-        "memory_mib": process.peak_memory_mib(),
+        "memory_mib": worker.peak_memory_mib(),
     }
-    print(json.dumps(result))
+    worker.report(library, measured, "gymnax")

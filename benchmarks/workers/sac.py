@@ -1,19 +1,25 @@
 """The work of the benchmarks of SAC, and how one library is measured at it in one process.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path.
+Every worker calls `main` from its library's own virtual environment, with this folder on its path, with
+an object that has these methods besides the library's `name`:
+
+- `updates(seed)` gives a function that makes so many updates in one call, and returns what was learned.
+  Each update is from a batch of its own, drawn from a buffer of `N_RANDOM_STEPS` random steps.
+- `train(env, n_steps, seed)` trains without evaluation, one update a step, after `START_STEPS` random
+  ones.
+- `curve(env, eval_env, args)` trains with evaluations, and gives numbers of steps, and returns of
+  episodes of the policy's mode, shaped (points, episodes).
 """
 
 import argparse
-import json
 import statistics
 import time
-from collections.abc import Callable
-from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import jax
-import process
+import numpy as np
+import worker
 
 BATCH_SIZE = 256
 HIDDEN_LAYERS = (256, 256)  # with ReLU, for the actor and for each of two critics
@@ -27,37 +33,10 @@ N_RANDOM_STEPS = 10_000  # in the replay buffer from which updates are timed
 UPDATES_IN_A_CALL = (1, 64)
 N_LOOPS = 3
 START_STEPS = 1_000
-WARM_UP_STEPS = 500  # that follow, in which everything is compiled
+WARM_UP_STEPS = 100  # that follow, in which everything is compiled
 
 
-class Library(Protocol):
-    """SAC of one library."""
-
-    name: str
-
-    def updates(self, seed: int) -> Callable[[int], Any]:
-        """A function that makes so many updates in one call, and returns what was learned.
-
-        Each update is from a batch of its own, drawn from a buffer of `N_RANDOM_STEPS` random steps.
-        """
-        ...
-
-    def train(self, env: gymnasium.Env, n_steps: int, seed: int) -> None:
-        """Trains without evaluation, one update a step, after `START_STEPS` random steps."""
-        ...
-
-    def curve(
-        self, env: gymnasium.Env, eval_env: gymnasium.Env, args: argparse.Namespace
-    ) -> tuple[Any, Any]:
-        """Trains with evaluations.
-
-        Returns:
-            Numbers of steps, and returns of episodes of the policy's mode, shaped (points, episodes).
-        """
-        ...
-
-
-def main(library: Library) -> None:
+def main(library: Any) -> None:
     """Measures a library and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     tasks = parser.add_subparsers(required=True)
@@ -75,68 +54,48 @@ def main(library: Library) -> None:
             add("--eval-frequency", type=int, required=True)
             add("--episodes", type=int, required=True)
     args = parser.parse_args()
-    result = {
-        "library": library.name,
-        "versions": process.versions(library.name, "gymnasium", "mujoco"),
-        **args.task(library, args),
-    }
-    print(json.dumps(result))
+    worker.report(library.name, args.task(library, args), "gymnasium", "mujoco")
 
 
-def _updates(library: Library, args: argparse.Namespace) -> dict[str, Any]:
+def _updates(library: Any, args: argparse.Namespace) -> dict[str, Any]:
     """Updates a second, by the number of them in a call."""
     update = library.updates(args.seed)
-    compilations = process.Compilations()
+
+    def updates(n: int, n_calls: int = 1) -> None:
+        for _ in range(n_calls):
+            learned = update(n)
+        jax.block_until_ready(learned)
+
     result = {}
     for n in UPDATES_IN_A_CALL:
-        first = _seconds(update, n)
-        n_compilations = compilations.take()
-        steady = statistics.median(_seconds(update, n) for _ in range(3))
+        first = worker.seconds(updates, n)
+        steady = statistics.median(worker.seconds(updates, n) for _ in range(3))
         n_calls = max(1, round(args.seconds / steady))
-        elapsed = statistics.median(_seconds(update, n, n_calls) for _ in range(N_LOOPS))
-        result[str(n)] = {
-            "updates_per_second": n * n_calls / elapsed,
-            "first_call_seconds": first,
-            "compilations": n_compilations,
-            "later_compilations": compilations.take(),
-        }
-    return {**result, "memory_mib": process.peak_memory_mib()}
+        elapsed = statistics.median(worker.seconds(updates, n, n_calls) for _ in range(N_LOOPS))
+        speed = n * n_calls / elapsed
+        result[str(n)] = {"updates_per_second": speed, "first_call_seconds": first}
+    return {**result, "memory_mib": worker.peak_memory_mib()}
 
 
-def _seconds(update: Callable[[int], Any], n: int, n_calls: int = 1) -> float:
-    began = time.perf_counter()
-    learned = None
-    for _ in range(n_calls):
-        learned = update(n)
-    jax.block_until_ready(learned)
-    return time.perf_counter() - began
-
-
-def _steps(library: Library, args: argparse.Namespace) -> dict[str, float]:
+def _steps(library: Any, args: argparse.Namespace) -> dict[str, float]:
     """Environment steps a second of a training, once updates are being made."""
     first = START_STEPS + WARM_UP_STEPS
-    compilations = process.Compilations()
-    env = _Clock(gymnasium.make(args.env), (first, first + args.steps), compilations.take)
+    env = _Clock(gymnasium.make(args.env), (first, first + args.steps))
     library.train(env, first + args.steps, args.seed)
     began, ended = env.times
     return {
         "steps_per_second": args.steps / (ended - began),
-        "later_compilations": env.taken[1],
-        "memory_mib": process.peak_memory_mib(),
+        "memory_mib": worker.peak_memory_mib(),
     }
 
 
 class _Clock(gymnasium.Wrapper):
-    """Notes the time, and takes a count, as certain steps end."""
+    """Notes the time as certain steps end."""
 
-    def __init__(
-        self, env: gymnasium.Env, at_steps: tuple[int, ...], take: Callable[[], int]
-    ) -> None:
+    def __init__(self, env: gymnasium.Env, at_steps: tuple[int, ...]) -> None:
         super().__init__(env)
         self.times: list[float] = []
-        self.taken: list[int] = []
         self._at_steps = at_steps
-        self._take = take
         self._n_steps = 0
 
     def step(self, action: Any) -> Any:
@@ -144,18 +103,10 @@ class _Clock(gymnasium.Wrapper):
         self._n_steps += 1
         if self._n_steps in self._at_steps:
             self.times.append(time.perf_counter())
-            self.taken.append(self._take())
         return outcome
 
 
-def _curve(library: Library, args: argparse.Namespace) -> dict[str, Any]:
+def _curve(library: Any, args: argparse.Namespace) -> dict[str, Any]:
     """A learning curve."""
-    began = time.perf_counter()
     steps, returns = library.curve(gymnasium.make(args.env), gymnasium.make(args.env), args)
-    return {
-        "series": f"{library.name} {version(library.name)}",
-        "seed": args.seed,
-        "steps": [int(step) for step in steps],
-        "returns": [[float(x) for x in point] for point in returns],
-        "seconds": time.perf_counter() - began,
-    }
+    return {"steps": np.asarray(steps).tolist(), "returns": np.asarray(returns).tolist()}

@@ -1,11 +1,10 @@
 """What Stable-Baselines3 and sbx share: the same interface, on the host."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
-import measure
 import numpy as np
 from minatar.gym import register_envs
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -18,8 +17,10 @@ N_EVALUATION_ENVS = 32
 register_envs()
 
 
-class Trainer(measure.InTurn):
-    """The algorithm of one of the two libraries."""
+class Trainer:
+    """The algorithm of one of the two libraries, which trains seeds and rates one after the other."""
+
+    length_is_compiled = False
 
     def __init__(
         self,
@@ -46,6 +47,14 @@ class Trainer(measure.InTurn):
         """Trains by `learn`; a model that is there learns on, as sbx compiles for each anew."""
         model = self.models(seed, learning_rate or self.task.learning_rate)
         return model.learn(n_updates * self.n_envs * self.task.rollout_length)
+
+    def train_seeds(self, seed: int, n_seeds: int, n_updates: int) -> None:
+        for i in range(n_seeds):
+            self.train(seed + i, n_updates)
+
+    def train_rates(self, seed: int, rates: Sequence[float], n_updates: int) -> None:
+        for rate in rates:
+            self.train(seed, n_updates, rate)
 
     def curve(self, seed: int, n_updates: int, n_points: int, n_episodes: int) -> list[float]:
         """Learns on from evaluation to evaluation."""

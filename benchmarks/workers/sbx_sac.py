@@ -29,13 +29,11 @@ class Library:
         return update
 
     def train(self, env: gymnasium.Env, n_steps: int, seed: int) -> None:
-        """Trains by `learn`."""
         _model(env, seed, sac.START_STEPS).learn(n_steps)
 
     def curve(
         self, env: gymnasium.Env, eval_env: gymnasium.Env, args: argparse.Namespace
     ) -> tuple[Any, Any]:
-        """Trains by `learn`."""
         evaluation = EvalCallback(
             Monitor(eval_env),
             n_eval_episodes=args.episodes,

@@ -60,6 +60,5 @@ PENDULUM = Task(
     gamma=0.9,
     entropy_coefficient=0.0,
 )
-SPREAD = Task(environment="MPE_simple_spread_v3", n_learning_steps=1_000_000)
 
-TASKS = {task.environment: task for task in (CARTPOLE, BREAKOUT, PENDULUM, SPREAD)}
+TASKS = {task.environment: task for task in (CARTPOLE, BREAKOUT, PENDULUM)}

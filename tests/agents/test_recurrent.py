@@ -126,9 +126,7 @@ def test_refuses_what_knows_nothing_of_the_memory():
     config = AgentConfig(actor_network=MEMORY, critic_network=StateCritic())
     with pytest.raises(TypeError, match="which _sample_actions would know nothing of"):
         ByHooks(Recall(), None, config)
-    with pytest.raises(
-        TypeError, match=r"for an actor network with a memory, _distribution_of\(output\)"
-    ):
+    with pytest.raises(TypeError, match=r"with a memory, _distribution_of\(output\)"):
         WithoutDistribution(Recall(), None, config)
     with pytest.raises(TypeError, match="critic's network must have no memory, got WithMemory"):
         make(critic_network=MEMORY)

@@ -1,0 +1,179 @@
+"""What reports are made of: tables and pictures, and results that are kept from run to run."""
+
+import datetime
+import json
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from peers import Result, Round
+
+# Where and when.
+
+
+def machine() -> str:
+    """When and on what this runs."""
+    return f"on {datetime.date.today()}: {processor()}, {n_cores()} cores, {platform.system()}"
+
+
+def processor() -> str:
+    """Model of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())
+
+
+def n_cores() -> int:
+    """Number of logical processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Tables.
+
+
+def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A Markdown table."""
+    head = list(head)
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def measured(results: Iterable[Result], key: str) -> Iterator[Any]:
+    """What the runs that did not fail say of `key`."""
+    return (result[key] for result in results if "failure" not in result)
+
+
+def label(results: Iterable[Result], otherwise: str) -> str:
+    """A library and its version, as its own runs say."""
+    name = next(measured(results, "library"), otherwise)
+    return f"{name} {next(measured(results, 'versions'), {}).get(name, '')}".strip()
+
+
+def median(results: Iterable[Result], key: str, form: str) -> str:
+    """The median of a quantity."""
+    values = list(measured(results, key))
+    return format(statistics.median(values), form) if values else "failed"
+
+
+def ratio(pairs: Iterable[tuple[Result, Result]], key: str) -> str:
+    """The median of a quantity of ours, divided by the peer's of the same pair, and its range."""
+    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
+    ratios = [ours[key] / theirs[key] for ours, theirs in complete]
+    if not ratios:
+        return "-"
+    median = f"**{statistics.median(ratios):.2f}**"
+    return median if len(ratios) == 1 else f"{median} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def comparison(title: Any, rounds: list[Round], quantities: dict[str, str]) -> Iterator[list[Any]]:
+    """Rows of a table: the medians of each library, and the ratios of ours to another.
+
+    Args:
+        title: What was timed.
+        rounds: What was measured.
+        quantities: Format of each quantity, by its key in a result.
+    """
+    for library in rounds[0]:
+        results = [found[library] for found in rounds]
+        numbers = (median(results, *quantity) for quantity in quantities.items())
+        yield [title, label(results, library), *numbers]
+    if len(rounds[0]) == 2:
+        pairs = [tuple(found.values()) for found in rounds]
+        yield [title, "ratio", *(ratio(pairs, key) for key in quantities)]
+
+
+def columns(rounds: Iterable[Round]) -> dict[str, list[Result]]:
+    """All results of each library, by its name and version."""
+    groups: dict[str, list[Result]] = {}
+    for found in rounds:
+        for library, result in found.items():
+            groups.setdefault(library, []).append(result)
+    return {label(results, library): results for library, results in groups.items()}
+
+
+def version_table(columns: dict[str, list[Result]]) -> str:
+    """A table of the versions that runs report besides their library's, by the name of a column."""
+    versions = [next(measured(results, "versions"), {}) for results in columns.values()]
+    libraries = {
+        library for results in columns.values() for library in measured(results, "library")
+    }
+    names = dict.fromkeys(name for column in versions for name in column if name not in libraries)
+    rows = ([name, *(column.get(name, "-") for column in versions)] for name in names)
+    return table(["Version", *columns], rows)
+
+
+def failures(columns: dict[str, list[Result]]) -> list[str]:
+    """Paragraphs that list the runs that failed, if any."""
+    lines = [
+        f"- {name}: {result['failure']}"
+        for name, results in columns.items()
+        for result in results
+        if "failure" in result
+    ]
+    if not lines:
+        return []
+    return ["Runs that failed, which are in no number above:", "\n".join(lines)]
+
+
+def write(page: str, path: Path | None) -> None:
+    """Prints a page, and writes it to a file if one is given."""
+    print(page)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page + "\n")
+
+
+# Pictures.
+
+
+def draw(
+    path: Path,
+    title: str,
+    curves: dict[str, tuple[Any, Any]],
+    centre: Callable[..., Any] = np.mean,
+    x_label: str = "environment steps",
+    levels: dict[str, float] | None = None,
+) -> None:
+    """Draws learning curves: the centre of the seeds of each, and each seed thinly.
+
+    Args:
+        path: File to write.
+        title: What is above them.
+        curves: Steps, and returns shaped (seeds, points), by what they are called.
+        centre: Mean or median.
+        x_label: What the curves go over.
+        levels: Lines across the picture, by what they are called.
+    """
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for name, (steps, returns) in curves.items():
+        (line,) = axes.plot(steps, centre(returns, axis=0), lw=2, label=name)
+        axes.plot(steps, np.transpose(returns), color=line.get_color(), lw=0.7, alpha=0.4)
+    for (name, level), style in zip((levels or {}).items(), ("--", ":"), strict=False):
+        axes.axhline(level, color="grey", ls=style, lw=1, label=name)
+    axes.set(xlabel=x_label, ylabel="mean return", title=title)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+# Results that are kept in a file, so that a page can be made of several runs of a benchmark.
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """The results so far: by the name of a piece of work, and by who did it."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def keep(path: Path, name: str, label: str, result: Any) -> None:
+    """Adds or replaces a result, beside what other runs may have added in the meantime."""
+    found = kept(path)
+    found.setdefault(name, {})[label] = result
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found) + "\n")

@@ -1,0 +1,44 @@
+"""What workers say of themselves, in one line of JSON; some run where there is no JAX."""
+
+import json
+import platform
+import resource
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+def report(library: str, measured: dict[str, Any], *others: str) -> None:
+    """Prints what was measured.
+
+    Args:
+        library: Name of the distribution that was measured.
+        measured: What was found.
+        *others: Distributions whose versions are told, besides JAX and what all libraries use.
+    """
+    versions = {}
+    for name in (library, "jax", "jaxlib", "flax", "optax", *others):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if "jax" in versions:
+        import jax
+
+        versions["backend"] = jax.default_backend()
+    print(json.dumps({"library": library, "versions": versions, **measured}))
+
+
+def seconds(function: Callable[..., Any], *args: Any) -> float:
+    """What a call takes, which returns when its work is done."""
+    began = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - began
+
+
+def peak_memory_mib() -> float:
+    """Largest resident memory so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return peak * unit / 2**20
