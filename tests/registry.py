@@ -349,8 +349,3 @@ OFFLINE = [
 ]
 
 AGENTS = [*ON_POLICY, *VALUE_BASED, *ACTOR_CRITIC, *OFFLINE]
-
-
-def named(case: Case) -> str:
-    """The name of a case."""
-    return case.name

@@ -1,6 +1,7 @@
-"""The suite that every agent passes: files that import it have its tests.
+"""The suite that every agent passes: a file that imports all of it has its tests for its `CASES`.
 
-They name their agents in a fixture `case`, and those of them that learn values in `valued_case`.
+A test takes every agent as `case`, or only those that learn values as `valued_case`. Where the code
+under test is that of all agents of a family, it says `one_of_family`, and takes the first.
 """
 
 import jax
@@ -15,6 +16,19 @@ from registry import Case
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
+
+
+def pytest_generate_tests(metafunc):
+    """Gives tests their agents, and those of one agent to one process."""
+    cases = metafunc.module.CASES
+    if metafunc.definition.get_closest_marker("one_of_family"):
+        cases = cases[:1]
+    valued = [case for case in cases if case.learns_values]
+    for name, chosen in {"case": cases, "valued_case": valued}.items():
+        if name in metafunc.fixturenames:
+            group = pytest.mark.xdist_group
+            rows = [pytest.param(case, id=case.name, marks=group(case.name)) for case in chosen]
+            metafunc.parametrize(name, rows)
 
 
 def learned(case: Case, env: type, n_updates: int, **fields):
@@ -95,6 +109,8 @@ def _split(runner, metrics):
     return (runner.replace(info={}), played), (runner.info, losses)
 
 
+@pytest.mark.one_of_family
+@pytest.mark.optimised
 def test_plain_equals_traced_bit_for_bit(case):
     agent = case.make(MatchSign)
     plain = agent.train(KEY, case.hyperparams(), progress=False)
@@ -126,6 +142,7 @@ def test_two_devices_that_share_a_training_make_that_of_one(case):
     trees.assert_equal(alone, shared)
 
 
+@pytest.mark.one_of_family
 def test_sweep_equals_single_runs(case, capfd):
     agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)
@@ -144,6 +161,8 @@ def test_sweep_equals_single_runs(case, capfd):
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
+@pytest.mark.one_of_family
+@pytest.mark.optimised
 def test_going_on_from_a_runner_equals_one_run(case):
     agent = case.make(MatchSign)
     whole, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)

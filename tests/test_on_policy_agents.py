@@ -3,21 +3,12 @@
 import re
 
 import jax
-import pytest
 from probes import MatchSign
-from registry import ON_POLICY, named
+from registry import ON_POLICY
 from suite import *  # noqa: F403
 from suite import KEY
 
-
-@pytest.fixture(params=ON_POLICY, ids=named)
-def case(request):
-    return request.param
-
-
-@pytest.fixture(params=[case for case in ON_POLICY if case.learns_values], ids=named)
-def valued_case(request):
-    return request.param
+CASES = ON_POLICY
 
 
 def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):

@@ -14,6 +14,8 @@ from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
 from jaxagents.core.compilation import compile_meanwhile, quick_jit, without_garbage_collection
 
+pytestmark = pytest.mark.optimised
+
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
 

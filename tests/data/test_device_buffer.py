@@ -352,6 +352,7 @@ def test_members_of_a_vmap_are_as_one_alone(prioritised, batched):
 
 @pytest.mark.parametrize("prioritised", [False, True])
 @pytest.mark.parametrize("n_members", [None, 4])
+@pytest.mark.optimised
 def test_a_loop_writes_in_place(prioritised, n_members):
     buffer, key = create(20_000, prioritised), jax.random.key(0)
     run = functools.partial(loop, prioritised=prioritised)
@@ -369,6 +370,7 @@ def test_a_loop_writes_in_place(prioritised, n_members):
     assert (after.size == 100).all()
 
 
+@pytest.mark.optimised
 def test_priorities_are_written_in_place_whatever_is_sampled():
     indices, given_priorities = jnp.arange(5), jnp.arange(5.0)
     new = stacked([transition()] * 4)

@@ -3,21 +3,10 @@
 import importlib
 from pathlib import Path
 
-import jax
 import matplotlib as mpl
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(autouse=True)
-def quick_compilation(monkeypatch):
-    """Compiles with few optimisations, here and in a notebook's process: the runs are short."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

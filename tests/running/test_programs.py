@@ -57,7 +57,12 @@ def test_gradients_are_those_of_one_device(n_devices):
 
 @pytest.mark.parametrize(
     ("name", "n_devices"),
-    [("PPO", 8), ("DQN", 8), ("BC", 1), ("BC", 4)],  # 2 are in the suite
+    [
+        pytest.param("PPO", 8, marks=pytest.mark.optimised),
+        ("DQN", 8),
+        ("BC", 1),
+        ("BC", 4),
+    ],  # 2 are in the suite
 )
 def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
     agent, hyperparams = in_groups(name, replicated_updates=True)
@@ -89,7 +94,7 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     [
         # Of a minibatch: three numbers to standardise advantages, and the gradients of actor and critic.
         # Of an update: mean and variance of returns and errors.
-        ("PPO", {"all-reduce": 4 + 2}),
+        pytest.param("PPO", {"all-reduce": 4 + 2}, marks=pytest.mark.optimised),
         ("DQN", {"all-reduce": 1}),  # the gradient
         ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
         ("CQL", {"all-reduce": 2}),
@@ -101,6 +106,7 @@ def test_what_devices_tell_each_other(name, expected):
     assert collectives_of(lowered) == expected
 
 
+@pytest.mark.optimised
 def test_each_device_draws_the_noise_of_its_own_environments():
     agent, hyperparams = in_groups("PPO", rollout_length=10)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
@@ -108,6 +114,7 @@ def test_each_device_draws_the_noise_of_its_own_environments():
     assert set(drawn) == {"10,2,2"}  # steps, environments of a device, actions
 
 
+@pytest.mark.optimised
 def test_each_device_plays_its_own_episodes_of_an_evaluation():
     agent, hyperparams = in_groups("PPO")
 
