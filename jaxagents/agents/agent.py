@@ -18,10 +18,10 @@ from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import (
+    Programs,
     compile_meanwhile,
     compiled,
     is_tracing,
-    without_garbage_collection,
 )
 from jaxagents.core.describe import describe, name_of
 from jaxagents.core.fingerprint import fingerprint
@@ -300,10 +300,9 @@ class Agent(metaclass=AgentMeta):
 
     def _compile_start(self, rng: Any, hyperparams: Any) -> None:
         methods: Any = type(self)
-        with without_garbage_collection():
-            start = methods._start.lower(self, rng, hyperparams)
-            advance_args = self, start.out_info, self.data, np.int32(1)
-            compile_meanwhile(start, lambda: methods._advance.lower(*advance_args))
+        start = methods._start.lower(self, rng, hyperparams)
+        advance_args = self, start.out_info, self.data, np.int32(1)
+        compile_meanwhile(start, lambda: methods._advance.lower(*advance_args))
 
     @compiled(quick=lambda agent: not agent.collects_at_start)
     def _start(self, rng: Any, hyperparams: Any) -> Any:
@@ -551,8 +550,13 @@ class Agent(metaclass=AgentMeta):
 
     @property
     def program(self) -> Any:
-        """The same agent without files and memory: the static argument of its compiled methods."""
+        """The same agent without files and memory, of which its methods are compiled."""
         return self._program
+
+    @property
+    def programs(self) -> Programs[Any] | None:
+        """What is compiled of the agent; nothing within a program, which itself is compiled."""
+        return self._programs
 
     @property
     def agent_trained(self) -> bool:
@@ -604,6 +608,7 @@ class Agent(metaclass=AgentMeta):
         twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
         twin._key = (type(self), fingerprint(vars(twin)))
         twin._program = twin
+        twin._programs = None
         twin._sealed = True
         check_eval_rng(self.config.eval_rng)
         twin._validate()
@@ -613,6 +618,7 @@ class Agent(metaclass=AgentMeta):
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         self._key = (type(self), fingerprint({**vars(self), "data": identities}))
         self._program = twin
+        self._programs = Programs.of(twin)
         self._memory: dict[str, Any] = {}
         self._sealed = True
 

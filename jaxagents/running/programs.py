@@ -63,10 +63,14 @@ class OnMesh:
         self._agent = agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
+        self._programs: _Programs = agent.programs.get(
+            (OnMesh, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+        )
 
     def start(self, rng: Any, hyperparams: Any) -> Any:
         """Makes a fresh runner, on the devices."""
-        return self._run("start", rng, hyperparams)
+        with jax.set_mesh(self._mesh):
+            return self._programs.start(rng, hyperparams)
 
     @property
     def shared_by_processes(self) -> bool:
@@ -87,22 +91,20 @@ class OnMesh:
 
     def advance(self, runner: Any, n_updates: Any) -> Any:
         """Makes updates, using up the runner."""
-        return self._run("advance", runner, n_updates, self._data)
+        with jax.set_mesh(self._mesh):
+            return self._programs.advance(runner, n_updates, self._data)
 
     def evaluate(self, runner: Any) -> Metrics:
         """The metrics of one evaluation point."""
-        return self._run("evaluate", runner)
+        with jax.set_mesh(self._mesh):
+            return self._programs.evaluate(runner)
 
     def lowered_advance(self, rng: Any, hyperparams: Any) -> Any:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        programs = _programs(self._agent, self._mesh)
         with jax.set_mesh(self._mesh):
-            return programs.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
-
-    def _run(self, name: str, *args: Any) -> Any:
-        program = getattr(_programs(self._agent, self._mesh), name)
-        with jax.set_mesh(self._mesh):
-            return program(*args)
+            return self._programs.advance.lower(
+                self.start(rng, hyperparams), np.int32(1), self._data
+            )
 
 
 class _Programs(NamedTuple):
@@ -111,8 +113,7 @@ class _Programs(NamedTuple):
     evaluate: Callable
 
 
-@functools.lru_cache(maxsize=16)
-def _programs(agent: Any, mesh: Mesh) -> _Programs:
+def _compiled(agent: Any, mesh: Mesh) -> _Programs:
     whole = NamedSharding(mesh, _WHOLE)
 
     def start(rng: Any, hyperparams: Any) -> Any:

@@ -150,8 +150,9 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data = agent.data
-        programs = _vmapped_on_devices(agent.program, self._mesh)
-        self._start, self._advance, self._evaluate = programs
+        self._start, self._advance, self._evaluate = agent.programs.get(
+            (MembersOnDevices, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+        )
 
     def start(self, rngs: Any, hyperparams: Any) -> Any:
         """Fresh runners, some of them twice to fill up the devices."""
@@ -178,8 +179,7 @@ class MembersOnDevices:
         return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-@functools.lru_cache(maxsize=16)
-def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
+def _compiled(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
 
     def advance(runner: Any, n_updates: Any, data: Any) -> Any:
