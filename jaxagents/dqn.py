@@ -134,7 +134,7 @@ class DQNBase(QLearning, OffPolicyBase):
         return self.exploring(learner, obs, epsilon).sample(key)
 
     def _static_fields(self) -> dict[str, Any]:
-        return {**super()._static_fields(), "rule": self.program}
+        return {**super()._static_fields(), "rule": self.behaviour}
 
     def _validate(self) -> None:
         super()._validate()

@@ -19,7 +19,6 @@ import process
 
 from jaxagents import PPO, ops
 from jaxagents.agents import on_policy
-from jaxagents.agents.agent import Agent
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.envs import episodes
 from jaxagents.envs.episodes import Episodes
@@ -27,6 +26,7 @@ from jaxagents.learners import fitting
 from jaxagents.networks import dense
 from jaxagents.ops import distributions, minibatches
 from jaxagents.running import sweeps
+from jaxagents.running.programs import OnDevice
 
 
 def main() -> None:
@@ -221,12 +221,14 @@ def policy_twice() -> None:
 def call_for_each_update() -> None:
     """A call of a compiled function for each update, for a compiled loop of all of them."""
 
-    def advance(self: Agent, runner: Any, n_updates: Any) -> Any:
+    advance_by = OnDevice.advance
+
+    def advance(self: OnDevice, runner: Any, n_updates: Any) -> Any:
         for _ in range(n_updates):
-            runner = self._advance(runner, self.data, np.int32(1))
+            runner = advance_by(self, runner, np.int32(1))
         return runner
 
-    replace(Agent, "advance", advance)
+    replace(OnDevice, "advance", advance)
 
 
 def seeds_by_vmap() -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import optax
 
@@ -85,7 +85,7 @@ class Config(StaticConfig):
                     f"share a training, got {number}; {multiples_near(number, n_devices)}."
                 )
 
-    def without_files(self) -> "Config":
+    def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
         return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
 

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -73,6 +73,9 @@ class Programs(Generic[BehaviourT]):
 
     They are released with the last object that holds them. Those of the few used last are held for
     longer, so that an object that is built again, as in a cell of a notebook, compiles nothing.
+
+    Attributes:
+        behaviour: What is compiled.
     """
 
     def __init__(self, behaviour: BehaviourT) -> None:
@@ -82,7 +85,7 @@ class Programs(Generic[BehaviourT]):
             behaviour: What is compiled. It must not hold its programs, or only Python's garbage
                 collector could release them.
         """
-        self._behaviour = behaviour
+        self.behaviour = behaviour
         self._compiled: dict[Hashable, Any] = {}
 
     @staticmethod
@@ -103,11 +106,11 @@ class Programs(Generic[BehaviourT]):
         """
         _among_the_last_used(self)
         if key not in self._compiled:
-            self._compiled.setdefault(key, compile_(self._behaviour))
+            self._compiled.setdefault(key, compile_(self.behaviour))
         return self._compiled[key]
 
     def __reduce__(self) -> tuple:
-        return Programs.of, (self._behaviour,)
+        return Programs.of, (self.behaviour,)
 
 
 _programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
@@ -119,44 +122,27 @@ def _among_the_last_used(programs: Programs[Any]) -> None:
     """Holds programs until so many others were used."""
 
 
-def compiled(
-    method: Callable | None = None,
-    *,
-    static: Sequence[str] = (),
-    donated: Sequence[str] = (),
-    quick: Callable[[Any], bool] = lambda agent: False,
-) -> Any:
-    """Compiles a method of an agent, once for all agents that are equal.
+def compiled(method: Callable[..., T]) -> Callable[..., T]:
+    """Compiles a method of agents, once for all that are equal.
 
     Within a program, whose agent has no `programs` of its own, it is the method as it stands.
 
     Args:
         method: The method.
-        static: Names of static arguments.
-        donated: Names of arguments whose memory is used up.
-        quick: Of which agents it is compiled by `quick_jit`.
 
     Returns:
         The compiled method.
     """
-    if method is None:
-        return functools.partial(compiled, static=static, donated=donated, quick=quick)
 
     def compile_(behaviour: Any) -> Callable:
-        jit = quick_jit if quick(behaviour) else jax.jit
-        bound = functools.partial(method, behaviour)
-        return jit(bound, static_argnames=tuple(static), donate_argnames=tuple(donated))
+        return jax.jit(functools.partial(method, behaviour))
 
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> T:
         if self.programs is None:
             return method(self, *args, **kwargs)
         return self.programs.get(compile_, compile_)(*args, **kwargs)
 
-    def lower(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.programs.get(compile_, compile_).lower(*args, **kwargs)
-
-    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 

@@ -179,11 +179,12 @@ class MembersOnDevices:
         return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-def _compiled(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
+def _compiled(behaviour: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
+    program = behaviour.program
 
     def advance(runner: Any, n_updates: Any, data: Any) -> Any:
-        return agent.with_data(data).advance(runner, n_updates)
+        return program.with_data(data).advance(runner, n_updates)
 
     def compiled(
         function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
@@ -200,9 +201,9 @@ def _compiled(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
         )
 
     return (
-        compiled(agent.start, (0, 0)),
+        compiled(program.start, (0, 0)),
         compiled(advance, (0, None, None), donated=(0,)),
-        compiled(agent.evaluate, (0,)),
+        compiled(program.evaluate, (0,)),
     )
 
 
