@@ -83,7 +83,7 @@ class DDQNLearner(DoubleQLearning, DQNLearner):
     """
 
 
-class DQNBase(QLearning, OffPolicyBase):
+class DQNBase(QLearning, OffPolicyBase[AgentConfig, HyperParameters]):
     """Q-learning from a replay buffer, exploring with random actions that become rarer.
 
     Override the hooks `_q`, `_q_target`, `_loss` and `_epsilon`. Its learner asks the agent for them,

@@ -103,7 +103,7 @@ def _with_standardised_advantage(
     return obs, actions, log_prob_old, ops.standardise(advantage)
 
 
-class PPOBase(OnPolicyBase):
+class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """PPO whose policy a subclass gives.
 
     Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or

@@ -72,7 +72,7 @@ class HyperParameters(Hyperparameters):
     vf_coeff: Traced = hyperparameter(1.0, 0.0)
 
 
-class REINFORCEBase(OnPolicyBase):
+class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """REINFORCE whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
 
     _config_type = AgentConfig

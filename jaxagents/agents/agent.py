@@ -1,7 +1,7 @@
 """The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 import jax
 from jax.sharding import Mesh
@@ -27,7 +27,11 @@ from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.sweeps import SweepResult
 
 
-class Agent(Remembers[RunnerT], Stepwise[ConfigT, HyperparametersT, RunnerT]):
+class Agent(
+    Remembers[RunnerT],
+    Stepwise[ConfigT, HyperparametersT, RunnerT],
+    Generic[ConfigT, HyperparametersT, RunnerT],
+):
     """Behaviour in an environment, with the lifecycle train, restore, eval and summarize.
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one

@@ -128,6 +128,11 @@ class OnPolicyConfig(Config):
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
 
+    actor_epochs: ClassVar[int]
+    critic_epochs: ClassVar[int]
+    n_minibatches: ClassVar[int]
+    """Numbers that every algorithm has, be it as fields or as constants."""
+
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 
     def __post_init__(self) -> None:
@@ -153,6 +158,9 @@ class LearnerAgentConfig(Config):
     eval_frequency: int = 5_000
     minibatch_size: int = 128
     gradient_steps: int = 1
+
+    has_default_networks: ClassVar[bool]
+    """Whether no network is the user's own, as the configuration of the learner says."""
 
     shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
 

@@ -4,7 +4,7 @@ import abc
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Key
 from jaxagents import ops, sharding
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.rollout import AdvantageInput, ReturnInput, Transition
 from jaxagents.agents.runners import Runner
 from jaxagents.core.trees import check_same_tree, check_size
@@ -25,12 +26,14 @@ from jaxagents.learners.optimizer import make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.initialisation import initialise
 
+OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
+
 _POLICY_HOOKS = ("_sample_actions", "_log_prob", "_entropy", "policy")
 _MOST_NOISE = 64
 """Random numbers drawn ahead for a step of an environment. More would take too much memory."""
 
 
-class OnPolicyBase(Agent):
+class OnPolicyBase(Agent[OnPolicyConfigT, HyperparametersT, Runner]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and

@@ -23,8 +23,8 @@ RunnerT = TypeVar("RunnerT", bound=AnyRunner)
 class Program(Generic[HyperparametersT, RunnerT]):
     """A training as pure functions of a runner, made of an agent's hooks.
 
-    Nothing is compiled here: whoever runs it does so at its own door, on
-    [one device][jaxagents.running.programs.OnDevice], on a mesh, or vmapped over many members.
+    Nothing is compiled here: whoever runs it does so at its own door, on one device, on a mesh, or
+    vmapped over many members.
     Programs of equal behaviour are equal.
     """
 
