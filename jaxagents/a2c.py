@@ -42,7 +42,7 @@ class HyperParameters(OnPolicyHyperparameters):
     ent_coeff: Traced = hyperparameter(0.01, 0.0)
 
 
-class A2CBase(OnPolicyBase):
+class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """A2C whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
 
     _config_type = AgentConfig

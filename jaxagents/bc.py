@@ -205,7 +205,7 @@ class AgentConfig(LearnerAgentConfig, BCConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 
-class BC(OfflineBase):
+class BC(OfflineBase[AgentConfig, BCHyperparameters]):
     """Behavioural cloning of a dataset on the device, for discrete and box actions.
 
     ```python

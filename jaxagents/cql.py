@@ -285,7 +285,7 @@ class HyperParameters(CQLHyperparameters):
     conservative_weight: Traced = hyperparameter(None, 0.0)
 
 
-class CQL(OfflineBase):
+class CQL(OfflineBase[AgentConfig, HyperParameters]):
     """Conservative Q-learning on a dataset on the device, for discrete and box actions.
 
     ```python

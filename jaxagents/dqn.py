@@ -83,7 +83,7 @@ class DDQNLearner(DoubleQLearning, DQNLearner):
     """
 
 
-class DQNBase(QLearning, OffPolicyBase):
+class DQNBase(QLearning, OffPolicyBase[AgentConfig, HyperParameters]):
     """Q-learning from a replay buffer, exploring with random actions that become rarer.
 
     Override the hooks `_q`, `_q_target`, `_loss` and `_epsilon`. Its learner asks the agent for them,
@@ -134,7 +134,7 @@ class DQNBase(QLearning, OffPolicyBase):
         return self.exploring(learner, obs, epsilon).sample(key)
 
     def _static_fields(self) -> dict[str, Any]:
-        return {**super()._static_fields(), "rule": self.program}
+        return {**super()._static_fields(), "rule": self.behaviour}
 
     def _validate(self) -> None:
         super()._validate()

@@ -183,7 +183,7 @@ class AgentConfig(LearnerAgentConfig, IQLConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 
-class IQL(OfflineBase):
+class IQL(OfflineBase[AgentConfig, IQLHyperparameters]):
     """Implicit Q-learning on a dataset on the device, for box actions.
 
     ```python

@@ -73,7 +73,7 @@ class HyperParameters(OnPolicyHyperparameters):
     kl_threshold: Traced = hyperparameter(float("inf"), 0.0)
 
 
-class PPOBase(OnPolicyBase):
+class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """PPO whose policy a subclass gives.
 
     Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or

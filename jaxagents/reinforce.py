@@ -62,7 +62,7 @@ class HyperParameters(OnPolicyHyperparameters):
     ent_coeff: Traced = hyperparameter(0.0, 0.0)
 
 
-class REINFORCEBase(OnPolicyBase):
+class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """REINFORCE whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
 
     _config_type = AgentConfig

@@ -326,7 +326,7 @@ class HyperParameters(SACHyperparameters, ReplayHyperparameters):
     """
 
 
-class SAC(OffPolicyBase):
+class SAC(OffPolicyBase[AgentConfig, HyperParameters]):
     """SAC with a replay buffer on the device, complete for discrete and box actions.
 
     ```python

@@ -190,7 +190,7 @@ class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
     """
 
 
-class TD3(OffPolicyBase):
+class TD3(OffPolicyBase[AgentConfig, HyperParameters]):
     """TD3 with a replay buffer on the device, complete for box actions.
 
     ```python

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import optax
 from flax import struct
@@ -88,7 +88,7 @@ class Config(StaticConfig):
                     f"share a training, got {number}; {multiples_near(number, n_devices)}."
                 )
 
-    def without_files(self) -> "Config":
+    def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
         return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
 
@@ -196,6 +196,9 @@ class LearnerAgentConfig(Config):
     eval_frequency: int = 5_000
     minibatch_size: int = 128
     gradient_steps: int = 1
+
+    has_default_networks: ClassVar[bool]
+    """Whether no network is the user's own, as the configuration of the learner says."""
 
     shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
 

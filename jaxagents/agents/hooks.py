@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from flax import linen as nn
@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.policy import (
     DistributionPolicy,
     Hooks,
@@ -27,7 +28,11 @@ DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
 
 
-class OnPolicyHooks(Agent):
+OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
+OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
+
+
+class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     """The policy, the returns and advantages, and the losses of on-policy agents, as hooks."""
 
     # The policy.

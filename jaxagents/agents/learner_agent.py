@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,19 @@ from jaxtyping import Array, Key
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.program import HyperparametersT
+from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.config import field_names
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.networks import observation_encoder
 
+LearnerConfigT = TypeVar("LearnerConfigT", bound=LearnerAgentConfig)
+LearnerRunnerT = TypeVar("LearnerRunnerT", bound=LearnerRunner)
 
-class LearnerAgent(Agent):
+
+class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     r"""An agent whose networks and update rule are a [`Learner`][jaxagents.learners.learner.Learner].
 
     A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.

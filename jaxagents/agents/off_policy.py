@@ -1,7 +1,7 @@
 """The base of agents that learn from a replay buffer of what they did before."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jaxtyping import Array, Key
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.learner_agent import LearnerAgent
+from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.compilation import compiled
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -19,6 +20,8 @@ from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import importance_weights
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.learner import Batch, Info
+
+OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
 
 _SMALLEST_PRIORITY = 1e-6
 
@@ -41,13 +44,12 @@ class ReplayHyperparameters(Hyperparameters):
     importance_exponent: Traced = hyperparameter(0.5, 0.0, 1.0)
 
 
-class OffPolicyBase(LearnerAgent):
+class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
     """Collects transitions, stores them in a replay buffer on the device, and learns from draws of it.
 
     A subclass may override how actions are explored (`_explore`).
     """
 
-    config: Any
     split_fields = ("envstate", "obs", "buffer")
     collects_at_start = True
     _config_type = OffPolicyConfig

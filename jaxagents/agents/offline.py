@@ -13,7 +13,8 @@ from jaxtyping import Array, Key
 from jaxagents import ops, sharding
 from jaxagents.agents.checks import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.learner_agent import LearnerAgent
+from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
+from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
@@ -26,7 +27,7 @@ _copies: WeakKeyDictionary[Dataset, dict[Hashable, Any]] = WeakKeyDictionary()
 """What agents have on the device of each dataset."""
 
 
-class OfflineBase(LearnerAgent):
+class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner]):
     """Learns from draws of a dataset on the device; the environment serves to evaluate.
 
     The dataset is the agent's `data`: it is neither part of a runner nor of a checkpoint, and seeds that
@@ -39,7 +40,7 @@ class OfflineBase(LearnerAgent):
         self,
         env: Any,
         env_params: Any,
-        config: Any,
+        config: LearnerConfigT,
         eval_during_training: bool = True,
         *,
         dataset: Dataset,

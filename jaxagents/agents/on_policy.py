@@ -12,7 +12,12 @@ from jaxtyping import Array, Key
 
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.hooks import POLICY_HOOKS, OnPolicyHooks
+from jaxagents.agents.hooks import (
+    POLICY_HOOKS,
+    OnPolicyConfigT,
+    OnPolicyHooks,
+    OnPolicyHyperparametersT,
+)
 from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
@@ -34,7 +39,7 @@ from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
 
 
-class OnPolicyBase(OnPolicyHooks):
+class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and

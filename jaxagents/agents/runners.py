@@ -1,11 +1,24 @@
 """Runners: everything that a training carries from one update to the next."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from flax import struct
 from jaxtyping import Array, Float, Key
 
 from jaxagents.learners.train_state import TrainState
+
+
+class AnyRunner(Protocol):
+    """What runners of all families have."""
+
+    @property
+    def update_step(self) -> Any:
+        """Number of updates made so far."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Scalars that describe the last update."""
+        ...
 
 
 class Runner(struct.PyTreeNode):

@@ -1,16 +1,19 @@
 """How the programs of agents are compiled."""
 
-import contextlib
 import functools
-import gc
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
 
 from jaxagents.core.arrays import is_traced
+
+BehaviourT = TypeVar("BehaviourT")
+T = TypeVar("T")
 
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
@@ -65,42 +68,81 @@ def _is_known(option: dict[str, Any]) -> bool:
     return True
 
 
-def compiled(
-    method: Callable | None = None,
-    *,
-    static: Sequence[str] = (),
-    donated: Sequence[str] = (),
-    quick: Callable[[Any], bool] = lambda agent: False,
-) -> Any:
-    """Compiles a method of an agent, which is itself a static argument compared by value.
+class Programs(Generic[BehaviourT]):
+    """The compiled programs of equal objects, which share them.
+
+    They are released with the last object that holds them. Those of the few used last are held for
+    longer, so that an object that is built again, as in a cell of a notebook, compiles nothing.
+
+    Attributes:
+        behaviour: What is compiled.
+    """
+
+    def __init__(self, behaviour: BehaviourT) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            behaviour: What is compiled. It must not hold its programs, or only Python's garbage
+                collector could release them.
+        """
+        self.behaviour = behaviour
+        self._compiled: dict[Hashable, Any] = {}
+
+    @staticmethod
+    def of(behaviour: Hashable) -> "Programs[Any]":
+        """The programs of a behaviour and of those that are equal to it."""
+        with _lock:
+            return _programs.setdefault(behaviour, Programs(behaviour))
+
+    def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
+        """A program, which is made when it is first asked for.
+
+        Args:
+            key: Tells it from others.
+            compile_: Makes it of the behaviour.
+
+        Returns:
+            The program.
+        """
+        _among_the_last_used(self)
+        if key not in self._compiled:
+            self._compiled.setdefault(key, compile_(self.behaviour))
+        return self._compiled[key]
+
+    def __reduce__(self) -> tuple:
+        return Programs.of, (self.behaviour,)
+
+
+_programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+@functools.lru_cache(maxsize=8)
+def _among_the_last_used(programs: Programs[Any]) -> None:
+    """Holds programs until so many others were used."""
+
+
+def compiled(method: Callable[..., T]) -> Callable[..., T]:
+    """Compiles a method of agents, once for all that are equal.
+
+    Within a program, whose agent has no `programs` of its own, it is the method as it stands.
 
     Args:
         method: The method.
-        static: Names of further static arguments.
-        donated: Names of arguments whose memory is used up.
-        quick: Of which agents it is compiled by `quick_jit`.
 
     Returns:
-        The compiled method. Its `lower`, which is given the agent too, is that of `jax.jit`.
+        The compiled method.
     """
-    if method is None:
-        return functools.partial(compiled, static=static, donated=donated, quick=quick)
-    options: dict[str, Any] = {"static_argnames": tuple(static), "donate_argnames": tuple(donated)}
-    fast, quickly_compiled = (
-        jit(method, static_argnums=0, **options) for jit in (jax.jit, quick_jit)
-    )
 
-    def chosen(agent: Any) -> Any:
-        return quickly_compiled if quick(agent) else fast
+    def compile_(behaviour: Any) -> Callable:
+        return jax.jit(functools.partial(method, behaviour))
 
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return chosen(self)(self.program, *args, **kwargs)
+    def call(self: Any, *args: Any, **kwargs: Any) -> T:
+        if self.programs is None:
+            return method(self, *args, **kwargs)
+        return self.programs.get(compile_, compile_)(*args, **kwargs)
 
-    def lower(agent: Any, *args: Any, **kwargs: Any) -> Any:
-        return chosen(agent).lower(agent.program, *args, **kwargs)
-
-    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 
@@ -115,18 +157,6 @@ def compile_meanwhile(program: Any, other_work: Callable[[], Any]) -> None:
         compiling = thread.submit(program.compile)
         other_work()
         compiling.result()
-
-
-@contextlib.contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Pauses the search for garbage: tracing makes many objects, of which few are garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def is_tracing(tree: Any) -> bool:

@@ -4,6 +4,9 @@ import copy
 import dataclasses
 import functools
 import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Self
 
 import cloudpickle
@@ -12,15 +15,18 @@ from flax import struct
 
 nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
-_shared: dict[tuple[bytes, int], Any] = {}
+_MOST_SHARED = 256
+_shared: OrderedDict[tuple[bytes, int], Any] = OrderedDict()
+"""Static objects that were pickled or unpickled last."""
+_lock = threading.RLock()  # what is unpickled may hold what is pickled too
 
 
 class PicklableNode(struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
     Within a process, what is unpickled or copied has the very same static objects, so that it shares
-    compiled programs with the original. In another process, all that is unpickled shares them, but not
-    with nodes that are made there anew.
+    compiled programs with the original (unless hundreds of others were pickled since). In another
+    process, all that is unpickled shares them, but not with nodes that are made there anew.
 
     As with every pickle, load only what you trust, and with the versions of Python and of the libraries
     that wrote it. Checkpoints are for what has to last.
@@ -49,11 +55,20 @@ def _static_fields(node: PicklableNode) -> list[str]:
 def _packed(value: Any) -> tuple[bytes, int]:
     """The pickled value, and its number among different objects that are pickled alike."""
     content = cloudpickle.dumps(value)
-    number = next(n for n in itertools.count() if _shared.setdefault((content, n), value) is value)
+    number = next(n for n in itertools.count() if _share((content, n), lambda: value) is value)
     return content, number
 
 
 def _unpacked(packed: tuple[bytes, int]) -> Any:
-    if packed not in _shared:
-        _shared[packed] = cloudpickle.loads(packed[0])
-    return _shared[packed]
+    return _share(packed, lambda: cloudpickle.loads(packed[0]))
+
+
+def _share(key: tuple[bytes, int], make: Callable[[], Any]) -> Any:
+    """The object that is shared under a key, which is made if there is none."""
+    with _lock:
+        if key not in _shared:
+            _shared[key] = make()
+        _shared.move_to_end(key)
+        if len(_shared) > _MOST_SHARED:
+            _shared.popitem(last=False)
+        return _shared[key]

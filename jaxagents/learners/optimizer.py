@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,8 +13,6 @@ from flax import linen as nn
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.train_state import TrainState
-
-_made: dict[Any, optax.GradientTransformation] = {}
 
 
 class OptimizerParams(Hyperparameters):
@@ -38,7 +36,7 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """Makes an optimizer that clips gradients by their global norm and keeps its parameters as data.
 
-    Equal arguments give the very same object, so that states made with it share compiled programs.
+    Equal arguments give equal optimizers, so that states made with them share compiled programs.
 
     Args:
         optimizer: Function that makes an optax optimizer.
@@ -48,11 +46,9 @@ def make_optimizer(
     Returns:
         The optimizer.
     """
-    key = fingerprint((optimizer, type(params)))
-    if key not in _made:
-        names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
-        _made[key] = _inject(optimizer, accepted_names(optimizer, names))
-    return _made[key]
+    names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
+    made = _inject(optimizer, accepted_names(optimizer, names))
+    return _compared_by(fingerprint((optimizer, type(params))), made)
 
 
 def optimized(
@@ -72,13 +68,11 @@ def optimized(
     Returns:
         The state before its first gradient step.
     """
-    key = fingerprint((optimizer, "learning_rate"))
-    if key not in _made:
-        _made[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
-            learning_rate=0.0
-        )
-    state = TrainState.from_variables(model_def, variables, _made[key])
-    return with_learning_rate(state, learning_rate)
+    made = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
+        learning_rate=0.0
+    )
+    tx = _compared_by(fingerprint((optimizer, "learning_rate")), made)
+    return with_learning_rate(TrainState.from_variables(model_def, variables, tx), learning_rate)
 
 
 def with_learning_rate(training: TrainState, learning_rate: Any) -> TrainState:
@@ -113,3 +107,20 @@ def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformati
     )
     placeholders = dict.fromkeys(("grad_clip", *names), 0.0)
     return optax.inject_hyperparams(clipped)(**placeholders)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Function:
+    """A function of an optimizer, equal to that of an equal optimizer."""
+
+    key: Hashable
+    function: Callable = dataclasses.field(compare=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _compared_by(key: Hashable, made: optax.GradientTransformation) -> optax.GradientTransformation:
+    """An optimizer that equals those with the same key."""
+    functions = made._asdict().items()
+    return made._replace(**{name: _Function((name, key), function) for name, function in functions})

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
-from jaxagents.core.compilation import quick_jit
+from jaxagents.core.compilation import compile_meanwhile, is_tracing, quick_jit
 from jaxagents.core.metrics import Metrics
 from jaxagents.sharding import DATA_AXIS, check_axis
 
@@ -19,20 +19,76 @@ _SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
 
 
 class OnDevice:
-    """An agent's programs on one device."""
+    """An agent's program on one device."""
 
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
     def __init__(self, agent: Any) -> None:
         """Compiles nothing yet."""
-        self.start = agent.start
-        self.advance = agent.advance
-        self.evaluate = agent.evaluate
+        self._compiled: _OnDevice = agent.programs.get(OnDevice, _OnDevice)
+        self._data = agent.data
+
+    def start(self, rng: Any, hyperparams: Any) -> Any:
+        """Makes a fresh runner; `advance` is traced while this is compiled."""
+        without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
+        if not (without_jit or is_tracing((rng, hyperparams))):
+            self._compile_start(rng, hyperparams)
+        return self._compiled.start(rng, hyperparams)
+
+    def _compile_start(self, rng: Any, hyperparams: Any) -> None:
+        start = self._compiled.start.lower(rng, hyperparams)
+        args = start.out_info, self._data, np.int32(1)
+        compile_meanwhile(start, lambda: self._compiled.advance.lower(*args))
 
     def place(self, runner: Any) -> Any:
         """A copy of a runner to go on from."""
         return jax.tree.map(jnp.copy, runner)
+
+    def restart(self, runner: Any, hyperparams: Any) -> Any:
+        """Replaces the hyperparameters of a runner."""
+        return self._compiled.restart(runner, hyperparams)
+
+    def advance(self, runner: Any, n_updates: Any) -> Any:
+        """Makes updates, using up the runner."""
+        return self._compiled.advance(runner, self._data, n_updates)
+
+    def evaluate(self, runner: Any) -> Metrics:
+        """The metrics of one evaluation point."""
+        return self._compiled.evaluate(runner)
+
+    def play(self, rng: Any, acting: Any, n_evals: int) -> Metrics:
+        """The outcomes of greedy episodes."""
+        return self._compiled.play(rng, acting, n_evals)
+
+    def train(
+        self, rng: Any, hyperparams: Any, runner: Any, n_steps: int, progress: bool
+    ) -> tuple[Any, Metrics]:
+        """Makes a whole training in one program."""
+        return self._compiled.train(rng, hyperparams, runner, self._data, n_steps, progress)
+
+
+class _OnDevice:
+    """The compiled functions of equal agents on one device."""
+
+    def __init__(self, behaviour: Any) -> None:
+        program = behaviour.program
+
+        def advance(runner: Any, data: Any, n_updates: Any) -> Any:
+            return program.with_data(data).advance(runner, n_updates)
+
+        def train(
+            rng: Any, hyperparams: Any, runner: Any, data: Any, n_steps: int, progress: bool
+        ) -> tuple[Any, Metrics]:
+            given = program.with_data(data)
+            return given.train(rng, hyperparams, runner, n_steps, progress)
+
+        self.start: Any = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
+        self.restart = jax.jit(program.restart)
+        self.advance = jax.jit(advance, donate_argnums=0)
+        self.evaluate = jax.jit(program.evaluate)
+        self.play = jax.jit(program.play, static_argnums=2)
+        self.train = jax.jit(train, static_argnums=(4, 5))
 
 
 class OnMesh:
@@ -60,13 +116,17 @@ class OnMesh:
             )
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
-        self._agent = agent.program
+        self._behaviour = agent.behaviour
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
+        self._programs: _Programs = agent.programs.get(
+            (OnMesh, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+        )
 
     def start(self, rng: Any, hyperparams: Any) -> Any:
         """Makes a fresh runner, on the devices."""
-        return self._run("start", rng, hyperparams)
+        with jax.set_mesh(self._mesh):
+            return self._programs.start(rng, hyperparams)
 
     @property
     def shared_by_processes(self) -> bool:
@@ -80,29 +140,27 @@ class OnMesh:
 
         def placed(portable: list[Any]) -> Any:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
-            return _placed(self._agent, self._mesh, jax.tree.unflatten(structure, rebuilt))
+            return _placed(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
 
         with jax.set_mesh(self._mesh):
             return jax.jit(placed)([_portable(leaf) for leaf in leaves])
 
     def advance(self, runner: Any, n_updates: Any) -> Any:
         """Makes updates, using up the runner."""
-        return self._run("advance", runner, n_updates, self._data)
+        with jax.set_mesh(self._mesh):
+            return self._programs.advance(runner, n_updates, self._data)
 
     def evaluate(self, runner: Any) -> Metrics:
         """The metrics of one evaluation point."""
-        return self._run("evaluate", runner)
+        with jax.set_mesh(self._mesh):
+            return self._programs.evaluate(runner)
 
     def lowered_advance(self, rng: Any, hyperparams: Any) -> Any:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        programs = _programs(self._agent, self._mesh)
         with jax.set_mesh(self._mesh):
-            return programs.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
-
-    def _run(self, name: str, *args: Any) -> Any:
-        program = getattr(_programs(self._agent, self._mesh), name)
-        with jax.set_mesh(self._mesh):
-            return program(*args)
+            return self._programs.advance.lower(
+                self.start(rng, hyperparams), np.int32(1), self._data
+            )
 
 
 class _Programs(NamedTuple):
@@ -111,21 +169,20 @@ class _Programs(NamedTuple):
     evaluate: Callable
 
 
-@functools.lru_cache(maxsize=16)
-def _programs(agent: Any, mesh: Mesh) -> _Programs:
-    whole = NamedSharding(mesh, _WHOLE)
+def _compiled(behaviour: Any, mesh: Mesh) -> _Programs:
+    whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
     def start(rng: Any, hyperparams: Any) -> Any:
-        return _placed(agent, mesh, agent.start(rng, hyperparams))
+        return _placed(behaviour, mesh, program.start(rng, hyperparams))
 
     def advance(runner: Any, n_updates: Any, data: Any) -> Any:
-        return _placed(agent, mesh, agent.with_data(data).advance(runner, n_updates))
+        return _placed(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
 
     def evaluate(runner: Any) -> Metrics:
-        return jax.lax.with_sharding_constraint(agent.evaluate(runner), whole)
+        return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
 
     return _Programs(
-        start=(jax.jit if agent.collects_at_start else quick_jit)(start),
+        start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
         advance=jax.jit(advance, donate_argnums=0),
         evaluate=jax.jit(evaluate),
     )
@@ -146,11 +203,11 @@ def _data_on(mesh: Mesh, data: Any) -> Any:
     return jax.tree.map(joined, data)
 
 
-def _placed(agent: Any, mesh: Mesh, runner: Any) -> Any:
+def _placed(behaviour: Any, mesh: Mesh, runner: Any) -> Any:
     """A runner, inside of a compiled function, with its arrays where they belong."""
 
     def placed(path: tuple, array: Any) -> Any:
-        is_split = path[0].name in agent.split_fields and jnp.ndim(array)
+        is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
         sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
         return jax.lax.with_sharding_constraint(array, sharding)
 

@@ -150,8 +150,9 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data = agent.data
-        programs = _vmapped_on_devices(agent.program, self._mesh)
-        self._start, self._advance, self._evaluate = programs
+        self._start, self._advance, self._evaluate = agent.programs.get(
+            (MembersOnDevices, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+        )
 
     def start(self, rngs: Any, hyperparams: Any) -> Any:
         """Fresh runners, some of them twice to fill up the devices."""
@@ -178,12 +179,12 @@ class MembersOnDevices:
         return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-@functools.lru_cache(maxsize=16)
-def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
+def _compiled(behaviour: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
+    program = behaviour.program
 
     def advance(runner: Any, n_updates: Any, data: Any) -> Any:
-        return agent.with_data(data).advance(runner, n_updates)
+        return program.with_data(data).advance(runner, n_updates)
 
     def compiled(
         function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
@@ -200,9 +201,9 @@ def _vmapped_on_devices(agent: Any, mesh: Mesh) -> tuple[Callable, Callable, Cal
         )
 
     return (
-        compiled(agent.start, (0, 0)),
+        compiled(program.start, (0, 0)),
         compiled(advance, (0, None, None), donated=(0,)),
-        compiled(agent.evaluate, (0,)),
+        compiled(program.evaluate, (0,)),
     )
 
 

@@ -99,7 +99,7 @@ def test_acts_greedily_without_exploration_and_at_random_with_full_exploration()
             initial_epsilon=epsilon, epsilon=epsilon, critic_learning_rate=0.0
         )
         runner = agent.start(KEY, hyperparams)
-        runner = agent.advance(runner.replace(buffer=agent.program._empty_buffer()), np.int32(16))
+        runner = agent.advance(runner.replace(buffer=agent.behaviour._empty_buffer()), np.int32(16))
         rows = runner.buffer.to_dataset()
         greedy = runner.learner.critic(jnp.asarray(rows["observations"])).argmax(-1)
         return (rows["actions"] == greedy).mean()
@@ -119,7 +119,7 @@ def test_box_actions_are_in_the_units_of_each():
     obs = jnp.array([1.0, 0.0])
     unit = runner.learner.sample_actions(obs)
     np.testing.assert_allclose(agent.policy(runner.learner, obs), -0.5 + 1.5 * unit, rtol=1e-6)
-    batch = agent.program._batch(runner.buffer, jnp.arange(8), runner.hyperparams)
+    batch = agent.behaviour._batch(runner.buffer, jnp.arange(8), runner.hyperparams)
     np.testing.assert_allclose(-0.5 + 1.5 * batch["actions"], rows_in_order(runner)[:8], atol=1e-6)
 
 
@@ -400,4 +400,4 @@ def test_discrete_spaces_are_told_by_their_number():
     agent.train(KEY, dqn.HyperParameters(), progress=False)
     assert agent.q(jnp.zeros(2)).shape == (3,)
     assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
-    assert isinstance(agent.program.exploring(agent.learner, jnp.zeros(2), 0.1), ops.EpsilonGreedy)
+    assert isinstance(agent.exploring(agent.learner, jnp.zeros(2), 0.1), ops.EpsilonGreedy)

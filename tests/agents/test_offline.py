@@ -94,7 +94,7 @@ def test_every_row_of_every_group_is_drawn_and_no_other():
     for group, size in enumerate(agent.data.sizes):
         filled[group, size:] = np.nan
     data = agent.data._replace(arrays={**agent.data.arrays, "observations": filled})
-    drawn = agent.program.with_data(data)._sample(jax.random.split(KEY, 5))["observations"]
+    drawn = agent.behaviour.with_data(data)._sample(jax.random.split(KEY, 5))["observations"]
     assert drawn.shape == (1000, 2)
     np.testing.assert_array_equal(
         np.unique(drawn, axis=0), np.unique(dataset["observations"], axis=0)
@@ -146,7 +146,7 @@ def test_boxes_of_any_shape_are_flat_for_the_learner():
     agent.train(KEY, hyperparams(BC), progress=False)
     assert agent.policy(jnp.zeros(2)).shape == (2, 3)
     np.testing.assert_allclose(
-        jax.vmap(agent.program._to_environment)(rows_of(agent)["actions"]), actions, atol=1e-6
+        jax.vmap(agent.behaviour._to_environment)(rows_of(agent)["actions"]), actions, atol=1e-6
     )
 
 

@@ -1,6 +1,9 @@
 """How programs are compiled."""
 
-import gc
+import pickle
+import weakref
+from pathlib import Path
+from typing import NamedTuple
 
 import gymnax
 import jax
@@ -12,10 +15,11 @@ from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import compile_meanwhile, quick_jit, without_garbage_collection
+from jaxagents.core.compilation import Programs, compile_meanwhile, quick_jit
 
 pytestmark = pytest.mark.optimised
 
+MAPS = Path("/proc/self/maps")
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
 
@@ -80,16 +84,61 @@ def test_errors_of_both_are_raised_while_a_program_is_compiled_meanwhile():
         compile_meanwhile(Broken(), lambda: None)
 
 
-def test_garbage_is_collected_again_afterwards_if_it_was_before():
-    with without_garbage_collection():
-        assert not gc.isenabled()
-        with without_garbage_collection():
-            pass
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    with pytest.raises(ValueError, match="inside"), without_garbage_collection():
-        raise ValueError("inside")
-    assert gc.isenabled()
+class Behaviour(NamedTuple):
+    """Something compiled that is compared by value."""
+
+    factor: float
+
+    @property
+    def programs(self):
+        return Programs.of(self)
+
+
+def scaled(programs, x):
+    return programs.get("scaled", lambda behaviour: jax.jit(lambda x: behaviour.factor * x))(x)
+
+
+def test_equal_objects_share_programs():
+    assert Programs.of(Behaviour(2.0)) is Programs.of(Behaviour(2.0))
+    assert Programs.of(Behaviour(2.0)) is not Programs.of(Behaviour(3.0))
+    programs = Programs.of(Behaviour(2.0))
+    assert scaled(programs, 3.0) == 6.0
+    with compilations() as made:
+        assert scaled(Programs.of(Behaviour(2.0)), 3.0) == 6.0
+    assert not made
+    assert pickle.loads(pickle.dumps(programs)) is programs
+
+
+def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
+    held = Programs.of(Behaviour(-1.0))
+    scaled(held, 1.0)
+    dropped = [weakref.ref(Programs.of(Behaviour(-1.0)))]
+    for factor in range(20):
+        programs = Programs.of(Behaviour(factor))
+        scaled(programs, 1.0)
+        dropped.append(weakref.ref(programs))
+    del programs
+    alive = [programs() is not None for programs in dropped]
+    assert alive == [True] + 12 * [False] + 8 * [True]
+    with compilations() as made:
+        scaled(Programs.of(Behaviour(-1.0)), 1.0)
+        scaled(Programs.of(Behaviour(19)), 1.0)
+    assert not made
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="memory mappings are listed on Linux alone")
+@pytest.mark.usefixtures("quick_compilation")
+def test_ever_new_configurations_fill_no_memory(monkeypatch):
+    monkeypatch.setattr(compilation, "_among_the_last_used", lambda programs: None)
+    n_mappings = []
+    for length in (2, 3, 4, 5):
+        config = ppo.AgentConfig(**FIELDS, rollout_length=length, n_steps=1, n_evals=2)
+        agent = PPO(*gymnax.make("CartPole-v1"), config)
+        agent.train(KEY, ppo.HyperParameters(), progress=False)
+        agent.eval(KEY, n_evals=3)
+        del agent
+        n_mappings.append(len(MAPS.read_text().splitlines()))
+    assert n_mappings[-1] < n_mappings[0] + 100  # one agent's programs have about a thousand
 
 
 def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():

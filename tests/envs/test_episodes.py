@@ -147,7 +147,7 @@ def test_targets_across_a_truncation_by_hand():
         actor_network=Actor(),
         critic_network=TenTimes(),
     )
-    agent = PPO(Counting(), None, config).program
+    agent = PPO(Counting(), None, config)
     runner = agent.start(KEY, HyperParameters(gamma=0.5, gae_lambda=0.8))
     runner, traj = agent._rollout(runner, KEY)
     traj = agent._with_targets(runner, traj)
@@ -165,7 +165,7 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
     def rollout(batch_size):
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
-        agent = PPO(env, params, config).program
+        agent = PPO(env, params, config)
         return agent._rollout(agent.start(KEY, HyperParameters()), KEY)[1]
 
     few, many = rollout(4), rollout(8)
@@ -394,8 +394,8 @@ def test_environments_that_report_truncation_bootstrap():
 
     agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
     runner = agent.start(KEY, HyperParameters(gamma=0.5))
-    _, traj = agent.program._rollout(runner, KEY)
-    traj = agent.program._with_targets(runner, traj)
+    _, traj = agent._rollout(runner, KEY)
+    traj = agent._with_targets(runner, traj)
     np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0, 1])
     np.testing.assert_array_equal(traj.terminated, False)
     expected = traj.reward + 0.5 * traj.next_value - traj.value

@@ -1,6 +1,8 @@
 """Optimizers: which parameters they are given, schedules, and traced data."""
 
 import functools
+import gc
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -81,12 +83,31 @@ def test_works_with_any_optimizer(optimizer):
     assert np.isfinite(step(optimizer, OptimizerParams(), n=2).params["w"]).all()
 
 
-def test_equal_optimizers_are_the_same_object():
-    def made(b1):
-        return make_optimizer(functools.partial(optax.adam, b1=b1), OptimizerParams())
+def test_equal_optimizers_are_equal():
+    class Own(OptimizerParams):
+        pass
 
-    assert made(0.5) is made(0.5)
-    assert made(0.5) is not made(0.6)
+    def made(b1, params=OptimizerParams):
+        return make_optimizer(functools.partial(optax.adam, b1=b1), params())
+
+    assert made(0.5) == made(0.5)
+    assert hash(made(0.5)) == hash(made(0.5))
+    assert made(0.5) != made(0.6)
+    assert made(0.5) != made(0.5, Own)
+    assert made(0.5).init != made(0.5).update
+
+
+def test_an_optimizer_that_nobody_holds_is_released():
+    def optimizer(learning_rate):
+        return optax.sgd(learning_rate)
+
+    held = weakref.ref(optimizer)
+    made = make_optimizer(optimizer, OptimizerParams())
+    del optimizer
+    assert held() is not None
+    del made
+    gc.collect()
+    assert held() is None
 
 
 def test_a_traced_learning_rate_stays_in_the_state():
@@ -124,4 +145,4 @@ def test_optimizers_of_a_traced_learning_rate(optimizer, same):
     by_rate = jax.jit(jax.vmap(trained))(jnp.array([0.0, 0.1]))
     np.testing.assert_allclose(by_rate.params["w"][0], PARAMS["w"])
     np.testing.assert_allclose(by_rate.params["w"][1], expected["w"], rtol=1e-5)
-    assert trained(0.1).tx is trained(0.2).tx
+    assert trained(0.1).tx == trained(0.2).tx

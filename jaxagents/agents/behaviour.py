@@ -1,0 +1,225 @@
+"""What an agent does: its environment, its configuration, and the hooks that families fill in."""
+
+import abc
+import copy
+from typing import Any, Generic, Self, TypeVar
+
+import jax
+from jaxtyping import Array, Key
+
+from jaxagents.agents.checks import check_eval_rng
+from jaxagents.agents.config import Config
+from jaxagents.agents.identity import Frozen
+from jaxagents.agents.program import HyperparametersT, Program, RunnerT
+from jaxagents.core.compilation import Programs
+from jaxagents.core.describe import describe, name_of
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.metrics import Metrics
+from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.episodes import Episodes
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
+    """The part of an agent that algorithms fill in, of which its programs are made.
+
+    A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
+    (`_training_step`), what of a runner acts (`_acting`), and how hyperparameters are replaced
+    (`_with_hyperparams`).
+    """
+
+    config: ConfigT
+    data: Any = ()
+    split_fields: tuple[str, ...] = ()
+    collects_at_start: bool = False
+    _config_type: type[Config] = Config
+    _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _programs: Programs[Any] | None = None
+
+    def __init__(
+        self, env: Any, env_params: Any, config: ConfigT, eval_during_training: bool = True
+    ) -> None:
+        """Makes an agent and validates everything that can be validated before training.
+
+        Args:
+            env: Environment of gymnax, any object with `reset_env(key, params)` and `step_env(key,
+                state, action, params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors`
+                makes it multi-agent.
+            env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
+                own: pass `None`.
+            config: Static configuration.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of
+                training.
+
+        Raises:
+            TypeError: The configuration is of another agent, or a method or hook is missing.
+            ValueError: The environment, the networks and the configuration do not fit together.
+            FileExistsError: The checkpoint folder already holds checkpoints.
+        """
+        environment = as_environment(env, env_params)
+        if not isinstance(config, self._config_type):
+            raise TypeError(
+                f"{type(self).__name__} takes a {name_of(self._config_type)}, "
+                f"got a {name_of(type(config))}."
+            )
+        self.env = env
+        self.env_params = environment.params
+        self.config = config
+        self.eval_during_training = bool(eval_during_training)
+        self.n_actors = 1 if environment.n_actors is None else environment.n_actors
+        self.episodes = Episodes(environment, config.max_episode_steps, self._actors_shape)
+
+    # The waist: what a family of agents fills in.
+
+    @abc.abstractmethod
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> RunnerT:
+        """Makes a fresh runner."""
+
+    @abc.abstractmethod
+    def _training_step(self, runner: RunnerT) -> RunnerT:
+        """Makes one update."""
+
+    @abc.abstractmethod
+    def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """Replaces the hyperparameters of a runner."""
+
+    @abc.abstractmethod
+    def _acting(self, runner: RunnerT) -> Any:
+        """What `policy` is given of a runner."""
+
+    @abc.abstractmethod
+    def policy(self, training: Any, obs: Any) -> Any:
+        """The greedy action.
+
+        Args:
+            training: What acts of a runner.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+
+    def initial_carry(self, training: Any) -> Any:
+        """The memory of the policy at the start of an episode; `()` if it has none.
+
+        Args:
+            training: What acts of a runner.
+
+        Returns:
+            The memory.
+        """
+        return ()
+
+    def act(self, training: Any, carry: Any, obs: Any) -> tuple[Any, Any]:
+        """The greedy action of a policy with or without a memory.
+
+        Args:
+            training: What acts of a runner.
+            carry: The memory: first that of `initial_carry`, then what this gives.
+            obs: One observation.
+
+        Returns:
+            The memory afterwards, and one action.
+        """
+        return carry, self.policy(training, obs)
+
+    @property
+    def _actors_shape(self) -> tuple[int, ...]:
+        """Axes of the actors in rewards and values."""
+        return ()
+
+    def _complete(self, runner: RunnerT) -> RunnerT:
+        """A runner to go on from, with what a checkpoint may have left out."""
+        return runner
+
+    def _validate(self) -> None:
+        """Raises if the environment, the networks and the configuration do not fit together."""
+
+    def checkpointed(self, runner: RunnerT) -> Any:
+        """What a checkpoint holds of a runner.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The runner, without what is left out.
+        """
+        return runner
+
+    def _eval_metrics(
+        self, terminated: Array, truncated: Array, final_rewards: Array, returns: Array
+    ) -> Metrics:
+        """The metrics of an evaluation; override it to add more.
+
+        Args:
+            terminated: Whether the environment ended each episode, shaped `(n_evals,)`.
+            truncated: Whether a time limit cut each episode, shaped `(n_evals,)`.
+            final_rewards: Rewards of the last steps, shaped `(n_evals, *actors)`.
+            returns: Undiscounted returns, shaped `(n_evals, *actors)`.
+
+        Returns:
+            Arrays by name.
+        """
+        return {
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_rewards": final_rewards,
+            "returns": returns,
+        }
+
+    # The parts of an agent.
+
+    @property
+    def behaviour(self) -> Self:
+        """The same agent without files and memory, of which programs are made."""
+        return self if self._programs is None else self._programs.behaviour
+
+    @property
+    def program(self) -> Program[HyperparametersT, RunnerT]:
+        """The pure functions of a runner that training consists of."""
+        return Program(self.behaviour)
+
+    @property
+    def programs(self) -> Programs[Any] | None:
+        """What is compiled of the agent; nothing within a program, which itself is compiled."""
+        return self._programs
+
+    def with_data(self, data: Any) -> Self:
+        """The same agent, reading other data.
+
+        Args:
+            data: Arrays in the place of those of the attribute, of the same shapes.
+
+        Returns:
+            The agent.
+        """
+        agent = copy.copy(self)
+        object.__setattr__(agent, "data", data)
+        return agent
+
+    def _without_files(self) -> Self:
+        """Its behaviour, validated."""
+        twin = copy.copy(self)
+        twin.config = self.config.without_files()
+        twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
+        twin._freeze((type(self), fingerprint(vars(twin))))
+        check_eval_rng(self.config.eval_rng)
+        twin._validate()
+        return twin
+
+    def _check_hyperparams(self, hyperparams: Any, optional: bool = False) -> None:
+        if isinstance(hyperparams, self._hyperparams_type):
+            hyperparams.check_ranges()
+        elif not (optional and hyperparams is None):
+            raise TypeError(
+                f"{type(self).__name__} takes a {name_of(self._hyperparams_type)}, got {hyperparams!r}."
+            )
+
+    def __str__(self) -> str:
+        title = f"{type(self).__name__} on {self.episodes.env.name}"
+        return describe(title, self.config)
+
+    def __repr__(self) -> str:
+        return f"<{str(self).splitlines()[0].rstrip(':')}>"

@@ -1,0 +1,102 @@
+"""The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
+
+import functools
+from typing import Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxagents.agents.runners import AnyRunner
+from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.keys import as_key
+from jaxagents.core.metrics import Metrics
+from jaxagents.envs.play import play_episodes
+from jaxagents.running.driver import train_in_one_program
+
+_DEFAULT_N_EVALS = 32
+
+HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
+RunnerT = TypeVar("RunnerT", bound=AnyRunner)
+
+
+class Program(Generic[HyperparametersT, RunnerT]):
+    """A training as pure functions of a runner, made of an agent's hooks.
+
+    Nothing is compiled here: whoever runs it does so at its own door, on one device, on a mesh, or
+    vmapped over many members.
+    Programs of equal behaviour are equal.
+    """
+
+    def __init__(self, behaviour: Any) -> None:
+        """Calls nothing yet.
+
+        Args:
+            behaviour: An agent without memory and files.
+        """
+        self.behaviour = behaviour
+        self.config = behaviour.config
+
+    def with_data(self, data: Any) -> "Program[HyperparametersT, RunnerT]":
+        """The same program, reading other data."""
+        return Program(self.behaviour.with_data(data))
+
+    def start(self, rng: Any, hyperparams: HyperparametersT | None) -> RunnerT:
+        """A fresh runner."""
+        runner = self.behaviour._create_runner(as_key(rng), _float32_copy(hyperparams))
+        return without_weak_types(runner)
+
+    def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """The runner with other hyperparameters."""
+        return self.behaviour._with_hyperparams(runner, _float32_copy(hyperparams))
+
+    def advance(self, runner: RunnerT, n_updates: Any) -> RunnerT:
+        """The runner after updates."""
+        step = self.behaviour._training_step
+        return jax.lax.fori_loop(0, n_updates, lambda _, runner: step(runner), runner)
+
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point: the update step, the losses, and greedy episodes."""
+        metrics = {"update_step": runner.update_step, **runner.info}
+        if self.behaviour.eval_during_training:
+            rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
+            n_evals = self.config.n_evals or _DEFAULT_N_EVALS
+            metrics |= self.play(as_key(rng), self.behaviour._acting(runner), n_evals)
+        return metrics
+
+    def play(self, rng: Any, acting: Any, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:
+        """The outcomes of greedy episodes of what acts in a runner."""
+        act = functools.partial(self.behaviour.act, acting)
+        carry = self.behaviour.initial_carry(acting)
+        outcomes = play_episodes(self.behaviour.episodes, act, carry, rng, n_evals)
+        metrics = self.behaviour._eval_metrics(
+            outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
+        )
+        return {**metrics, "lengths": outcomes.lengths}
+
+    def train(
+        self,
+        rng: Any,
+        hyperparams: HyperparametersT | None,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[RunnerT, Metrics]:
+        """A whole training: the final runner, and metrics with a leading axis of points."""
+        if runner is not None:
+            first = self.behaviour._complete(runner)
+            first = first if hyperparams is None else self.restart(first, hyperparams)
+        else:
+            first = self.start(rng, hyperparams)
+        return train_in_one_program(self, first, n_steps, progress)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.behaviour == other.behaviour
+
+    def __hash__(self) -> int:
+        return hash((Program, self.behaviour))
+
+
+def _float32_copy(hyperparams: Any) -> Any:
+    """Hyperparameters as arrays that are not the user's own, which updates would use up."""
+    return jax.tree.map(lambda x: jnp.array(x, jnp.float32), hyperparams)
