@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium
 import jax
 
-from jaxagents.core.metrics import Metrics
+from jaxagents.core.metrics import Metrics, join
 from jaxagents.data import Dataset, ReplayBuffer
-from jaxagents.host.checkpoint import HostStore, Records, go_on, learner_identity
+from jaxagents.host.checkpoint import HostStore, go_on, learner_identity, records_of
 from jaxagents.host.checks import (
     as_dataset,
     as_loggers,
@@ -22,16 +22,19 @@ from jaxagents.host.checks import (
     check_reported,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
-from jaxagents.host.driver import Run
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate
 from jaxagents.host.journal import Journal
+from jaxagents.host.logs import LogBar, Logs
 from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
+from jaxagents.host.program import HostProgram, HostRunner
 from jaxagents.host.randomness import Stream, seed_of
+from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
+from jaxagents.running.chunks import AlignedChunks
 from jaxagents.running.interruption import Interruption
-from jaxagents.running.progress import ProgressBar
+from jaxagents.running.loop import drive
 
 
 def train_online(
@@ -98,14 +101,22 @@ def train_online(
     store = _store(config, resume)
     journal = None if store is None else Journal(store.replay, buffer)
     training = OnlineTraining(learner, env, buffer, config, journal)
-    run = Run(training, config.n_steps, config, _evaluation(learner, eval_env, config))
     identity = {
         **_identity(learner, eval_env, config),
         "environment": _name(env),
         "buffer size": buffer.capacity,
     }
     title = f"{type(learner).__name__} on {_name(env)}"
-    return _train(run, store, identity, resume, loggers, title if progress else None)
+    return _train(
+        HostRunner(training),
+        _evaluation(learner, eval_env, config),
+        Schedule(config.n_steps, config),
+        store,
+        identity,
+        resume,
+        loggers,
+        title if progress else None,
+    )
 
 
 def train_offline(
@@ -159,14 +170,24 @@ def train_offline(
     check_dataset_actions(learner, data)
     store = _store(config, resume)
     training = OfflineTraining(learner, data, config)
-    run = Run(training, config.n_updates, config, _evaluation(learner, eval_env, config))
     identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}
     title = f"{type(learner).__name__} on {len(data)} rows"
-    return _train(run, store, identity, resume, loggers, title if progress else None)
+    return _train(
+        HostRunner(training),
+        _evaluation(learner, eval_env, config),
+        Schedule(config.n_updates, config),
+        store,
+        identity,
+        resume,
+        loggers,
+        title if progress else None,
+    )
 
 
 def _train(
-    run: Run,
+    runner: HostRunner,
+    evaluate: Callable[[Any], Metrics],
+    schedule: Schedule,
     store: HostStore | None,
     identity: Mapping[str, Any],
     resume: bool,
@@ -174,28 +195,32 @@ def _train(
     title: str | None,
 ) -> tuple[Any, Metrics]:
     """Goes on or begins, and trains; a progress bar is shown if there is a title for it."""
-    training = run.training
-    check_reported(training.updates.names, training.updates.learner)
+    training = runner.training
+    check_reported(training.updates.names, runner.learner)
     with Interruption() as interruption:
         with contextlib.ExitStack() as stack:
-            records = None
+            earlier = go_on(runner, store, identity) if store is not None and resume else None
+            remaining = schedule.remaining(runner.step)
+            bar = LogBar(title or "", runner.step, remaining, title is None, training.unit)
+            records = []
             if store is not None:
-                if resume:
-                    go_on(run, store, identity)
-                records = stack.enter_context(Records(store, run, identity))
-                loggers = [*loggers, records.logger]
-            bar = ProgressBar(title, training.step, run.remaining, title is None, training.unit)
-            run.drive(loggers, records, stack.enter_context(bar), interruption)
-        if run.remaining:
-            bar.say(_saved(run, store))
-    if run.remaining:
+                entered = records_of(store, runner, schedule.config, identity, earlier)
+                records = [stack.enter_context(entered)]
+            loggers = [*loggers, *[kept.logger for kept in records], bar]
+            observers = [stack.enter_context(bar), Logs(schedule, loggers), *records]
+            lengths = schedule.lengths(runner.step, begins=earlier is None)
+            frequencies = training.steps_per_call, schedule.config.log_frequency
+            chunks = AlignedChunks(interruption, runner.step, frequencies)
+            _, metrics = drive(HostProgram(evaluate), runner, lengths, observers, chunks)
+        if chunks.stopped:
+            bar.say(_saved(runner.step, store))
+    if chunks.stopped:
         bar.say("What was learned so far is returned.")
-    return training.updates.learner, run.history
+    return runner.learner, join(earlier, metrics, "step")
 
 
-def _saved(run: Run, store: HostStore | None) -> str:
-    """What is on disk of an interrupted training, in words."""
-    step = run.training.step
+def _saved(step: int, store: HostStore | None) -> str:
+    """What is on disk of a training interrupted at a step, in words."""
     steps = [] if store is None else [saved for saved in store.steps() if saved <= step]
     if store is None or not steps:
         return "Nothing was saved."

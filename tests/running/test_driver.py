@@ -14,8 +14,9 @@ from probes import MatchSign
 from registry import AGENTS
 from scripts import run_script
 
-from jaxagents.running.driver import ChunkSizes, updates_between_points
+from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
+from jaxagents.running.loop import updates_between_points
 from jaxagents.running.sweeps import MembersOnDevices
 
 CASE = AGENTS[0]
@@ -39,15 +40,15 @@ def test_points_lie_at_multiples_of_the_frequency(n_steps, frequency, first, exp
 
 
 def test_chunks_cover_every_update():
-    chunks = ChunkSizes()
+    chunks = TimedChunks(Interruption())
     for length in (0, 1, 7, 1000, 3):
         assert sum(chunks.split(length)) == length
 
 
 def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
-    quick = list(ChunkSizes(seconds=10.0).split(10_000))
+    quick = list(TimedChunks(Interruption(), seconds=10.0).split(10_000))
     assert quick[:4] == [1, 8, 64, 512]
-    assert set(ChunkSizes(seconds=1e-12).split(10)) == {1}
+    assert set(TimedChunks(Interruption(), seconds=1e-12).split(10)) == {1}
 
 
 def test_a_first_interruption_is_noted_and_a_second_raises():
