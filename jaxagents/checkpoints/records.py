@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import CorruptCheckpointError, Store
-from jaxagents.checkpoints.writer import Writer, warn_if_unwritten, write_description
+from jaxagents.checkpoints.writer import Writer, write_description
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import JSONLLogger
 
@@ -50,7 +50,7 @@ class Records:
         self,
         store: Store,
         writer: Writer,
-        snapshot: Callable[[Any], Snapshot | None],
+        snapshot: Callable[[Any], Snapshot],
         earlier: Metrics | None,
     ) -> None:
         """Prepares the records; nothing is written before the context is entered.
@@ -58,7 +58,7 @@ class Records:
         Args:
             store: Where they go.
             writer: Writes checkpoints there.
-            snapshot: Says of a runner what a checkpoint is to hold; nothing if that has failed.
+            snapshot: Says of a runner what a checkpoint is to hold.
             earlier: Metrics of the trainings that this one goes on from.
         """
         self._store = store
@@ -98,13 +98,10 @@ class Records:
 
     def _save(self, runner: Any, history: Metrics, mean_return: float | None) -> None:
         self._at_checkpoint = True
-        snapshot = self._snapshot(runner)
-        if snapshot is None:
-            return
-        step, tree, notes = snapshot
-        metrics = join(self._earlier, history, self._store.step_name)
-        self._writer.save(step, tree, metrics, mean_return, notes)
-        with warn_if_unwritten():
+        with self._writer.attempt():
+            step, tree, notes = self._snapshot(runner)
+            metrics = join(self._earlier, history, self._store.step_name)
+            self._writer.save(step, tree, metrics, mean_return, notes)
             self._store.on_save(step, notes)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxagents.checkpoints.records import Records, Snapshot
 from jaxagents.checkpoints.store import CorruptCheckpointError, Store
-from jaxagents.checkpoints.writer import Writer, warn_if_unwritten
+from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.metrics import Metrics
 from jaxagents.host.checks import check_learner
@@ -177,11 +177,9 @@ def records_of(
     return Records(store, writer, _snapshot, earlier)
 
 
-def _snapshot(runner: HostRunner) -> Snapshot | None:
-    """What a checkpoint is to hold; only warns if new transitions cannot be written to disk."""
-    with warn_if_unwritten():
-        return Snapshot(runner.step, runner.learner, {_STATE: runner.state()})
-    return None
+def _snapshot(runner: HostRunner) -> Snapshot:
+    """What a checkpoint is to hold; new transitions are written to disk."""
+    return Snapshot(runner.step, runner.learner, {_STATE: runner.state()})
 
 
 def _files(notes: Mapping[str, Any]) -> list[str]:

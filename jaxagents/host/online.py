@@ -66,7 +66,14 @@ class OnlineTraining:
     def advance(self, n_steps: int) -> None:
         """Makes steps."""
         for _ in range(n_steps):
-            self._advance()
+            action = self._action()
+            if self._learns():
+                self.updates.make(self._batches())
+            transition, episode_return = self._episodes.step(action)
+            self._buffer.add_transition(transition)
+            if episode_return is not None:
+                self._returns = added(self._returns, {_RETURN: (episode_return, 1)})
+            self.step += 1
 
     def drain(self) -> Sums:
         """Sums of what updates reported, and of the returns of episodes, since the last call."""
@@ -100,16 +107,6 @@ class OnlineTraining:
             )
             if len(actions):
                 self._journal.end_episode()
-
-    def _advance(self) -> None:
-        action = self._action()
-        if self._learns():
-            self.updates.make(self._batches())
-        transition, episode_return = self._episodes.step(action)
-        self._buffer.add_transition(transition)
-        if episode_return is not None:
-            self._returns = added(self._returns, {_RETURN: (episode_return, 1)})
-        self.step += 1
 
     def _action(self) -> Any:
         if self.step < self._config.start_steps:

@@ -73,6 +73,10 @@ class HostRunner:
         self._seconds += time.perf_counter() - began
         self._steps_timed += n_steps
 
+    def block_until_ready(self) -> "HostRunner":
+        """Returns at once: the host goes on while an update is running."""
+        return self
+
     def reported_since_point(self) -> dict[str, float]:
         """The means of what was reported since the last call, NaN where nothing was."""
         self._drain()

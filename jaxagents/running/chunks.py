@@ -1,5 +1,7 @@
 """Chunks: the short parts in which updates are made, between which a training may stop."""
 
+import heapq
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -90,10 +92,12 @@ class AlignedChunks:
     def split(self, length: int) -> Iterator[int]:
         """Yields chunks."""
         last = self._step + length
-        while self._step < last:
+        multiples = [range(self._step - self._step % n + n, last, n) for n in self._frequencies]
+        for end in itertools.chain(heapq.merge(*multiples), [last]):
+            if end == self._step:
+                continue
             self.stopped = self._interruption.requested
             if self.stopped:
                 return
-            step = self._step
-            self._step = min(last, *(step + n - step % n for n in self._frequencies))
-            yield self._step - step
+            n_updates, self._step = end - self._step, end
+            yield n_updates
