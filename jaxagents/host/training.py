@@ -1,15 +1,15 @@
 """Training a learner from Python: in a Gymnasium environment, or on a dataset."""
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import jax
 
-from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
-from jaxagents.host.checkpoint import HostStore, go_on, learner_identity, records_of
+from jaxagents.host import driver
+from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
     as_dataset,
     as_loggers,
@@ -19,22 +19,17 @@ from jaxagents.host.checks import (
     check_config,
     check_dataset_actions,
     check_learner,
-    check_reported,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate
 from jaxagents.host.journal import Journal
-from jaxagents.host.logs import LogBar, Logs
 from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
-from jaxagents.host.program import HostProgram, HostRunner
+from jaxagents.host.program import HostRunner
 from jaxagents.host.randomness import Stream, seed_of
 from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
-from jaxagents.running.chunks import AlignedChunks
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.loop import drive
 
 
 def train_online(
@@ -107,7 +102,7 @@ def train_online(
         "buffer size": buffer.capacity,
     }
     title = f"{type(learner).__name__} on {_name(env)}"
-    return _train(
+    return driver.train(
         HostRunner(training),
         _evaluation(learner, eval_env, config),
         Schedule(config.n_steps, config),
@@ -172,7 +167,7 @@ def train_offline(
     training = OfflineTraining(learner, data, config)
     identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}
     title = f"{type(learner).__name__} on {len(data)} rows"
-    return _train(
+    return driver.train(
         HostRunner(training),
         _evaluation(learner, eval_env, config),
         Schedule(config.n_updates, config),
@@ -182,51 +177,6 @@ def train_offline(
         loggers,
         title if progress else None,
     )
-
-
-def _train(
-    runner: HostRunner,
-    evaluate: Callable[[Any], Metrics],
-    schedule: Schedule,
-    store: HostStore | None,
-    identity: Mapping[str, Any],
-    resume: bool,
-    loggers: Sequence[Logger],
-    title: str | None,
-) -> tuple[Any, Metrics]:
-    """Goes on or begins, and trains; a progress bar is shown if there is a title for it."""
-    training = runner.training
-    check_reported(training.updates.names, runner.learner)
-    with Interruption() as interruption:
-        with contextlib.ExitStack() as stack:
-            earlier = go_on(runner, store, identity) if store is not None and resume else None
-            remaining = schedule.remaining(runner.step)
-            bar = LogBar(title or "", runner.step, remaining, title is None, training.unit)
-            records = []
-            if store is not None:
-                entered = records_of(store, runner, schedule.config, identity, earlier)
-                records = [stack.enter_context(entered)]
-            loggers = [*loggers, *[kept.logger for kept in records], bar]
-            observers = [stack.enter_context(bar), Logs(schedule, loggers), *records]
-            lengths = schedule.lengths(runner.step, begins=earlier is None)
-            frequencies = training.steps_per_call, schedule.config.log_frequency
-            chunks = AlignedChunks(interruption, runner.step, frequencies)
-            _, metrics = drive(HostProgram(evaluate), runner, lengths, observers, chunks)
-        if chunks.stopped:
-            bar.say(_saved(runner.step, store))
-    if chunks.stopped:
-        bar.say("What was learned so far is returned.")
-    return runner.learner, join(earlier, metrics, "step")
-
-
-def _saved(step: int, store: HostStore | None) -> str:
-    """What is on disk of a training interrupted at a step, in words."""
-    steps = [] if store is None else [saved for saved in store.steps() if saved <= step]
-    if store is None or not steps:
-        return "Nothing was saved."
-    if steps[-1] < step:
-        return f"{store.place(steps[-1])} is the last: what came after it was not saved."
-    return f"All of it is in {store.directory}: resume=True goes on from there."
 
 
 def _store(config: HostConfig, resume: bool) -> HostStore | None:
