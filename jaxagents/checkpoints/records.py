@@ -1,8 +1,8 @@
-"""Checkpoints of an agent's training in a folder of its own."""
+"""The records of a training in a folder of its own, and those of an agent."""
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,11 +16,93 @@ from jaxagents.loggers import JSONLLogger
 __all__ = [
     "CorruptCheckpointError",
     "Records",
+    "Snapshot",
     "check_folder",
+    "records_of",
     "restore",
     "saved_steps",
     "write_description",
 ]
+
+
+class Snapshot(NamedTuple):
+    """What a checkpoint is to hold, besides the history.
+
+    Attributes:
+        step: Number of updates (or other steps) made.
+        tree: The pytree.
+        notes: What else to note, as JSON.
+    """
+
+    step: int
+    tree: Any
+    notes: Mapping[str, Any]
+
+
+class Records:
+    """Keeps the records of one training in its checkpoint folder, which it locks.
+
+    The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`, and what else a kind of training
+    puts beside them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        snapshot: Callable[[Any], Snapshot],
+        earlier: Metrics | None,
+    ) -> None:
+        """Prepares the records; nothing is written before the context is entered.
+
+        Args:
+            store: Where they go.
+            writer: Writes checkpoints there.
+            snapshot: Says of a runner what a checkpoint is to hold.
+            earlier: Metrics of the trainings that this one goes on from.
+        """
+        self._store = store
+        self._writer = writer
+        self._snapshot = snapshot
+        self._earlier = earlier
+        self._at_checkpoint = bool(earlier)
+        self.logger = JSONLLogger(store.directory / "metrics.jsonl", store.step_name)
+
+    def __enter__(self) -> "Records":
+        """Locks the folder and describes the training in it.
+
+        Raises:
+            FileExistsError: Another training writes to the folder, or it holds later checkpoints.
+        """
+        self._writer.__enter__()
+        self._store.on_begin()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Waits for the last checkpoint and unlocks the folder."""
+        self._writer.__exit__(*exception)
+
+    def on_chunk(self, runner: Any, n_updates: int) -> None:
+        """Notes that the last checkpoint is of the past."""
+        self._at_checkpoint = False
+
+    def on_point(self, runner: Any, history: Metrics) -> None:
+        """Saves a checkpoint, known by its mean return."""
+        mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
+        self._save(runner, history, mean_return)
+
+    def on_interruption(self, runner: Any, history: Metrics) -> None:
+        """Saves a checkpoint, which has no return to compete with the best, unless there is one."""
+        if not self._at_checkpoint:
+            self._save(runner, history, None)
+
+    def _save(self, runner: Any, history: Metrics, mean_return: float | None) -> None:
+        self._at_checkpoint = True
+        with self._writer.attempt():
+            step, tree, notes = self._snapshot(runner)
+            metrics = join(self._earlier, history, self._store.step_name)
+            self._writer.save(step, tree, metrics, mean_return, notes)
+            self._store.on_save(step, notes)
 
 
 class AgentStore(Store):
@@ -86,65 +168,31 @@ def restore(
     return runner, history
 
 
-class Records:
-    """Keeps the records of one training in the agent's checkpoint folder, which it locks.
+def records_of(agent: Any, runner: Any, earlier: Metrics | None, together: bool = False) -> Records:
+    """The records of an agent's training: also `hyperparameters.json`.
 
-    The folder holds `config.json`, `hyperparameters.json`, `metrics.jsonl` and `checkpoints/`.
+    Args:
+        agent: The agent, whose configuration names the folder.
+        runner: Where the training starts.
+        earlier: Metrics of the trainings that it goes on from.
+        together: Whether all processes make the training, and these records.
+
+    Returns:
+        The records.
     """
 
-    def __init__(
-        self, agent: Any, runner: Any, earlier: Metrics | None, together: bool = False
-    ) -> None:
-        """Prepares the records; nothing is written before the context is entered.
+    def snapshot(runner: Any) -> Snapshot:
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {})
 
-        Args:
-            agent: The agent.
-            runner: Where the training starts.
-            earlier: Metrics of the trainings that it goes on from.
-            together: Whether all processes make the training, and these records.
-        """
-        writer = SharedWriter if together else Writer
-        store = AgentStore(agent.config.checkpoint_dir)
-        self._checkpointed = agent.checkpointed
-        self._earlier = earlier
-        self._writer = writer(
-            store,
-            _identity(agent),
-            keep=agent.config.keep_checkpoints,
-            start=int(runner.update_step),
-            descriptions={"config": _description(agent), "hyperparameters": runner.hyperparams},
-        )
-        self.logger = JSONLLogger(store.directory / "metrics.jsonl")
-
-    def __enter__(self) -> "Records":
-        """Locks the folder and describes the training in it.
-
-        Raises:
-            FileExistsError: Another training writes to the folder, or it holds later checkpoints.
-        """
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Waits for the last checkpoint and unlocks the folder."""
-        self._writer.__exit__(*exception)
-
-    def on_chunk(self, n_updates: int) -> None:
-        """Does nothing."""
-
-    def on_point(self, runner: Any, history: Metrics) -> None:
-        """Saves a checkpoint, known by its mean return."""
-        mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
-        self._save(runner, history, mean_return)
-
-    def on_interruption(self, runner: Any, history: Metrics) -> None:
-        """Saves a checkpoint, which has no return to compete with the best."""
-        self._save(runner, history, None)
-
-    def _save(self, runner: Any, history: Metrics, mean_return: float | None) -> None:
-        step = int(runner.update_step)
-        tree = self._checkpointed(runner)
-        self._writer.save(step, tree, join(self._earlier, history), mean_return)
+    store = AgentStore(agent.config.checkpoint_dir)
+    writer = (SharedWriter if together else Writer)(
+        store,
+        _identity(agent),
+        keep=agent.config.keep_checkpoints,
+        start=int(runner.update_step),
+        descriptions={"config": _description(agent), "hyperparameters": runner.hyperparams},
+    )
+    return Records(store, writer, snapshot, earlier)
 
 
 def _description(agent: Any) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class SharedWriter(Writer):
     The first process locks the folder and writes all else.
     """
 
+    def attempt(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which errors are raised: processes would wait for one that gave up alone."""
+        return contextlib.nullcontext()
+
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder.
 

@@ -165,6 +165,17 @@ class Store:
         """
         self._verified(step, self.notes(step))
 
+    def on_begin(self) -> None:
+        """Hook: called when a training has locked the folder."""
+
+    def on_save(self, step: int, notes: Mapping[str, Any]) -> None:
+        """Hook: called when a checkpoint has been written, or will be soon.
+
+        Args:
+            step: Its step.
+            notes: What is noted with it.
+        """
+
     def notes(self, step: int | str) -> dict[str, Any]:
         """What was noted with a checkpoint.
 

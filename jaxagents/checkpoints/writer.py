@@ -72,6 +72,10 @@ class Writer:
         with self._stack, warn_if_unwritten():
             self._finish()
 
+    def attempt(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which any error only warns that a checkpoint could not be written."""
+        return warn_if_unwritten()
+
     def save(
         self,
         step: int,

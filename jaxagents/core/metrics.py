@@ -14,15 +14,29 @@ Metrics = dict[str, Any]
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
     """Stacks the metrics of evaluation points, or of trainings, along a new first axis."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *metrics)
+    names = metrics[0] if metrics else {}
+    return {
+        name: jax.tree.map(lambda *leaves: np.stack(leaves), *[point[name] for point in metrics])
+        for name in names
+    }
 
 
-def join(earlier: Metrics | None, later: Metrics) -> Metrics:
-    """Appends a later training's metrics to an earlier one's, whose points it may repeat."""
-    if earlier is None:
-        return later
-    new = ~np.isin(later["update_step"], earlier["update_step"])
-    return jax.tree.map(lambda a, b: np.concatenate([a, b[new]]), earlier, later)
+def join(earlier: Metrics | None, later: Metrics, step_name: str = "update_step") -> Metrics:
+    """Appends a later training's metrics to an earlier one's, whose points it may repeat.
+
+    Args:
+        earlier: Metrics with a leading axis of points, if there are any.
+        later: Metrics that follow; none if no point was reached.
+        step_name: Name of what tells points apart.
+
+    Returns:
+        The metrics of both.
+    """
+    if not earlier or not later:
+        return later or earlier or {}
+    new = ~np.isin(later[step_name], earlier[step_name])
+    joined = jax.tree.map(lambda a, b: np.concatenate([a, b[new]]), earlier, later)
+    return {name: joined[name] for name in later}
 
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:

@@ -5,16 +5,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
+from jaxagents.checkpoints.records import Records, Snapshot
 from jaxagents.checkpoints.store import CorruptCheckpointError, Store
-from jaxagents.checkpoints.writer import Writer, warn_if_unwritten
+from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.metrics import Metrics
 from jaxagents.host.checks import check_learner
-from jaxagents.host.driver import Run
+from jaxagents.host.config import HostConfig
 from jaxagents.host.journal import read_part, remove_abandoned
-from jaxagents.loggers import JSONLLogger
+from jaxagents.host.program import HostRunner
 
 _STATE = "state"
 
@@ -33,6 +32,27 @@ class HostStore(Store):
         """Takes the folder, which need not exist."""
         super().__init__(directory)
         self.replay = self.directory / "replay"
+        self._files: dict[int, list[str]] = {}
+
+    def on_begin(self) -> None:
+        """Removes the transitions that a kill left of another training."""
+        steps = self.steps()
+        for step in steps:
+            with contextlib.suppress(CorruptCheckpointError):
+                self._files[step] = self.files(step)
+        if len(self._files) == len(steps):
+            named = {name for names in self._files.values() for name in names}
+            with contextlib.suppress(OSError):
+                remove_abandoned(self.replay, named | self.files_set_aside())
+
+    def on_save(self, step: int, notes: Mapping[str, Any]) -> None:
+        """Deletes the transitions that no kept checkpoint names any more."""
+        self._files[step] = _files(notes)
+        kept = {step, *self.steps()}
+        gone = [saved for saved in self._files if saved not in kept]
+        needed = {name for saved in kept for name in self._files.get(saved, [])}
+        for name in {name for saved in gone for name in self._files.pop(saved)} - needed:
+            (self.replay / name).unlink(missing_ok=True)
 
     def verify(self, step: int) -> None:
         """Raises if a checkpoint, or a file that it names, cannot be read back as it was written."""
@@ -42,8 +62,7 @@ class HostStore(Store):
 
     def files(self, step: int | str) -> list[str]:
         """Names of the files with the transitions of a checkpoint, by its step or its folder's name."""
-        parts = self.notes(step)[_STATE]["training"].get("replay") or []
-        return [name for name, _, _ in parts]
+        return _files(self.notes(step))
 
     def files_set_aside(self) -> set[str]:
         """Names of the files with the transitions of damaged checkpoints, as far as they tell."""
@@ -98,101 +117,71 @@ def learner_identity(learner: Any) -> dict[str, str]:
     return {"learner": type(learner).__qualname__}
 
 
-def go_on(run: Run, store: HostStore, identity: Mapping[str, Any]) -> None:
+def go_on(runner: HostRunner, store: HostStore, identity: Mapping[str, Any]) -> Metrics | None:
     """Brings a training to where its last readable checkpoint was, if there is one.
 
     Args:
-        run: The training, which has not begun.
+        runner: The training, which has not begun.
         store: Its checkpoints.
         identity: What they have to be of.
+
+    Returns:
+        The metrics of the points up to there.
 
     Raises:
         ValueError: They are of something else.
         CorruptCheckpointError: None can be read.
     """
 
-    def read(step: int) -> None:
-        restored = store.read(step, identity, run.training.updates.learner)
-        run.load(step, restored.tree, restored.history, restored.notes[_STATE])
+    def read(step: int) -> Metrics:
+        restored = store.read(step, identity, runner.learner)
+        runner.load(step, restored.tree, restored.notes[_STATE])
+        return restored.history
 
-    if store.steps():
-        store.first_readable("last", None, read)
+    return store.first_readable("last", None, read) if store.steps() else None
 
 
-class Records:
-    """Keeps the records of one training in its checkpoint folder, which it locks.
+def records_of(
+    store: HostStore,
+    runner: HostRunner,
+    config: HostConfig,
+    identity: Mapping[str, Any],
+    earlier: Metrics | None,
+) -> Records:
+    """The records of a training on the host: of an online one, also `replay/`.
 
-    The folder holds `config.json`, `metrics.jsonl`, `checkpoints/` and, of an online training,
-    `replay/`.
+    Args:
+        store: Where they go.
+        runner: Where the training starts.
+        config: Its configuration.
+        identity: What they are of.
+        earlier: Metrics of what it goes on from.
+
+    Returns:
+        The records.
     """
+    learner = runner.learner
+    description = {
+        **identity,
+        "config": config.computation(),
+        "learner_config": getattr(learner, "config", None),
+        "hyperparameters": getattr(learner, "hyperparams", None),
+    }
+    writer = Writer(
+        store,
+        identity,
+        keep=config.keep_checkpoints,
+        start=runner.step,
+        descriptions={"config": description},
+    )
+    return Records(store, writer, _snapshot, earlier)
 
-    def __init__(self, store: HostStore, run: Run, identity: Mapping[str, Any]) -> None:
-        """Prepares the records; nothing is written before the context is entered.
 
-        Args:
-            store: Where they go.
-            run: The training.
-            identity: What they are of.
-        """
-        self._store = store
-        self._run = run
-        learner = run.training.updates.learner
-        description = {
-            **identity,
-            "config": run.config.computation(),
-            "learner_config": getattr(learner, "config", None),
-            "hyperparameters": getattr(learner, "hyperparams", None),
-        }
-        self._writer = Writer(
-            store,
-            identity,
-            keep=run.config.keep_checkpoints,
-            start=run.training.step,
-            descriptions={"config": description},
-        )
-        self._files: dict[int, list[str]] = {}
-        self.logger = JSONLLogger(store.directory / "metrics.jsonl", step_name="step")
+def _snapshot(runner: HostRunner) -> Snapshot:
+    """What a checkpoint is to hold; new transitions are written to disk."""
+    return Snapshot(runner.step, runner.learner, {_STATE: runner.state()})
 
-    def __enter__(self) -> "Records":
-        """Locks the folder, describes the training in it, and removes what a kill left of another.
 
-        Raises:
-            FileExistsError: Another training writes to the folder.
-        """
-        self._writer.__enter__()
-        steps = self._store.steps()
-        for step in steps:
-            with contextlib.suppress(CorruptCheckpointError):
-                self._files[step] = self._store.files(step)
-        if len(self._files) == len(steps):
-            named = {name for names in self._files.values() for name in names}
-            with contextlib.suppress(OSError):
-                remove_abandoned(self._store.replay, named | self._store.files_set_aside())
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Waits for the last checkpoint and unlocks the folder."""
-        self._writer.__exit__(*exception)
-
-    def save(self, evaluated: bool) -> None:
-        """Saves a checkpoint; only warns if that fails.
-
-        Args:
-            evaluated: Whether it has a return, and may be the best.
-        """
-        run, step = self._run, self._run.training.step
-        with warn_if_unwritten():
-            state = run.state()
-            mean_return = float(np.mean(run.history["returns"][-1])) if evaluated else None
-            learner = run.training.updates.learner
-            self._writer.save(step, learner, run.history, mean_return, {_STATE: state})
-            self._files[step] = [part.name for part in state["training"].get("replay") or []]
-            self._remove_unneeded_files(step)
-
-    def _remove_unneeded_files(self, newest: int) -> None:
-        """Deletes the transitions that no kept checkpoint names any more."""
-        kept = {newest, *self._store.steps()}
-        gone = [step for step in self._files if step not in kept]
-        needed = {name for step in kept for name in self._files.get(step, [])}
-        for name in {name for step in gone for name in self._files.pop(step)} - needed:
-            (self._store.replay / name).unlink(missing_ok=True)
+def _files(notes: Mapping[str, Any]) -> list[str]:
+    """Names of the files with the transitions of a checkpoint."""
+    return [name for name, *_ in notes[_STATE]["training"].get("replay") or []]

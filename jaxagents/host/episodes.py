@@ -102,7 +102,7 @@ def random_action(space: spaces.Space, rng: np.random.Generator) -> np.ndarray:
     return _action_array(space, rng.uniform(-1.0, 1.0, space.shape))
 
 
-class Episodes:
+class GymnasiumEpisodes:
     """Plays one episode after another, each from a seed of its own.
 
     Attributes:

@@ -19,6 +19,7 @@ class OfflineTraining:
         step: Number of updates made.
         updates: The learner and its updates.
         names: What is reported.
+        steps_per_call: Number of updates that end at its multiples, and are made in one call.
     """
 
     unit = "update"
@@ -32,16 +33,16 @@ class OfflineTraining:
             config: The configuration.
         """
         self.step = 0
+        self.steps_per_call = config.updates_per_call
         self._dataset = dataset
         self._keys = _keys(learner, dataset)
         self._config = config
         self.updates = Updates(learner, jax.tree.map(lambda x: x[0], self._rows(1, [0])))
         self.names = self.updates.names
 
-    def advance(self, limit: int) -> None:
-        """Starts one call of several updates."""
-        per_call = self._config.updates_per_call
-        stop = min(limit, self.step + per_call - self.step % per_call)
+    def advance(self, n_steps: int) -> None:
+        """Starts a call of several updates."""
+        stop = self.step + n_steps
         indices = np.stack([self._indices(update) for update in range(self.step, stop)])
         self.updates.make(self._rows(self._config.batch_size, indices))
         self.step = stop

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxagents.data import ReplayBuffer
 from jaxagents.host.config import OnlineConfig
-from jaxagents.host.episodes import Episodes, example_transition, random_action
+from jaxagents.host.episodes import GymnasiumEpisodes, example_transition, random_action
 from jaxagents.host.journal import Journal
 from jaxagents.host.randomness import Stream, generator, seed_of
 from jaxagents.host.updates import Sums, Updates, added
@@ -33,6 +33,7 @@ class OnlineTraining:
     """
 
     unit = "step"
+    steps_per_call = 1
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class OnlineTraining:
         self.step = 0
         self.updates = Updates(learner, example_transition(env))
         self.names = [*self.updates.names, _RETURN]
-        self._episodes = Episodes(env, config.seed)
+        self._episodes = GymnasiumEpisodes(env, config.seed)
         self._action_space = env.action_space
         self._buffer = buffer
         self._config = config
@@ -62,16 +63,17 @@ class OnlineTraining:
         self._key = jax.random.key(np.uint32(seed_of(config.seed, Stream.ACTIONS)))
         self._returns: Sums = {}
 
-    def advance(self, limit: int) -> None:
-        """Makes one step."""
-        action = self._action()
-        if self._learns():
-            self.updates.make(self._batches())
-        transition, episode_return = self._episodes.step(action)
-        self._buffer.add_transition(transition)
-        if episode_return is not None:
-            self._returns = added(self._returns, {_RETURN: (episode_return, 1)})
-        self.step += 1
+    def advance(self, n_steps: int) -> None:
+        """Makes steps."""
+        for _ in range(n_steps):
+            action = self._action()
+            if self._learns():
+                self.updates.make(self._batches())
+            transition, episode_return = self._episodes.step(action)
+            self._buffer.add_transition(transition)
+            if episode_return is not None:
+                self._returns = added(self._returns, {_RETURN: (episode_return, 1)})
+            self.step += 1
 
     def drain(self) -> Sums:
         """Sums of what updates reported, and of the returns of episodes, since the last call."""

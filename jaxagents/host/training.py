@@ -1,6 +1,5 @@
 """Training a learner from Python: in a Gymnasium environment, or on a dataset."""
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,8 @@ import jax
 
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
-from jaxagents.host.checkpoint import HostStore, Records, go_on, learner_identity
+from jaxagents.host import driver
+from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
     as_dataset,
     as_loggers,
@@ -19,19 +19,17 @@ from jaxagents.host.checks import (
     check_config,
     check_dataset_actions,
     check_learner,
-    check_reported,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
-from jaxagents.host.driver import Run
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate
 from jaxagents.host.journal import Journal
 from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
+from jaxagents.host.program import HostRunner
 from jaxagents.host.randomness import Stream, seed_of
+from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.progress import ProgressBar
 
 
 def train_online(
@@ -98,14 +96,22 @@ def train_online(
     store = _store(config, resume)
     journal = None if store is None else Journal(store.replay, buffer)
     training = OnlineTraining(learner, env, buffer, config, journal)
-    run = Run(training, config.n_steps, config, _evaluation(learner, eval_env, config))
     identity = {
         **_identity(learner, eval_env, config),
         "environment": _name(env),
         "buffer size": buffer.capacity,
     }
     title = f"{type(learner).__name__} on {_name(env)}"
-    return _train(run, store, identity, resume, loggers, title if progress else None)
+    return driver.train(
+        HostRunner(training),
+        _evaluation(learner, eval_env, config),
+        Schedule(config.n_steps, config),
+        store,
+        identity,
+        resume,
+        loggers,
+        title if progress else None,
+    )
 
 
 def train_offline(
@@ -159,49 +165,18 @@ def train_offline(
     check_dataset_actions(learner, data)
     store = _store(config, resume)
     training = OfflineTraining(learner, data, config)
-    run = Run(training, config.n_updates, config, _evaluation(learner, eval_env, config))
     identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}
     title = f"{type(learner).__name__} on {len(data)} rows"
-    return _train(run, store, identity, resume, loggers, title if progress else None)
-
-
-def _train(
-    run: Run,
-    store: HostStore | None,
-    identity: Mapping[str, Any],
-    resume: bool,
-    loggers: Sequence[Logger],
-    title: str | None,
-) -> tuple[Any, Metrics]:
-    """Goes on or begins, and trains; a progress bar is shown if there is a title for it."""
-    training = run.training
-    check_reported(training.updates.names, training.updates.learner)
-    with Interruption() as interruption:
-        with contextlib.ExitStack() as stack:
-            records = None
-            if store is not None:
-                if resume:
-                    go_on(run, store, identity)
-                records = stack.enter_context(Records(store, run, identity))
-                loggers = [*loggers, records.logger]
-            bar = ProgressBar(title, training.step, run.remaining, title is None, training.unit)
-            run.drive(loggers, records, stack.enter_context(bar), interruption)
-        if run.remaining:
-            bar.say(_saved(run, store))
-    if run.remaining:
-        bar.say("What was learned so far is returned.")
-    return training.updates.learner, run.history
-
-
-def _saved(run: Run, store: HostStore | None) -> str:
-    """What is on disk of an interrupted training, in words."""
-    step = run.training.step
-    steps = [] if store is None else [saved for saved in store.steps() if saved <= step]
-    if store is None or not steps:
-        return "Nothing was saved."
-    if steps[-1] < step:
-        return f"{store.place(steps[-1])} is the last: what came after it was not saved."
-    return f"All of it is in {store.directory}: resume=True goes on from there."
+    return driver.train(
+        HostRunner(training),
+        _evaluation(learner, eval_env, config),
+        Schedule(config.n_updates, config),
+        store,
+        identity,
+        resume,
+        loggers,
+        title if progress else None,
+    )
 
 
 def _store(config: HostConfig, resume: bool) -> HostStore | None:

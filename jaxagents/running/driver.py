@@ -1,70 +1,27 @@
-"""What drives training around the compiled update: points, chunks, progress, interruption, records."""
+"""A training of an agent: the loop with everything that plugs in around it, or one compiled program."""
 
 import contextlib
-import math
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax_tqdm.scan_pbar import scan_tqdm
 
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
-from jaxagents.core.metrics import Metrics, join, mean_metrics, stack_metrics
+from jaxagents.core.metrics import Metrics, join, mean_metrics
 from jaxagents.loggers import Logger
+from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
+from jaxagents.running.loop import Observer, drive, updates_between_points
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
 
-_SECONDS_PER_CHUNK = 0.25
 _LOST_PROCESS = (
     "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
     "from the last checkpoint."
 )
-
-
-class Program(Protocol):
-    """What is driven: an agent, or several trainings at once."""
-
-    def advance(self, runner: Any, n_updates: Any, /) -> Any:
-        """Makes updates, using up the runner."""
-        ...
-
-    def evaluate(self, runner: Any, /) -> Metrics:
-        """The metrics of one evaluation point."""
-        ...
-
-
-class Observer(Protocol):
-    """Something that watches a training."""
-
-    def on_chunk(self, n_updates: int) -> None:
-        """Called after every chunk of updates."""
-
-    def on_point(self, runner: Any, history: Metrics) -> None:
-        """Called after every evaluation point."""
-
-    def on_interruption(self, runner: Any, history: Metrics) -> None:
-        """Called if training stops between two evaluation points."""
-
-
-def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
-    """Numbers of updates before each evaluation point; the first point is before any update.
-
-    Args:
-        n_steps: Number of updates in all.
-        frequency: Points lie at multiples of it, and at the end.
-        first: Number of updates made earlier.
-
-    Returns:
-        Numbers that sum to `n_steps`, the first of them 0.
-    """
-    multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
-    points = [first, first, *multiples, first + n_steps]
-    return [int(n) for n in np.diff(points)]
 
 
 def train_in_one_program(
@@ -123,7 +80,7 @@ def train(
         interruption = stack.enter_context(Interruption())
         observers: list[Observer] = []
         if agent.config.checkpoint_dir is not None:
-            records = stack.enter_context(checkpoint.Records(agent, runner, earlier, together))
+            records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]
             observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]
@@ -133,85 +90,14 @@ def train(
         observers.append(stack.enter_context(bar))
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         try:
-            runner, metrics = drive(
-                program, runner, lengths, observers, interruption, together=together
-            )
+            chunks = TimedChunks(interruption, together=together)
+            runner, metrics = drive(program, runner, lengths, observers, chunks)
         except jax.errors.JaxRuntimeError as error:
             if together:
                 error.add_note(_LOST_PROCESS)
             raise
         agent.collect_training(runner, join(earlier, metrics))
     return runner, metrics
-
-
-def drive(
-    program: Program,
-    runner: Any,
-    lengths: Sequence[int],
-    observers: Sequence[Observer],
-    interruption: Interruption,
-    seconds_per_chunk: float = _SECONDS_PER_CHUNK,
-    together: bool = False,
-) -> tuple[Any, Metrics]:
-    """Runs a program from point to point, in chunks short enough to be interrupted.
-
-    Args:
-        program: What is trained.
-        runner: Where to start.
-        lengths: Numbers of updates before each evaluation point.
-        observers: Watch the training.
-        interruption: Says when to stop early.
-        seconds_per_chunk: What chunks aim at.
-        together: Whether all processes do this at once, and have to stop at the same chunk.
-
-    Returns:
-        The final runner, and metrics with a leading axis of evaluation points.
-    """
-    chunks = ChunkSizes(seconds_per_chunk, together)
-    points: list[Metrics] = []
-    stops = False
-    for length in lengths:
-        for n_updates in chunks.split(length):
-            runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
-            for observer in observers:
-                observer.on_chunk(n_updates)
-            requested = interruption.requested
-            stops = processes.in_any(requested) if together else requested
-            if stops:
-                break
-        if stops and length > 0:
-            history = stack_metrics(points)
-            for observer in observers:
-                observer.on_interruption(runner, history)
-            break
-        points.append(jax.tree.map(np.array, program.evaluate(runner)))
-        history = stack_metrics(points)
-        for observer in observers:
-            observer.on_point(runner, history)
-    return runner, stack_metrics(points)
-
-
-class ChunkSizes:
-    """Sizes chunks of updates by the time that they take."""
-
-    def __init__(self, seconds: float = _SECONDS_PER_CHUNK, together: bool = False) -> None:
-        """Aims at chunks of `seconds`, of the same sizes in all processes if they work `together`."""
-        self._seconds = seconds
-        self._together = together
-        self._size = 1
-
-    def split(self, length: int) -> Iterator[int]:
-        """Yields chunks that sum to `length`, timing what its caller does with each."""
-        remaining = length
-        while remaining > 0:
-            n_updates = min(self._size, remaining)
-            began = time.perf_counter()
-            yield n_updates
-            elapsed = time.perf_counter() - began
-            remaining -= n_updates
-            fitting = math.floor(n_updates * self._seconds / elapsed)
-            size = max(1, min(fitting, 8 * n_updates))
-            self._size = processes.agreed(size) if self._together else size
 
 
 class LoggerObserver:
@@ -227,7 +113,7 @@ class LoggerObserver:
         self._loggers = loggers
         self._known_steps = known_steps
 
-    def on_chunk(self, n_updates: int) -> None:
+    def on_chunk(self, runner: Any, n_updates: int) -> None:
         """Does nothing."""
 
     def on_point(self, runner: Any, history: Metrics) -> None:

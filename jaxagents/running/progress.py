@@ -49,7 +49,7 @@ class ProgressBar:
         """Closes the bar."""
         self._bar.close()
 
-    def on_chunk(self, n_updates: int) -> None:
+    def on_chunk(self, runner: Any, n_updates: int) -> None:
         """Moves the bar."""
         self._done += n_updates
         self._bar.update(n_updates)

@@ -15,8 +15,9 @@ from jaxtyping import Array
 
 from jaxagents.core.arrays import stack
 from jaxagents.core.metrics import Metrics, stack_metrics
-from jaxagents.running import driver as training
+from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
+from jaxagents.running.loop import drive, updates_between_points
 from jaxagents.running.progress import SweepBar
 
 _MEMBERS = PartitionSpec("members")
@@ -62,16 +63,15 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
     sets = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), n_sets), hyperparams)
     member_rngs = jnp.tile(rngs, n_sets)
     member_sets = jax.tree.map(lambda x: np.repeat(x, n_seeds), sets)
-    lengths = training.updates_between_points(n_steps, agent.config.eval_frequency)
+    lengths = updates_between_points(n_steps, agent.config.eval_frequency)
     with (
         _members(agent, n_sets * n_seeds) as members,
         Interruption() as interruption,
         SweepBar(agent, 0, n_steps, disable=not progress) as bar,
     ):
         runners = members.start(member_rngs, member_sets)
-        runners, metrics = training.drive(
-            members, runners, lengths, [bar], interruption, _SECONDS_PER_CHUNK
-        )
+        chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
+        runners, metrics = drive(members, runners, lengths, [bar], chunks)
         runners = members.gather(runners)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), metrics)
     runners, metrics = jax.tree.map(

@@ -18,6 +18,16 @@ def test_a_later_training_is_appended_without_repeating_points():
     np.testing.assert_array_equal(joined["update_step"], [0, 2, 4])
     np.testing.assert_array_equal(joined["returns"], [[1.0], [2.0], [3.0]])
     assert join(None, later) is later
+    assert join(earlier, {}) is earlier
+    assert join(None, {}) == {}
+
+
+def test_points_may_have_another_name_and_metrics_keep_their_order():
+    earlier = {"a": np.array([1.0]), "step": np.array([0])}
+    later = {"step": np.array([0, 5]), "a": np.array([1.0, 2.0])}
+    joined = join(earlier, later, "step")
+    assert list(joined) == ["step", "a"]
+    np.testing.assert_array_equal(joined["step"], [0, 5])
 
 
 def test_means_are_taken_of_all_and_of_each_actor():

@@ -337,6 +337,16 @@ def test_says_what_an_interruption_leaves(tmp_path, capsys, monkeypatch):
     assert "All of it" not in text
 
 
+def test_an_interrupted_evaluation_is_kept_once(tmp_path, capsys):
+    config = ONLINE.replace(checkpoint_dir=tmp_path, log_frequency=7)
+    recorder = Recorder(25, interrupt)
+    _, metrics = train_online.func(learner_for(Line()), Line(), config, loggers=[recorder])
+    np.testing.assert_array_equal(metrics["step"], [0, 25])
+    assert "Interrupted after 25 of 60 steps." in capsys.readouterr().err
+    assert HostStore(tmp_path).steps() == [0, 25]
+    assert files(tmp_path) == ["0.npz", "25.npz"]
+
+
 @pytest.mark.parametrize("progress", [True, False])
 def test_says_what_a_termination_leaves(progress):
     script = SCRIPT.replace("checkpoint_dir={folder!r},", "").replace(

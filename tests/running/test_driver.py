@@ -1,4 +1,4 @@
-"""Driving a training: points, chunks, interruption, progress, logs, several devices."""
+"""Driving a training: interruption, progress, logs, several devices."""
 
 import os
 import signal
@@ -14,40 +14,11 @@ from probes import MatchSign
 from registry import AGENTS
 from scripts import run_script
 
-from jaxagents.running.driver import ChunkSizes, updates_between_points
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.sweeps import MembersOnDevices
 
 CASE = AGENTS[0]
 KEY = jax.random.key(0)
-
-
-@pytest.mark.parametrize(
-    ("n_steps", "frequency", "first", "expected"),
-    [
-        (6, 2, 0, [0, 2, 2, 2]),
-        (5, 2, 0, [0, 2, 2, 1]),
-        (1, 10, 0, [0, 1]),
-        (1000, 10, 0, [0, *[10] * 100]),
-        (4, 3, 2, [0, 1, 3]),
-        (4, 2, 2, [0, 2, 2]),
-        (5, 4, 3, [0, 1, 4]),
-    ],
-)
-def test_points_lie_at_multiples_of_the_frequency(n_steps, frequency, first, expected):
-    assert updates_between_points(n_steps, frequency, first) == expected
-
-
-def test_chunks_cover_every_update():
-    chunks = ChunkSizes()
-    for length in (0, 1, 7, 1000, 3):
-        assert sum(chunks.split(length)) == length
-
-
-def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
-    quick = list(ChunkSizes(seconds=10.0).split(10_000))
-    assert quick[:4] == [1, 8, 64, 512]
-    assert set(ChunkSizes(seconds=1e-12).split(10)) == {1}
 
 
 def test_a_first_interruption_is_noted_and_a_second_raises():

@@ -1,0 +1,95 @@
+"""The loop that drives every training, compiled or on the host: from point to point, in chunks."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import jax
+import numpy as np
+
+from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.running.chunks import Chunks
+
+Runner = TypeVar("Runner")
+Watched = TypeVar("Watched", contravariant=True)
+
+
+class Program(Protocol[Runner]):
+    """What is driven: an agent, several trainings at once, or a training on the host."""
+
+    def advance(self, runner: Runner, n_updates: Any, /) -> Runner:
+        """Makes updates, using up the runner."""
+        ...
+
+    def evaluate(self, runner: Runner, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+
+class Observer(Protocol[Watched]):
+    """Something that watches a training."""
+
+    def on_chunk(self, runner: Watched, n_updates: int, /) -> None:
+        """Called after every chunk of updates."""
+
+    def on_point(self, runner: Watched, history: Metrics, /) -> None:
+        """Called after every evaluation point."""
+
+    def on_interruption(self, runner: Watched, history: Metrics, /) -> None:
+        """Called if training stops before its last evaluation point."""
+
+
+def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
+    """Numbers of updates before each evaluation point; the first point is before any update.
+
+    Args:
+        n_steps: Number of updates in all.
+        frequency: Points lie at multiples of it, and at the end.
+        first: Number of updates made earlier.
+
+    Returns:
+        Numbers that sum to `n_steps`, the first of them 0.
+    """
+    multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
+    points = [first, first, *multiples, first + n_steps]
+    return [int(n) for n in np.diff(points)]
+
+
+def drive(
+    program: Program[Runner],
+    runner: Runner,
+    lengths: Sequence[int],
+    observers: Sequence[Observer[Runner]],
+    chunks: Chunks,
+) -> tuple[Runner, Metrics]:
+    """Runs a program from point to point, in chunks short enough to be interrupted.
+
+    Args:
+        program: What is trained.
+        runner: Where to start.
+        lengths: Numbers of updates before each evaluation point.
+        observers: Watch the training, each of them after those before it.
+        chunks: Split the updates, and say when to stop early.
+
+    Returns:
+        The final runner, and metrics with a leading axis of evaluation points.
+    """
+    points: list[Metrics] = []
+    for length in lengths:
+        for n_updates in chunks.split(length):
+            runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
+            for observer in observers:
+                observer.on_chunk(runner, n_updates)
+        if chunks.stopped:
+            history = stack_metrics(points)
+            for observer in observers:
+                observer.on_interruption(runner, history)
+            break
+        points.append(_on_the_host(program.evaluate(runner)))
+        history = stack_metrics(points)
+        for observer in observers:
+            observer.on_point(runner, history)
+    return runner, stack_metrics(points)
+
+
+def _on_the_host(metrics: Metrics) -> Metrics:
+    return {name: jax.tree.map(np.array, values) for name, values in metrics.items()}
