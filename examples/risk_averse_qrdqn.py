@@ -22,7 +22,7 @@ import numpy as np
 from flax import struct
 from gymnax.environments import spaces
 
-from jaxagents import QRDQN, ops
+from jaxagents import QRDQN, QRDQNLearner, ops
 from jaxagents.qrdqn import AgentConfig, HyperParameters
 
 N_BRIDGE = 3  # steps over the bridge
@@ -73,12 +73,18 @@ class Lake:
         return place, place, reward, falls | (place == N_BRIDGE), {}
 
 
-class RiskAverseQRDQN(QRDQN):
+class RiskAverseLearner(QRDQNLearner):
     """Values an action by the worst quarter of its returns."""
 
-    def _q(self, learner, params, obs):
-        quantiles = jnp.sort(self._quantiles(learner, params, obs), axis=-1)
-        return quantiles[..., : learner.config.n_quantiles // 4].mean(axis=-1)
+    def _q(self, params, obs):
+        quantiles = jnp.sort(self._quantiles(params, obs), axis=-1)
+        return quantiles[..., : self.config.n_quantiles // 4].mean(axis=-1)
+
+
+class RiskAverseQRDQN(QRDQN):
+    """QR-DQN that acts by those values."""
+
+    _discrete_learner = RiskAverseLearner
 
 
 def make_agent(agent_class: type[QRDQN], n_steps: int) -> QRDQN:

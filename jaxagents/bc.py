@@ -13,7 +13,8 @@ from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalPolicy, Policy
@@ -22,7 +23,7 @@ from jaxagents.networks.initialisation import initialise
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ImitationConfig(LearnerConfig):
-    """What the configurations of learners share that fit a policy to the actions of the data.
+    """Static fields of learners that fit a policy to the actions of the data.
 
     Attributes:
         dropout_rate: Share of the hidden outputs of the default policy that is dropped while it is
@@ -30,6 +31,7 @@ class ImitationConfig(LearnerConfig):
             then.
     """
 
+    critic_network: ClassVar[None] = None
     dropout_rate: float = 0.0
 
     def __post_init__(self) -> None:
@@ -47,14 +49,13 @@ class ImitationConfig(LearnerConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class BCConfig(ImitationConfig):
-    """What the compiled program of continuous behavioural cloning depends on.
+    """Static fields of continuous behavioural cloning, and so of the agent.
 
     Attributes:
         fixed_std: Standard deviation of each component of the action, if it is not learned: the loss is
             then the squared error, scaled and shifted.
     """
 
-    critic_network: ClassVar[None] = None
     fixed_std: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -64,23 +65,6 @@ class BCConfig(ImitationConfig):
             numbers = np.asarray(self.fixed_std, float)
             fixed_std = tuple(numbers.tolist()) if numbers.ndim else numbers.item()
             object.__setattr__(self, "fixed_std", fixed_std)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DiscreteBCConfig(ImitationConfig):
-    """What the compiled program of discrete behavioural cloning depends on.
-
-    Attributes:
-        n_actions: Number of actions.
-    """
-
-    critic_network: ClassVar[None] = None
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_actions")
 
 
 class BCHyperparameters(Hyperparameters):
@@ -136,16 +120,11 @@ class BCLearner(Learner):
 
     @classmethod
     def _initial(
-        cls,
-        config: ImitationConfig,
-        hyperparams: BCHyperparameters,
-        rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
+        cls, config: Any, hyperparams: BCHyperparameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
-        actor = config.encoded(config.actor_network or cls._default_network(config, actions))
-        variables = initialise(actor, key, observations)
+        actor = config.encoded(config.actor_network or cls._default_network(config, example))
+        variables = initialise(actor, key, example.observations)
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -154,8 +133,8 @@ class BCLearner(Learner):
         )
 
     @staticmethod
-    def _default_network(config: Any, actions: Any) -> nn.Module:
-        return gaussian_policy(config, actions.shape[-1], config.fixed_std)
+    def _default_network(config: Any, example: Example) -> nn.Module:
+        return gaussian_policy(config, example.action_size, config.fixed_std)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, key = jax.random.split(self.rng)
@@ -184,15 +163,15 @@ class DiscreteBCLearner(BCLearner):
         actor: The policy.
     """
 
-    _config_type = DiscreteBCConfig
+    _config_type = ImitationConfig
     discrete_actions = True
 
     @staticmethod
-    def _default_network(config: Any, actions: Any) -> nn.Module:
+    def _default_network(config: Any, example: Example) -> nn.Module:
         return CategoricalPolicy(
             features=config.features,
             dropout_rate=config.dropout_rate,
-            n_actions=config.n_actions,
+            n_actions=example.action_size,
         )
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +14,19 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.batches import check_values_of_actions
-from jaxagents.learners.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.dqn import DDQNLearner, DQNLearner
+from jaxagents.learners.config import Example
+from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
-from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks import DiscreteCritic
+from jaxagents.learners.q_learning import QConfig
+from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.initialisation import initialise
 from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature, dual_step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CQLConfig(SACConfig):
-    """What the compiled program of CQL depends on. The defaults are those of the authors' code.
+    """Static fields of continuous CQL. The defaults are those of the authors' code.
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
@@ -44,19 +45,54 @@ class CQLConfig(SACConfig):
         self._check_positive("n_action_samples")
 
 
-class CQLHyperparameters(SACHyperparameters):
-    """Traced hyperparameters of CQL, beside those of [SAC][jaxagents.sac.SACHyperparameters].
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DiscreteCQLConfig(QConfig):
+    """Static fields of discrete CQL.
+
+    Those of [Q-learning][jaxagents.learners.q_learning.QConfig], and
+
+    Attributes:
+        features: Widths of the hidden layers of the default network.
+        double: Whether the critic chooses the next action of which its target gives the value (van
+            Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"), or its target
+            does both.
+    """
+
+    features: tuple[int, ...] = (256, 256)
+    double: bool = True
+
+
+class DiscreteCQLHyperparameters(Hyperparameters):
+    """Traced hyperparameters of discrete CQL.
+
+    Attributes:
+        gamma: Discount.
+        tau: Step size of the target critic.
+        conservative_weight: Weight of the penalty; `None` is 5 for box and 1 for discrete actions.
+        critic_learning_rate: Step size of the critic.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
+    conservative_weight: Traced = hyperparameter(None, 0.0)
+    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
+    """Traced hyperparameters of the agent, and of its learner of continuous actions.
+
+    Those of [SAC][jaxagents.sac.SACHyperparameters] and of
+    [discrete CQL][jaxagents.cql.DiscreteCQLHyperparameters], and
 
     Attributes:
         actor_learning_rate: Step size of the policy.
-        conservative_weight: Weight of the penalty; with a `target_action_gap`, before the first update.
-        target_action_gap: Penalty at which the weight is left as it is; a larger one raises the weight,
-            a smaller one lowers it (the Lagrange version). `None` keeps the weight fixed.
+        target_action_gap: Penalty at which its weight is left as it is; a larger one raises the weight,
+            a smaller one lowers it (the Lagrange version). The weight is then `conservative_weight`
+            before the first update. `None` keeps it fixed.
         weight_learning_rate: Step size of the weight, if there is a `target_action_gap`.
     """
 
     actor_learning_rate: Traced = hyperparameter(1e-4, 0.0)
-    conservative_weight: Traced = hyperparameter(5.0, 0.0)
     target_action_gap: Traced = None
     weight_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
@@ -91,11 +127,17 @@ class CQLLearner(SACLearner):
     weight: TrainState | None = None
 
     _config_type = CQLConfig
-    _hyperparams_type = CQLHyperparameters
+    _hyperparams_type = HyperParameters
 
     @classmethod
-    def _initial(cls, config: Any, hyperparams: Any, rng: Any, *examples: Any) -> Self:
-        learner = super()._initial(config, hyperparams, rng, *examples)
+    def _with_defaults(cls, hyperparams: HyperParameters, example: Example) -> HyperParameters:
+        return _with_weight(super()._with_defaults(hyperparams, example), 5.0)
+
+    @classmethod
+    def _initial(
+        cls, config: CQLConfig, hyperparams: HyperParameters, rng: Key[Array, ""], example: Example
+    ) -> Self:
+        learner = super()._initial(config, hyperparams, rng, example)
         if hyperparams.target_action_gap is None:
             return learner
         weight = optimized(
@@ -153,136 +195,55 @@ class CQLLearner(SACLearner):
         return jnp.concatenate([uniform, current, following]), jnp.concatenate(log_probs).T
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DiscreteCQLConfig(LearnerConfig):
-    """What the compiled program of discrete CQL depends on.
+class DiscreteCQLLearner(DDQNLearner):
+    r"""Conservative Q-learning, CQL(H), for discrete actions: double Q-learning with a penalty.
 
-    Attributes:
-        n_actions: Number of actions.
-        double: Whether the critic chooses the next action of which its target gives the value (van
-            Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"), or its target
-            does both.
-    """
-
-    actor_network: ClassVar[None] = None
-    n_actions: int
-    double: bool = True
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_actions")
-
-
-class DiscreteCQLHyperparameters(Hyperparameters):
-    """Traced hyperparameters of discrete CQL.
-
-    Attributes:
-        gamma: Discount.
-        tau: Step size of the target critic.
-        conservative_weight: Weight of the penalty.
-        critic_learning_rate: Step size of the critic.
-    """
-
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
-    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
-    conservative_weight: Traced = hyperparameter(1.0, 0.0)
-    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-
-
-class DiscreteCQLLearner(Learner):
-    r"""Conservative Q-learning, CQL(H), for discrete actions: Q-learning with a penalty.
-
-    Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4. An
-    update moves the critic, then its target. Actions are drawn with probabilities proportional to
-    $\exp(Q / T)$ at the temperature $T$; the mode is the action of the largest value.
+    Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4. Actions
+    are drawn with probabilities proportional to $\exp(Q / T)$ at the temperature $T$; the mode is the
+    action of the largest value.
 
     Attributes:
         critic: The critic.
         target_critic: Its slowly moving copy.
     """
 
-    critic: TrainState
-    target_critic: TrainState
-
     _config_type = DiscreteCQLConfig
     _hyperparams_type = DiscreteCQLHyperparameters
-    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
-    discrete_actions = True
 
     @classmethod
-    def _initial(
-        cls,
-        config: DiscreteCQLConfig,
-        hyperparams: DiscreteCQLHyperparameters,
-        rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
-    ) -> Self:
-        rng, key = jax.random.split(rng)
-        critic = config.encoded(
-            config.critic_network
-            or DiscreteCritic(features=config.features, n_actions=config.n_actions)
-        )
-        variables = initialise(critic, key, observations)
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            critic=optimized(critic, variables, config.optimizer, hyperparams.critic_learning_rate),
-            target_critic=TrainState.from_variables(critic, variables),
-        )
+    def _with_defaults(cls, hyperparams: Any, example: Example) -> Any:
+        return _with_weight(hyperparams, 1.0)
 
-    def _update(self, batch: Batch) -> tuple[Self, Info]:
-        targets = self._targets(batch)
+    def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
+        """The target of double Q-learning, or with `double=False` that of Q-learning."""
+        return super()._q_target(batch) if self.config.double else DQNLearner._q_target(self, batch)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
-            values = self.critic(batch["observations"], params=params)
-            data_values = ops.values_of(values, batch["actions"])
-            bellman_loss = 0.5 * ops.value_loss(data_values, targets).mean()
-            penalty = ops.conservative_penalty(values, 0.0, data_values).mean()
-            loss = bellman_loss + self.hyperparams.conservative_weight * penalty
-            info = {"critic_loss": loss, "bellman_loss": bellman_loss, "q": data_values.mean()}
-            return loss, {**info, "conservative_penalty": penalty}
-
-        critic, info = self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
-        target_critic = target_update(critic, self.target_critic, self.hyperparams.tau)
-        return self.replace(critic=critic, target_critic=target_critic), info
+    def _loss(
+        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+    ) -> tuple[Float[Array, "batch"], Info]:
+        """The squared error with the penalty."""
+        values = self._q(params, batch["observations"])
+        q = ops.values_of(values, batch["actions"])
+        bellman_losses = 0.5 * ops.value_loss(q, targets)
+        penalties = ops.conservative_penalty(values, 0.0, q)
+        losses = bellman_losses + self.hyperparams.conservative_weight * penalties
+        info = {"q": q, "bellman_loss": bellman_losses, "conservative_penalty": penalties}
+        return losses, {**info, "td_errors": jnp.abs(q - targets)}
 
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
-        return ops.Categorical(self.critic(observations)).tempered(temperature)
+        return ops.Categorical(self._q(self.critic.params, observations)).tempered(temperature)
 
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        values = jax.eval_shape(TrainState.__call__, self.critic, observations)
-        check_values_of_actions(values.shape, self.config.n_actions)
-        super()._check_networks(observations, actions)
 
-    def _targets(self, batch: Batch) -> Float[Array, "batch"]:
-        values = self.target_critic(batch["next_observations"])
-        chooser = self.critic(batch["next_observations"]) if self.config.double else values
-        next_values = ops.values_of(values, chooser.argmax(axis=-1))
-        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], next_values)
+def _with_weight(hyperparams: Any, default: float) -> Any:
+    """Hyperparameters with a weight of the penalty."""
+    if hyperparams.conservative_weight is not None:
+        return hyperparams
+    return hyperparams.replace(conservative_weight=default)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, CQLConfig):
-    """Static configuration of the agent: that of the learner, and how it is trained.
-
-    Attributes:
-        double: See [`DiscreteCQLConfig`][jaxagents.cql.DiscreteCQLConfig].
-    """
-
-    double: bool = True
-
-
-class HyperParameters(CQLHyperparameters):
-    """Traced hyperparameters of the agent, beside those of [CQL][jaxagents.cql.CQLHyperparameters].
-
-    Attributes:
-        conservative_weight: Weight of the penalty; `None` is 5 for box and 1 for discrete actions.
-    """
-
-    conservative_weight: Traced = hyperparameter(None, 0.0)
+class AgentConfig(LearnerAgentConfig, CQLConfig, DiscreteCQLConfig):
+    """Static configuration of the agent: that of its learners, and how they are trained."""
 
 
 class CQL(OfflineBase[AgentConfig, HyperParameters]):
@@ -293,8 +254,8 @@ class CQL(OfflineBase[AgentConfig, HyperParameters]):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions it is Q-learning with a penalty, and takes no notice of what concerns the
-    policy of box actions.
+    With discrete actions it is double Q-learning with a penalty, and takes no notice of what concerns
+    the policy of box actions.
     """
 
     _config_type = AgentConfig

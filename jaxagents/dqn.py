@@ -3,23 +3,16 @@
 import dataclasses
 from typing import Any, Literal, get_args
 
-import jax
+import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.core.compilation import compiled
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.trees import check_size
-from jaxagents.learners.q_learning import (
-    DoubleQLearning,
-    QConfig,
-    QHyperparameters,
-    QLearner,
-    QLearnerConfig,
-    QLearning,
-)
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.q_learning import QConfig, QHyperparameters, QLearner, td_targets
 
 Decay = Literal["linear", "exponential"]
 
@@ -63,36 +56,64 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 class DQNLearner(QLearner):
     """Deep Q-networks for batches.
 
-    Mnih et al., 2015, "Human-level control through deep reinforcement learning", with the Huber loss for
-    the clipped error. It learns by the hooks of [`QLearning`][jaxagents.learners.q_learning.QLearning].
+    Mnih et al., 2015, "Human-level control through deep reinforcement learning", algorithm 1, with the
+    Huber loss for the clipped error.
 
     Attributes:
         critic: The network.
         target_critic: Its slowly moving copy.
     """
 
+    def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
+        r"""The target $y = r + \gamma \max_a Q_{\theta'}(s', a)$."""
+        next_values = self._q(self.target_critic.params, batch["next_observations"])
+        return td_targets(self, batch, next_values.max(axis=-1))
 
-class DDQNLearner(DoubleQLearning, DQNLearner):
-    """Double Q-learning for batches.
+    def _loss(
+        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+    ) -> tuple[Float[Array, "batch"], Info]:
+        """The Huber loss of the temporal-difference error, which is the priority."""
+        q = ops.values_of(self._q(params, batch["observations"]), batch["actions"])
+        return optax.huber_loss(q, targets), {"q": q, "td_errors": jnp.abs(q - targets)}
 
-    It learns by the hooks of [`DoubleQLearning`][jaxagents.learners.q_learning.DoubleQLearning].
+
+class DDQNLearner(DQNLearner):
+    """Double Q-learning for batches: the network in training chooses the actions whose values count.
+
+    Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
 
     Attributes:
         critic: The network.
         target_critic: Its slowly moving copy.
     """
 
+    def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
+        r"""The target $y = r + \gamma \, Q_{\theta'}(s', \arg\max_a Q_\theta(s', a))$."""
+        obs = batch["next_observations"]
+        chosen = self._q(self.critic.params, obs).argmax(axis=-1)
+        next_values = ops.values_of(self._q(self.target_critic.params, obs), chosen)
+        return td_targets(self, batch, next_values)
 
-class DQNBase(QLearning, OffPolicyBase[AgentConfig, HyperParameters]):
-    """Q-learning from a replay buffer, exploring with random actions that become rarer.
 
-    Override the hooks `_q`, `_q_target`, `_loss` and `_epsilon`. Its learner asks the agent for them,
-    wherever it goes.
+class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
+    """An agent around a Q-learner, with a replay buffer, that explores by random actions.
+
+    These become rarer by `_epsilon`, which may be overridden. Its values, targets and losses are the
+    hooks of its learner, which a subclass names:
+
+    ```python
+    class MyLearner(DQNLearner):
+        def _q_target(self, batch): ...
+
+
+    class MyDQN(DQN):
+        _discrete_learner = MyLearner
+    ```
     """
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
-    _discrete_learner = QLearner
+    _discrete_learner = DQNLearner
 
     def q(self, obs: Any) -> Float[Array, "*batch n_actions"]:
         """The values of all actions, as trained.
@@ -106,11 +127,7 @@ class DQNBase(QLearning, OffPolicyBase[AgentConfig, HyperParameters]):
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        return self._values(self.learner, obs)
-
-    @compiled
-    def _values(self, learner: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
-        return self._q(learner, learner.critic.params, obs)
+        return self.learner.q(obs)
 
     def _epsilon(self, hyperparams: Any, n_steps: Any) -> Float[Array, ""]:
         """The probability of a random action.
@@ -131,18 +148,7 @@ class DQNBase(QLearning, OffPolicyBase[AgentConfig, HyperParameters]):
 
     def _explore(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
         epsilon = self._epsilon(learner.hyperparams, n_steps)
-        return self.exploring(learner, obs, epsilon).sample(key)
-
-    def _static_fields(self) -> dict[str, Any]:
-        return {**super()._static_fields(), "rule": self.behaviour}
-
-    def _validate(self) -> None:
-        super()._validate()
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        learner = jax.eval_shape(self._create_learner, key, self._hyperparams_type())
-        values = jax.eval_shape(self._values, learner, self._observation)
-        n_actions = int(self.episodes.action_space.n)
-        check_size(values, (n_actions,), f"{type(self).__name__}: _q")
+        return learner.epsilon_greedy(obs, epsilon).sample(key)
 
 
 class DQN(DQNBase):
@@ -156,10 +162,8 @@ class DQN(DQNBase):
     ```
     """
 
-    _discrete_learner = DQNLearner
 
-
-class DDQN(DoubleQLearning, DQNBase):
+class DDQN(DQNBase):
     """Double Q-learning, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
 
     _discrete_learner = DDQNLearner
@@ -173,5 +177,4 @@ __all__ = [
     "DQNBase",
     "DQNLearner",
     "HyperParameters",
-    "QLearnerConfig",
 ]

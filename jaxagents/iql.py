@@ -16,6 +16,7 @@ from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticLearner
+from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
@@ -25,7 +26,7 @@ from jaxagents.networks.initialisation import initialise
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class IQLConfig(ImitationConfig):
-    """What the compiled program of IQL depends on.
+    """Static fields of an IQL learner, and so of the agent around it.
 
     Attributes:
         n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
@@ -33,6 +34,7 @@ class IQLConfig(ImitationConfig):
         actor_optimizer: As `optimizer`, for the policy alone; the paper's has a cosine schedule.
     """
 
+    critic_network: nn.Module | None = None
     n_critics: int = 2
     value_network: nn.Module | None = None
     actor_optimizer: Callable[..., optax.GradientTransformation] | None = None
@@ -94,20 +96,19 @@ class IQLLearner(ActorCriticLearner):
         config: IQLConfig,
         hyperparams: IQLHyperparameters,
         rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
+        example: Example,
     ) -> Self:
         rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
-        actor = config.encoded(config.actor_network or gaussian_policy(config, actions.shape[-1]))
+        actor = config.encoded(config.actor_network or gaussian_policy(config, example.action_size))
         value = config.encoded(config.value_network or ValueCritic(config.features))
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
             actor=optimized(
                 actor,
-                initialise(actor, actor_key, observations),
+                initialise(actor, actor_key, example.observations),
                 config.actor_optimizer or config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
@@ -115,7 +116,7 @@ class IQLLearner(ActorCriticLearner):
             target_critic=target_critic,
             value=optimized(
                 value,
-                initialise(value, value_key, observations),
+                initialise(value, value_key, example.observations),
                 config.optimizer,
                 hyperparams.value_learning_rate,
             ),

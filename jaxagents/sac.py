@@ -14,7 +14,8 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.learners.learner import Batch, Info, LearnerConfig
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import CategoricalPolicy, DiscreteCritic, Policy, ensemblize
@@ -23,7 +24,7 @@ from jaxagents.networks.initialisation import initialise
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SACConfig(LearnerConfig):
-    """What the compiled program of SAC depends on.
+    """Static fields of SAC's learners, and so of the agent around them.
 
     Attributes:
         n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
@@ -91,27 +92,31 @@ class SACLearner(ActorCriticLearner):
     _hyperparams_type = SACHyperparameters
 
     @classmethod
+    def _with_defaults(
+        cls, hyperparams: SACHyperparameters, example: Example
+    ) -> SACHyperparameters:
+        if hyperparams.target_entropy is not None:
+            return hyperparams
+        return hyperparams.replace(target_entropy=cls._default_target_entropy(example))
+
+    @classmethod
     def _initial(
         cls,
         config: SACConfig,
         hyperparams: SACHyperparameters,
         rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
+        example: Example,
     ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
-        if hyperparams.target_entropy is None:
-            target_entropy = cls._default_target_entropy(config, actions)
-            hyperparams = hyperparams.replace(target_entropy=target_entropy)
-        actor = config.encoded(config.actor_network or cls._default_actor(config, actions))
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
+        actor = config.encoded(config.actor_network or cls._default_actor(config, example))
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
             actor=optimized(
                 actor,
-                initialise(actor, actor_key, observations),
+                initialise(actor, actor_key, example.observations),
                 config.optimizer,
                 hyperparams.actor_learning_rate,
             ),
@@ -126,12 +131,12 @@ class SACLearner(ActorCriticLearner):
         )
 
     @staticmethod
-    def _default_actor(config: Any, actions: Any) -> nn.Module:
-        return Policy(features=config.features, action_dim=actions.shape[-1])
+    def _default_actor(config: SACConfig, example: Example) -> nn.Module:
+        return Policy(features=config.features, action_dim=example.action_size)
 
     @staticmethod
-    def _default_target_entropy(config: Any, actions: Any) -> float:
-        return -float(actions.shape[-1])
+    def _default_target_entropy(example: Example) -> float:
+        return -float(example.action_size)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, critic_key, actor_key = jax.random.split(self.rng, 3)
@@ -214,22 +219,6 @@ def dual_step(
     return multiplier.apply_loss_fn(loss_fn=lambda params: multiplier(params=params) * slack)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DiscreteSACConfig(SACConfig):
-    """What the compiled program of discrete SAC depends on, beside what that of SAC does.
-
-    Attributes:
-        n_actions: Number of actions.
-    """
-
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_actions")
-
-
 class DiscreteSACLearner(SACLearner):
     """Soft actor-critic for discrete actions, with a learned temperature.
 
@@ -245,21 +234,20 @@ class DiscreteSACLearner(SACLearner):
         temperature: The weight of the entropy.
     """
 
-    _config_type = DiscreteSACConfig
     discrete_actions = True
 
     @staticmethod
-    def _default_actor(config: Any, actions: Any) -> nn.Module:
-        return CategoricalPolicy(features=config.features, n_actions=config.n_actions)
+    def _default_actor(config: SACConfig, example: Example) -> nn.Module:
+        return CategoricalPolicy(features=config.features, n_actions=example.action_size)
 
     @staticmethod
-    def _default_target_entropy(config: Any, actions: Any) -> float:
-        return 0.98 * float(np.log(config.n_actions))
+    def _default_target_entropy(example: Example) -> float:
+        return 0.98 * float(np.log(example.action_size))
 
     @staticmethod
-    def _default_critics(config: Any) -> nn.Module:
+    def _default_critics(config: SACConfig, example: Example) -> nn.Module:
         return ensemblize(DiscreteCritic, config.n_critics)(
-            features=config.features, n_actions=config.n_actions
+            features=config.features, n_actions=example.action_size
         )
 
     @staticmethod

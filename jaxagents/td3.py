@@ -12,7 +12,8 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.learners.learner import Batch, Info, LearnerConfig
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import Policy
@@ -21,7 +22,7 @@ from jaxagents.networks.initialisation import initialise
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TD3Config(LearnerConfig):
-    """What the compiled program of TD3 depends on.
+    """Static fields of a TD3 learner, and so of the agent around it.
 
     Attributes:
         actor_network: Module that maps observations and a temperature to a distribution of actions, of
@@ -89,16 +90,15 @@ class TD3Learner(ActorCriticLearner):
         config: TD3Config,
         hyperparams: TD3Hyperparameters,
         rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
+        example: Example,
     ) -> Self:
         rng, actor_key, critic_key = jax.random.split(rng, 3)
         default = Policy(
-            features=config.features, action_dim=actions.shape[-1], squash="mean", fixed_std=1.0
+            features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
         )
         actor = config.encoded(config.actor_network or default)
-        variables = initialise(actor, actor_key, observations)
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, observations, actions)
+        variables = initialise(actor, actor_key, example.observations)
+        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -118,8 +118,8 @@ class TD3Learner(ActorCriticLearner):
         critic, critic_info = self._update_critic(key, batch)
         networks, actor_info = jax.lax.cond(
             critic.step % self.config.policy_delay == 0,
-            lambda: self._moved(critic, batch),
-            lambda: self._delayed(critic, batch),
+            lambda: self._update_actor(critic, batch),
+            lambda: self._skip_actor(critic, batch),
         )
         return self.replace(rng=rng, critic=critic, **networks), {**critic_info, **actor_info}
 
@@ -134,11 +134,11 @@ class TD3Learner(ActorCriticLearner):
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
-        next_actions = self._smoothed(key, self.target_actor(batch["next_observations"]).mode())
+        next_actions = self._add_noise(key, self.target_actor(batch["next_observations"]).mode())
         values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
         return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
 
-    def _smoothed(
+    def _add_noise(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]
     ) -> Float[Array, "batch action"]:
         """Actions near those of the policy, whose values are to be alike."""
@@ -146,7 +146,7 @@ class TD3Learner(ActorCriticLearner):
         noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
 
-    def _moved(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
+    def _update_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
         """The policy and the targets after their update by the new critics."""
         actor, info = self.actor.apply_loss_fn(
             loss_fn=lambda params: self._actor_loss(params, critic, batch), has_aux=True
@@ -159,7 +159,7 @@ class TD3Learner(ActorCriticLearner):
         }
         return networks, info
 
-    def _delayed(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
+    def _skip_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
         """The policy and the targets as they are, and the loss all the same."""
         networks = {
             "actor": self.actor,

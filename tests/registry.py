@@ -227,9 +227,7 @@ def _critic() -> StateCritic:
 
 def _largest(learner: Any, obs: Any) -> Any:
     """Of the values of all actions."""
-    return jax.vmap(lambda o: learner.config.rule._q(learner, learner.critic.params, o))(obs).max(
-        -1
-    )
+    return learner.q(obs).max(-1)
 
 
 def _of_the_mode(learner: Any, obs: Any) -> Any:

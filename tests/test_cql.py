@@ -323,6 +323,25 @@ def test_discrete_updates_are_those_of_the_paper(double, n_step):
     assert_close(moved.target_critic.params["weights"], target)
 
 
+def test_discrete_learners_weigh_samples_as_those_of_q_learning_do():
+    batch = transitions(True, (16,))
+    weights = np.repeat(np.float32([2.0, 0.0]), 8)
+    weighted, info = discrete_learner(batch).update({**batch, "weights": weights})
+    half, half_info = discrete_learner(batch).update({key: x[:8] for key, x in batch.items()})
+    assert_close(weighted.critic.params, half.critic.params)
+    assert_close(info["critic_loss"], half_info["critic_loss"])
+    assert info["td_errors"].shape == (16,)
+
+
+def test_the_default_weight_depends_on_the_kind_of_actions():
+    box = CQLLearner.create(0, np.zeros(OBS_DIM), np.zeros(ACTION_DIM))
+    discrete = DiscreteCQLLearner.create(0, np.zeros(OBS_DIM), 0, n_actions=N_ACTIONS)
+    assert box.hyperparams.conservative_weight == 5.0
+    assert discrete.hyperparams.conservative_weight == 1.0
+    assert box.config.features == (256, 256, 256)
+    assert discrete.config.features == (256, 256)
+
+
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_discrete_actions_are_drawn_by_their_values(temperature):
     batch = transitions(True, (16,))
@@ -369,7 +388,7 @@ def test_numbers_of_actions_are_positive(create, error, message):
 
 
 def test_the_number_of_discrete_actions_is_required():
-    with pytest.raises(TypeError, match=r"DiscreteCQLConfig.*'n_actions'"):
+    with pytest.raises(TypeError, match=r"number of discrete actions is missing.*n_actions="):
         DiscreteCQLLearner.create(0, np.zeros(OBS_DIM), 0)
 
 

@@ -202,7 +202,7 @@ def test_the_targets_start_as_the_critics():
 
 
 def test_the_number_of_actions_is_required_and_positive():
-    with pytest.raises(TypeError, match=r"DiscreteSACConfig.*'n_actions'"):
+    with pytest.raises(TypeError, match=r"number of discrete actions is missing.*n_actions="):
         DiscreteSACLearner.create(0, np.zeros(OBS_DIM), 0)
     with pytest.raises(ValueError, match="n_actions must be a positive integer"):
         ROW.create(n_actions=0)

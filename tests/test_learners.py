@@ -11,7 +11,7 @@ from flax import linen as nn
 from learner_registry import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
 from trees import assert_close, assert_equal, equal
 
-from jaxagents.bc import DiscreteBCLearner, ImitationConfig
+from jaxagents.bc import DiscreteBCLearner
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -290,10 +290,8 @@ def test_a_discrete_learner_need_not_be_told_how_many_actions_there_are():
     class Steering(DiscreteBCLearner):
         """Left, ahead or right."""
 
-        _config_type = ImitationConfig
-
         @staticmethod
-        def _default_network(config, actions):
+        def _default_network(config, example):
             return CategoricalPolicy(features=config.features, n_actions=N_ACTIONS)
 
     batch = LEARNERS["DiscreteBC"].batch()

@@ -13,10 +13,10 @@ from flax import linen as nn
 from learner_registry import LEARNERS, transitions
 from trees import assert_close, assert_equal, equal
 
-from jaxagents.c51 import C51Learner, CategoricalQLearning
+from jaxagents.c51 import C51Learner
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.learner import Learner
-from jaxagents.learners.q_learning import DoubleQLearning, QLearning
+from jaxagents.learners.q_learning import QLearner
 from jaxagents.networks import DiscreteCritic, DuelingCritic
 from jaxagents.qrdqn import QRDQNLearner
 
@@ -190,7 +190,7 @@ def numbers_of(learner):
 
 
 def targets_of(learner, batch):
-    return np.asarray(learner._q_target(learner, jax.tree.map(jnp.asarray, batch)))
+    return np.asarray(learner._q_target(jax.tree.map(jnp.asarray, batch)))
 
 
 def slope(function, x, step=1e-5):
@@ -249,7 +249,7 @@ def test_values_are_the_means_of_the_returns(reference):
     if reference.learner is C51Learner:
         outputs = N_ATOMS * softmax(outputs) * atoms()
     values = outputs.mean(axis=-1) if reference.outputs else outputs
-    assert_close(learner._q(learner, learner.critic.params, obs), values)
+    assert_close(learner.q(obs), values)
     np.testing.assert_array_equal(learner.sample_actions(obs), values.argmax(axis=-1))
 
 
@@ -376,7 +376,7 @@ def test_a_share_of_the_actions_is_drawn_uniformly(temperature, epsilon):
 @one_of_each
 def test_without_a_seed_or_a_temperature_actions_are_greedy(name):
     learner, obs = LEARNERS[name].create(epsilon=1.0), jnp.asarray(batch_with()["observations"])
-    greedy = np.asarray(learner._q(learner, learner.critic.params, obs)).argmax(axis=-1)
+    greedy = np.asarray(learner.q(obs)).argmax(axis=-1)
     for kwargs in ({}, {"temperature": 5.0}, {"seed": KEY, "temperature": 0.0}):
         np.testing.assert_array_equal(learner.sample_actions(obs, **kwargs), greedy)
     unexplored = learner.replace(hyperparams=learner.hyperparams.replace(epsilon=0.0))
@@ -384,33 +384,31 @@ def test_without_a_seed_or_a_temperature_actions_are_greedy(name):
     np.testing.assert_array_equal(learner.sample_actions(obs[0]), greedy[0])
 
 
-# Rules of one's own.
+# Hooks of one's own.
 
 
-class Cautious(QLearning):
+class Cautious(QLearner):
     """Values are in other units, targets are the rewards alone, and errors are squared."""
 
-    def __init__(self, unit=-2.0):
-        self.unit = unit
+    def _q(self, params, obs):
+        return -2.0 * self.critic(obs, params=params)
 
-    def _q(self, learner, params, obs):
-        return self.unit * learner.critic(obs, params=params)
-
-    def _q_target(self, learner, batch):
+    def _q_target(self, batch):
         return batch["rewards"]
 
-    def _loss(self, learner, params, batch, targets):
-        values = self._q(learner, params, batch["observations"])
+    def _loss(self, params, batch, targets):
+        values = self._q(params, batch["observations"])
         q = jnp.take_along_axis(values, batch["actions"][:, None], axis=-1)[:, 0]
         return jnp.square(q - targets), {"largest": values.max(axis=-1), "td_errors": q}
 
 
-def test_a_rule_takes_the_place_of_the_learner():
+def test_a_learner_learns_and_acts_by_its_hooks():
     batch = batch_with("weights")
-    learner = REFERENCES["DQN"].create(rule=Cautious())
+    learner = REFERENCES["DQN"]._replace(learner=Cautious).create()
     weights, _, _ = numbers_of(learner)
     obs, taken = batch["observations"], np.eye(N_ACTIONS)[batch["actions"]]
     values = -2.0 * obs @ weights
+    assert_close(learner.q(obs), values)
     q = (values * taken).sum(axis=-1)
     errors = q - batch["rewards"]
     gradient = obs.T @ (taken * (-4.0 * batch["weights"] * errors)[:, None]) / 16
@@ -423,51 +421,26 @@ def test_a_rule_takes_the_place_of_the_learner():
     }
     assert info.keys() == expected_info.keys()
     assert_close({name: info[name] for name in expected_info}, expected_info)
-    np.testing.assert_array_equal(learner.sample_actions(obs), (obs @ weights).argmin(axis=-1))
-    exploring = learner.sample_actions(obs, seed=KEY, temperature=0.0)
-    np.testing.assert_array_equal(exploring, (obs @ weights).argmin(axis=-1))
+    for kwargs in ({}, {"seed": KEY, "temperature": 0.0}):
+        actions = learner.sample_actions(obs, **kwargs)
+        np.testing.assert_array_equal(actions, (obs @ weights).argmin(axis=-1))
     assert_equal(pickle.loads(pickle.dumps(learner)).update(batch)[0], moved)
 
 
-def test_rules_of_other_learners_can_be_taken():
-    batch = batch_with()
-    moved, _ = REFERENCES["DQN"].create(rule=DoubleQLearning()).update(batch)
-    expected, _ = REFERENCES["DDQN"].create().update(batch)
-    assert_equal(moved.critic.params, expected.critic.params)
-
-
-def test_hooks_of_subclasses_are_those_of_the_learner():
+def test_a_hook_for_the_values_decides_actions_and_targets():
     class Pessimistic(C51Learner):
-        def _q(self, learner, params, obs):
-            probabilities = jax.nn.softmax(self._logits(learner, params, obs))
-            return probabilities[..., 0]
-
-    class Rule(CategoricalQLearning):
-        _q = Pessimistic._q
+        def _q(self, params, obs):
+            return jax.nn.softmax(self._logits(params, obs))[..., 0]
 
     batch, reference = batch_with(), REFERENCES["C51"]
     learner = reference._replace(learner=Pessimistic).create()
     obs = batch["observations"]
     expected = np.tensordot(obs, numbers_of(learner)[0], 1)
     expected = softmax(expected)[..., 0].argmax(axis=-1)
-    for twin in (learner, reference.create(rule=Rule())):
-        np.testing.assert_array_equal(twin.sample_actions(obs), expected)
-        assert_equal(twin.update(batch)[0].critic.params, learner.update(batch)[0].critic.params)
+    np.testing.assert_array_equal(learner.sample_actions(obs), expected)
     plain = reference.create()
     assert (plain.sample_actions(obs) != expected).any()
     assert not equal(plain.update(batch)[0].critic.params, learner.update(batch)[0].critic.params)
-
-
-def test_equal_rules_share_one_program_and_others_do_not():
-    batch = batch_with()
-    create = REFERENCES["DQN"].create
-    twice, _ = create(rule=Cautious(2.0)).update(batch)
-    n_programs = DQNLearner.update._cache_size()
-    again, _ = create(rule=Cautious(2.0)).update(batch)
-    assert DQNLearner.update._cache_size() == n_programs
-    assert_equal(twice.critic.params, again.critic.params)
-    thrice, _ = create(rule=Cautious(3.0)).update(batch)
-    assert not equal(twice.critic.params, thrice.critic.params)
 
 
 def test_programs_tell_learners_of_several_classes_apart():
@@ -526,7 +499,7 @@ def test_a_bandit_is_solved(name):
     fields = {"n_atoms": 31, "v_min": -1.0, "v_max": 2.0} if name == "C51" else {}
     learner = trained(LEARNERS[name].learner, batches, **fields)
     assert learner.sample_actions(np.ones(1)) == 1
-    values = learner._q(learner, learner.critic.params, jnp.ones(1))
+    values = learner.q(jnp.ones(1))
     np.testing.assert_allclose(values, means, atol=0.1)
 
 
@@ -537,7 +510,7 @@ def test_what_follows_counts_by_the_discount(name):
     batches["masks"] = np.ones_like(batches["masks"])
     fields = {"n_atoms": 31, "v_min": -1.0, "v_max": 5.0} if name == "C51" else {}
     learner = trained(LEARNERS[name].learner, batches, gamma=0.5, tau=0.1, **fields)
-    values = learner._q(learner, learner.critic.params, jnp.ones(1))
+    values = learner.q(jnp.ones(1))
     np.testing.assert_allclose(values, 2.0, atol=0.1)
 
 
@@ -591,7 +564,7 @@ def test_numbers_out_of_range_are_refused(name, kwargs, message):
 @one_of_each
 def test_the_number_of_actions_is_required(name):
     learner = LEARNERS[name].learner
-    with pytest.raises(TypeError, match="'n_actions'"):
+    with pytest.raises(TypeError, match=r"number of discrete actions is missing.*n_actions="):
         learner.create(0, np.zeros(OBS_DIM), 0)
 
 

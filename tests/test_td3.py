@@ -163,18 +163,18 @@ def test_the_targets_start_as_the_networks_and_own_their_memory():
 def test_targets_are_of_actions_with_noise():
     learner = ROW.create(target_noise=0.05)
     actions = jnp.full((20_000, ACTION_DIM), 0.3)
-    noise = np.asarray(learner._smoothed(jax.random.key(2), actions) - actions)
+    noise = np.asarray(learner._add_noise(jax.random.key(2), actions) - actions)
     np.testing.assert_allclose([noise.mean(), noise.std()], [0.0, 0.05], atol=1e-3)
 
 
 def test_the_noise_of_targets_is_clipped():
     learner = ROW.create(target_noise=1.0, target_noise_clip=0.4)
     actions = jnp.full((20_000, ACTION_DIM), 0.3)
-    noise = np.asarray(learner._smoothed(jax.random.key(2), actions) - actions)
+    noise = np.asarray(learner._add_noise(jax.random.key(2), actions) - actions)
     np.testing.assert_allclose([noise.min(), noise.max()], [-0.4, 0.4], rtol=1e-5)
     clipped = (np.abs(noise) > 0.4 - 1e-6).mean()
     np.testing.assert_allclose(clipped, 0.689, atol=0.01)  # beyond 0.4 standard deviations
-    smoothed = learner._smoothed(jax.random.key(2), jnp.full((20_000, ACTION_DIM), -0.9))
+    smoothed = learner._add_noise(jax.random.key(2), jnp.full((20_000, ACTION_DIM), -0.9))
     np.testing.assert_allclose([smoothed.min(), smoothed.max()], [-1.0, -0.5], rtol=1e-5)
 
 

@@ -1,11 +1,13 @@
 """Checks of what agents are given, made on shapes alone, before anything is compiled."""
 
+import inspect
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxagents.core.keys import as_key
+from jaxagents.learners.learner import Learner
 
 
 def check_eval_rng(rng: Any) -> None:
@@ -43,3 +45,33 @@ def check_dataset_observations(observations: Any, expected: Any) -> None:
         raise ValueError(
             f"The dataset's observations have shape {found}, but those of the environment have {own}."
         )
+
+
+def check_no_hooks(agent: type, learner: type[Learner]) -> None:
+    """Raises if an agent has a hook of its learner, which would never be called.
+
+    Args:
+        agent: Its class.
+        learner: The class of its learner.
+
+    Raises:
+        TypeError: It has one.
+    """
+    for hook in learner.hooks:
+        if getattr(agent, hook, None) is not None:
+            raise TypeError(
+                f"{agent.__name__}.{hook} would never be called: {hook} is a hook of the learner. Put "
+                f"it there, and name that learner:\n\n"
+                f"    class MyLearner({learner.__name__}):\n"
+                f"        def {_signature(learner, hook)}: ...\n\n"
+                f"    class {agent.__name__}({agent.__mro__[1].__name__}):\n"
+                f"        {_place(learner)} = MyLearner"
+            )
+
+
+def _signature(learner: type[Learner], hook: str) -> str:
+    return f"{hook}({', '.join(inspect.signature(getattr(learner, hook)).parameters)})"
+
+
+def _place(learner: type[Learner]) -> str:
+    return "_discrete_learner" if learner.discrete_actions else "_continuous_learner"

@@ -14,6 +14,7 @@ from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
 
 _FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
+_EVALUATED_ONCE = {"n_steps": 1, "eval_frequency": 1, "eval_rng": None, "n_evals": None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +92,10 @@ class Config(StaticConfig):
     def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
         return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
+
+    def updates(self) -> "Config":
+        """The same updates, without anything that concerns files, evaluations and how many they are."""
+        return dataclasses.replace(self.without_files(), **_EVALUATED_ONCE)
 
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""

@@ -1,7 +1,6 @@
 """The base of agents around a learner, wherever its batches come from."""
 
 import math
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -10,12 +9,13 @@ from jaxtyping import Array, Key
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
+from jaxagents.agents.checks import check_no_hooks
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.config import field_names
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
+from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.networks import observation_encoder
 
@@ -29,7 +29,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.
 
     A subclass names the learners for the kinds of actions that it takes, `_continuous_learner` and
-    `_discrete_learner`, and its base says where their batches come from.
+    `_discrete_learner`, and its base says where their batches come from. Its configuration and
+    hyperparameters inherit from those of its learners, which are given them whole. The hooks by which
+    it learns are methods of the learner, and of nothing else.
     """
 
     _config_type = LearnerAgentConfig
@@ -63,10 +65,13 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def _with_hyperparams(self, runner: Any, hyperparams: Any) -> Any:
         learner = runner.learner
-        given = _given(hyperparams, field_names(hyperparams))
-        return runner.replace(
-            learner=learner.replace(hyperparams=learner.hyperparams.replace(**given))
+        kept = jax.tree.map(
+            lambda new, old: old if new is None else new,
+            hyperparams,
+            learner.hyperparams,
+            is_leaf=lambda x: x is None,
         )
+        return runner.replace(learner=learner.replace(hyperparams=kept))
 
     def _update(self, learner: Any, batch: Batch) -> tuple[Any, Info]:
         """One update of the learner, the whole of it on every device if so configured."""
@@ -84,31 +89,27 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return learner
 
     def _create_learner(self, rng: Key[Array, ""], hyperparams: Any) -> Any:
-        """The learner before its first update, with the agent's hyperparameters."""
-        learner_type = self._learner_type
-        _, names = learner_type.fields()
-        learner = learner_type.create(
+        """The learner before its first update."""
+        space = self.episodes.action_space
+        return self._learner_type.from_config(
+            self._learner_config(),
+            hyperparams,
             rng,
-            jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation),
-            self._zero_action(),
-            **self._static_fields(),
-            **_given(hyperparams, names),
+            Example(
+                observations=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation),
+                actions=self._zero_action(),
+                n_actions=int(space.n) if is_discrete(space) else None,
+            ),
         )
-        settled = {name: getattr(learner.hyperparams, name) for name in names}
-        return learner.replace(hyperparams=hyperparams.replace(**settled))
 
-    def _static_fields(self) -> dict[str, Any]:
-        """The fields of the learner's configuration."""
-        config = self.config
-        names, _ = self._learner_type.fields()
-        fields = {name: getattr(config, name) for name in names if hasattr(config, name)}
-        if "n_actions" in names:
-            fields["n_actions"] = int(self.episodes.action_space.n)
-        if config.has_default_networks:
-            space = self.episodes.observation_space
-            n_categories = int(space.n) if is_discrete(space) else None
-            fields["encoder"] = observation_encoder(self._observation, n_categories)
-        return fields
+    def _learner_config(self) -> Any:
+        """The agent's configuration, with an encoder for its observations if they need one."""
+        config: Any = self.config.updates()
+        if not config.has_default_networks:
+            return config
+        space = self.episodes.observation_space
+        n_categories = int(space.n) if is_discrete(space) else None
+        return config.replace(encoder=observation_encoder(self._observation, n_categories))
 
     @property
     def _observation(self) -> Any:
@@ -145,8 +146,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _validate(self) -> None:
         check_one_actor(self.episodes.env, type(self).__name__)
         self._check_action_space()
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        learner = jax.eval_shape(self._create_learner, key, self._hyperparams_type())
+        check_no_hooks(type(self), self._learner_type)
+        key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
+        self._learner_type.check_kinds(self.config, hyperparams)
+        learner = jax.eval_shape(self._create_learner, key, hyperparams)
         action = jax.eval_shape(self.policy, learner, self._observation)
         check_environment(self.episodes, action)
 
@@ -167,9 +170,3 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
                 f"{name} needs a box of actions with finite bounds, but {env_name}.action_space is "
                 f"{space!r}."
             )
-
-
-def _given(hyperparams: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Fields without those that are left to the learner."""
-    values = {name: getattr(hyperparams, name) for name in names}
-    return {name: value for name, value in values.items() if value is not None}

@@ -65,9 +65,9 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
-        self.data = self._prepared(dataset)
+        self.data = self._to_device(dataset)
 
-    def _prepared(self, dataset: Dataset) -> "Groups":
+    def _to_device(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
         keys = self._learner_type.batch_keys
         missing = [key for key in keys if key not in dataset]
@@ -89,7 +89,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
         if kind not in copies:
             arrays["actions"] = self._to_learner(arrays["actions"])
-            copies[kind] = jax.tree.map(jnp.asarray, _dealt(arrays, n_groups))
+            copies[kind] = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
         return copies[kind]
 
     def _groups_of_this_process(self) -> int:
@@ -181,13 +181,13 @@ class Groups(NamedTuple):
     sizes: Any
 
 
-def _dealt(arrays: Any, n_groups: int) -> Groups:
+def _deal(arrays: Any, n_groups: int) -> Groups:
     """Deals rows to groups in order, whose sizes differ by one at most."""
     n_rows = len(arrays["actions"])
     sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
     rows = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
 
-    def dealt(array: Any) -> Any:
+    def in_groups(array: Any) -> Any:
         return array[None] if n_groups == 1 else np.asarray(array)[rows]
 
-    return Groups(jax.tree.map(dealt, arrays), sizes)
+    return Groups(jax.tree.map(in_groups, arrays), sizes)

@@ -203,8 +203,8 @@ def check_reported(names: Iterable[str], learner: Any) -> None:
 
 
 def _n_actions(learner: Any) -> int | None:
-    """The number of a learner's actions, if its configuration says it."""
-    return getattr(getattr(learner, "config", None), "n_actions", None)
+    """The number of a learner's actions, if it says it."""
+    return getattr(learner, "n_actions", None)
 
 
 def _check_continuous(actions: np.ndarray) -> None:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Key
 
 from jaxagents import ops
 from jaxagents.learners.batches import check_ensemble, weighted_mean
+from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState
@@ -33,17 +34,18 @@ class ActorCriticLearner(Learner):
 
     @classmethod
     def _critics(
-        cls, config: Any, hyperparams: Any, key: Key[Array, ""], observations: Any, actions: Any
+        cls, config: Any, hyperparams: Any, key: Key[Array, ""], example: Example
     ) -> tuple[TrainState, TrainState]:
         """The critics before their first update, and their copies."""
-        network = config.encoded(config.critic_network or cls._default_critics(config))
-        variables = initialise(network, key, *cls._critic_inputs(observations, actions))
+        network = config.encoded(config.critic_network or cls._default_critics(config, example))
+        inputs = cls._critic_inputs(example.observations, example.actions)
+        variables = initialise(network, key, *inputs)
         rate = hyperparams.critic_learning_rate
         critic = optimized(network, variables, config.optimizer, rate)
         return critic, TrainState.from_variables(network, variables)
 
     @staticmethod
-    def _default_critics(config: Any) -> nn.Module:
+    def _default_critics(config: Any, example: Example) -> nn.Module:
         return ensemblize(Critic, config.n_critics)(config.features)
 
     @staticmethod
@@ -54,12 +56,12 @@ class ActorCriticLearner(Learner):
     def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
 
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        super()._check_networks(observations, actions)
-        inputs = self._critic_inputs(observations, actions)
+    def _check_networks(self, example: Example) -> None:
+        super()._check_networks(example)
+        inputs = self._critic_inputs(example.observations, example.actions)
         values = jax.eval_shape(TrainState.__call__, self.critic, *inputs)
-        shape = jnp.shape(actions)
-        expected = (*shape, self.config.n_actions) if self.discrete_actions else shape[:-1]
+        shape = jnp.shape(example.actions)
+        expected = (*shape, example.action_size) if self.discrete_actions else shape[:-1]
         check_ensemble(values.shape, expected)
 
 

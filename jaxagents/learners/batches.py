@@ -143,20 +143,24 @@ def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
         )
 
 
-def check_values_of_actions(values: tuple[int, ...], n_actions: int) -> None:
-    """Raises if a network does not give values of every action.
+def check_values_of_actions(
+    learner: str, values: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    """Raises if a learner does not give the values of every action.
 
     Args:
-        values: Shape of the values, actions last.
-        n_actions: Number of actions.
+        learner: Its name.
+        values: Shape of the values that it gives for the example of observations.
+        expected: Shape of one value for each sample and action.
 
     Raises:
         ValueError: It does not.
     """
-    if values[-1:] != (n_actions,):
+    if values != expected:
         raise ValueError(
-            f"critic_network must give the values of n_actions={n_actions} actions on its last axis, "
-            f"got shape {values}."
+            f"{learner} must give a value of each of n_actions={expected[-1]} actions, shape {expected} "
+            f"for the example of observations, got shape {values}: look at critic_network and the hook "
+            "_q."
         )
 
 

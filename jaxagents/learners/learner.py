@@ -1,89 +1,31 @@
 """What learns from batches of transitions, wherever these come from."""
 
-import dataclasses
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import optax
-from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Key
 
 from jaxagents import ops
 from jaxagents.core.arrays import without_weak_types
-from jaxagents.core.config import StaticConfig, check_known_fields, field_names
+from jaxagents.core.config import check_known_fields, field_names
+from jaxagents.core.describe import name_of
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.learners.batches import check_batch, check_example_actions, check_example_vectors
+from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.optimizer import with_learning_rate
-from jaxagents.networks import WithEncoder
 
 _RATE = "_learning_rate"
 
 Batch = Mapping[str, Any]
 Info = dict[str, Array]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class LearnerConfig(StaticConfig):
-    """What the configurations of all learners share.
-
-    Attributes:
-        features: Widths of the hidden layers of the default networks.
-        encoder: Module that maps observations to vectors, for observations that are not vectors
-            already. Every network gets an encoder of its own.
-        actor_network: Module that maps observations and a temperature to a distribution of actions.
-            `None` takes the default network.
-        critic_network: Module in the place of the default critic. Where there are several critics, it
-            gives the values of each along a first axis, as an
-            [ensemble][jaxagents.networks.ensemblize] does.
-        optimizer: Any function that makes an optax optimizer of a learning rate.
-    """
-
-    features: tuple[int, ...] = (256, 256)
-    encoder: nn.Module | None = None
-    actor_network: nn.Module | None = None
-    critic_network: nn.Module | None = None
-    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_optimizer(self.optimizer)
-        self._check_widths()
-        self._check_modules()
-
-    @property
-    def has_default_networks(self) -> bool:
-        """Whether observations must be vectors, since no network is the user's own."""
-        return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
-
-    def encoded(self, network: nn.Module) -> nn.Module:
-        """A network behind the encoder, if there is one."""
-        return network if self.encoder is None else WithEncoder(self.encoder, network)
-
-    def _check_widths(self) -> None:
-        name = f"{type(self).__name__}.features"
-        if not isinstance(self.features, Sequence) or isinstance(self.features, str):
-            raise TypeError(f"{name} must be the widths of the layers, got {self.features!r}.")
-        widths = tuple(positive(name, width) for width in self.features)
-        object.__setattr__(self, "features", widths)
-
-    def _check_modules(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            is_network = field.name == "encoder" or field.name.endswith("_network")
-            if is_network and not isinstance(value, nn.Module | None):
-                raise TypeError(
-                    f"{type(self).__name__}.{field.name} must be a flax.linen module, such as "
-                    f"jaxagents.networks.MLP(), got {value!r}."
-                )
 
 
 class Learner(PicklableNode):
@@ -96,26 +38,30 @@ class Learner(PicklableNode):
     ```
 
     A subclass gives `_initial`, `_update` and `_policy`, its batch's keys, and the classes of its
-    configuration and hyperparameters. The learning rate of a network `critic` that is
-    [`optimized`][jaxagents.learners.optimizer.optimized] is the hyperparameter
-    `critic_learning_rate`, if there is one, and so on.
+    configuration and hyperparameters, from which those of agents around it inherit. The learning rate
+    of a network `critic` that is [`optimized`][jaxagents.learners.optimizer.optimized] is the
+    hyperparameter `critic_learning_rate`, if there is one, and so on.
 
     Attributes:
-        config: What compiled programs depend on (static).
+        config: What compiled programs depend on (static); around a learner it is that of the agent.
         hyperparams: Numbers, which may be traced.
         rng: Random key of the updates to come.
+        n_actions: Number of discrete actions (static), if it is known.
         learner_type: Its class (static), by which programs tell learners of several classes apart.
     """
 
     config: Any = struct.field(pytree_node=False)
     hyperparams: Any
     rng: Any
+    n_actions: int | None = struct.field(pytree_node=False, default=None, kw_only=True)
     learner_type: Any = struct.field(pytree_node=False, default=None, kw_only=True, repr=False)
 
     _config_type: ClassVar[type[LearnerConfig]]
     _hyperparams_type: ClassVar[type[Hyperparameters]]
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
+    hooks: ClassVar[tuple[str, ...]] = ()
+    """Methods to override, which no agent may have: they would not be called there."""
 
     def __post_init__(self) -> None:
         """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
@@ -129,7 +75,8 @@ class Learner(PicklableNode):
             seed: An integer or a random key.
             observations: An example of one observation, or a batch of them.
             actions: An example of one action, or a batch of them.
-            **kwargs: Fields of the learner's configuration and hyperparameters.
+            **kwargs: Fields of the learner's configuration and hyperparameters; `n_actions`, the number
+                of actions, if these are discrete.
 
         Returns:
             The learner.
@@ -139,25 +86,64 @@ class Learner(PicklableNode):
             ValueError: A number is out of range, or observations, actions and networks do not fit each
                 other.
         """
-        static, traced = cls.fields()
-        check_known_fields(cls, kwargs, [*static, *traced])
+        static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
+        of_actions = ["n_actions"] if cls.discrete_actions else []
+        check_known_fields(cls, kwargs, [*of_actions, *static, *traced])
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges()
-        n_actions = getattr(config, "n_actions", None)
-        check_example_actions(actions, cls.discrete_actions, n_actions)
-        if config.has_default_networks:
-            check_example_vectors(observations, actions, cls.discrete_actions)
-        return _created(cls, config, hyperparams, _as_seed(seed), observations, actions)
+        example = Example(observations, actions, kwargs.get("n_actions"))
+        return cls.from_config(config, hyperparams, seed, example)
 
     @classmethod
-    def fields(cls) -> tuple[list[str], list[str]]:
-        """Names of the keywords of `create`.
+    def from_config(
+        cls, config: LearnerConfig, hyperparams: Hyperparameters, seed: Any, example: Example
+    ) -> Self:
+        """A learner before its first update, as an agent makes it.
+
+        Args:
+            config: The learner's configuration, or one that inherits from it, as that of an agent.
+            hyperparams: The learner's hyperparameters, or others that inherit from them.
+            seed: An integer or a random key.
+            example: What the learner is made for.
 
         Returns:
-            Those of the configuration, and those of the hyperparameters.
+            The learner.
+
+        Raises:
+            TypeError: The configuration, the hyperparameters, the actions or a network are of the wrong
+                kind.
+            ValueError: The number of actions is out of range, or observations, actions and networks do
+                not fit each other.
         """
-        return field_names(cls._config_type), field_names(cls._hyperparams_type)
+        cls.check_kinds(config, hyperparams)
+        if example.n_actions is not None:
+            n_actions = positive(f"{cls.__name__}: n_actions", example.n_actions)
+            example = example.replace(n_actions=n_actions)
+        check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
+        if config.has_default_networks:
+            check_example_vectors(example.observations, example.actions, cls.discrete_actions)
+        hyperparams = cls._with_defaults(hyperparams, example)
+        return _create(cls, config, hyperparams, _as_seed(seed), example)
+
+    @classmethod
+    def check_kinds(cls, config: Any, hyperparams: Any) -> None:
+        """Raises unless a configuration and hyperparameters have the fields that the learner reads.
+
+        Args:
+            config: Any configuration.
+            hyperparams: Any hyperparameters.
+
+        Raises:
+            TypeError: One of them does not inherit from the learner's.
+        """
+        kinds = {cls._config_type: config, cls._hyperparams_type: hyperparams}
+        for expected, given in kinds.items():
+            if not isinstance(given, expected):
+                raise TypeError(
+                    f"{cls.__name__} reads the fields of {name_of(expected)}, got a "
+                    f"{name_of(type(given))}, which does not inherit from it."
+                )
 
     @jax.jit
     def update(self, batch: Batch) -> tuple[Self, Info]:
@@ -215,10 +201,13 @@ class Learner(PicklableNode):
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
     @classmethod
+    def _with_defaults(cls, hyperparams: Any, example: Example) -> Any:
+        """Hyperparameters with numbers in the place of `None`, where that stands for a default."""
+        return hyperparams
+
+    @classmethod
     @abstractmethod
-    def _initial(
-        cls, config: Any, hyperparams: Any, rng: Key[Array, ""], observations: Any, actions: Any
-    ) -> Self:
+    def _initial(cls, config: Any, hyperparams: Any, rng: Key[Array, ""], example: Example) -> Self:
         """The learner before its first update."""
 
     @abstractmethod
@@ -264,13 +253,13 @@ class Learner(PicklableNode):
         example = batch if len(axes) == 1 else first
         self._check_policy(example["observations"], example["actions"])
 
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        """Raises if the networks do not fit examples.
+    def _check_networks(self, example: Example) -> None:
+        """Raises if the networks do not fit the example.
 
         Raises:
             ValueError: They do not.
         """
-        self._check_policy(observations, actions)
+        self._check_policy(example.observations, example.actions)
 
     def _check_policy(self, observations: Any, actions: Any) -> None:
         given = jax.eval_shape(
@@ -285,11 +274,9 @@ class Learner(PicklableNode):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _created(
-    cls: type[Learner], config: Any, hyperparams: Any, rng: Any, observations: Any, actions: Any
-) -> Any:
-    learner = cls._initial(config, hyperparams, rng, observations, actions)
-    learner._check_networks(observations, actions)
+def _create(cls: type[Learner], config: Any, hyperparams: Any, rng: Any, example: Example) -> Any:
+    learner = cls._initial(config, hyperparams, rng, example).replace(n_actions=example.n_actions)
+    learner._check_networks(example)
     return without_weak_types(learner)
 
 

@@ -1,17 +1,18 @@
-"""Q-learning from batches: hooks that learners and agents share, and the base of its learners."""
+"""The base of learners of the values of discrete actions."""
 
 import dataclasses
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxagents import ops
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.batches import check_values_of_actions, weighted_mean
-from jaxagents.learners.learner import Batch, Info, Learner, LearnerConfig
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import DiscreteCritic, DuelingCritic
@@ -20,7 +21,7 @@ from jaxagents.networks.initialisation import initialise
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class QConfig(LearnerConfig):
-    """What the configurations of Q-learning share, of learners and of agents.
+    """Static fields of Q-learners, and so of the agents around them.
 
     Attributes:
         features: Widths of the hidden layers of the default network.
@@ -42,24 +43,6 @@ class QConfig(LearnerConfig):
         self._check_positive("target_update_period")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class QLearnerConfig(QConfig):
-    """What the configurations of Q-learners share.
-
-    Attributes:
-        n_actions: Number of actions.
-        rule: What gives the hooks of Q-learning in the place of the learner, such as an agent.
-    """
-
-    n_actions: int
-    rule: Any = None
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_actions")
-
-
 class QHyperparameters(Hyperparameters):
     """Traced hyperparameters of Q-learning.
 
@@ -76,126 +59,11 @@ class QHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class QLearning:
-    """The rule of Q-learning as hooks, for batches of observations.
+class QLearner(Learner):
+    """A network of action values with a target copy, for discrete actions.
 
-    Watkins, 1989, "Learning from delayed rewards"; Mnih et al., 2015, "Human-level control through deep
-    reinforcement learning", algorithm 1.
-    """
-
-    def _q(self, learner: Any, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions.
-
-        Args:
-            learner: The learner, of whose `critic` this is the output.
-            params: Parameters to use: those in training, or those of the target.
-            obs: One observation, or a batch of them.
-
-        Returns:
-            The values.
-        """
-        return learner.critic(obs, params=params)
-
-    def _q_target(self, learner: Any, batch: Batch) -> Any:
-        r"""What the values of the batch's actions are fitted to.
-
-        $$y = r + \gamma \max_a Q_{\theta'}(s', a)$$
-
-        Args:
-            learner: The learner, with its `target_critic` and `hyperparams`.
-            batch: Transitions.
-
-        Returns:
-            Targets, samples first.
-        """
-        params = learner.target_critic.params
-        next_values = self._q(learner, params, batch["next_observations"]).max(axis=-1)
-        return td_targets(learner, batch, next_values)
-
-    def _loss(
-        self, learner: Any, params: Any, batch: Batch, targets: Any
-    ) -> tuple[Float[Array, "batch"], Info]:
-        """The loss of each sample: the Huber loss of the temporal-difference error.
-
-        Args:
-            learner: The learner.
-            params: Parameters of its `critic`, in which the loss is differentiated.
-            batch: Transitions.
-            targets: What `_q_target` gave.
-
-        Returns:
-            The losses, and arrays shaped as these, whose means are reported. One of them,
-            `td_errors`, is the priority with which prioritised replay draws the samples again.
-        """
-        values = self._q(learner, params, batch["observations"])
-        q = ops.values_of(values, batch["actions"])
-        return optax.huber_loss(q, targets), {"q": q, "td_errors": jnp.abs(q - targets)}
-
-    def learned(self, learner: Any, batch: Batch) -> tuple[Any, Info]:
-        """One update of a learner by these hooks.
-
-        Args:
-            learner: The learner.
-            batch: Transitions; `weights` weigh their losses.
-
-        Returns:
-            The learner after the update, and scalars that describe it; with `weights` also `td_errors`
-            of all samples.
-        """
-        targets = self._q_target(learner, batch)
-
-        def loss_fn(params: Any) -> tuple[Array, Info]:
-            losses, details = self._loss(learner, params, batch, targets)
-            loss = weighted_mean(losses, batch)
-            return loss, {"critic_loss": loss, **details}
-
-        critic, info = learner.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
-        reported = {name: x.mean() for name, x in info.items() if name != "td_errors"}
-        if "weights" in batch:
-            reported["td_errors"] = info["td_errors"]
-        target_critic = _moved(learner, critic)
-        return learner.replace(critic=critic, target_critic=target_critic), reported
-
-    def exploring(self, learner: Any, obs: Any, epsilon: Any) -> ops.EpsilonGreedy:
-        """The distribution of actions of which a share is drawn uniformly.
-
-        Args:
-            learner: The learner.
-            obs: One observation, or a batch of them.
-            epsilon: Probability of a random action.
-
-        Returns:
-            The distribution.
-        """
-        return ops.EpsilonGreedy(self._q(learner, learner.critic.params, obs), epsilon)
-
-
-class DoubleQLearning(QLearning):
-    """Q-learning in which the network in training chooses the actions whose target values count.
-
-    Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
-    """
-
-    def _q_target(self, learner: Any, batch: Batch) -> Float[Array, "batch"]:
-        r"""What the values of the batch's actions are fitted to.
-
-        $$y = r + \gamma \, Q_{\theta'}(s', \arg\max_a Q_\theta(s', a))$$
-
-        Args:
-            learner: The learner, with its `critic`, `target_critic` and `hyperparams`.
-            batch: Transitions.
-
-        Returns:
-            Targets.
-        """
-        obs = batch["next_observations"]
-        chosen = self._q(learner, learner.critic.params, obs).argmax(axis=-1)
-        next_values = ops.values_of(self._q(learner, learner.target_critic.params, obs), chosen)
-        return td_targets(learner, batch, next_values)
-
-
-class QLearner(QLearning, Learner):
-    r"""A network of action values with a target copy, for discrete actions.
+    A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
+    `_q`. An agent learns by the hooks of its learner, and has none of its own.
 
     Attributes:
         critic: The network.
@@ -205,10 +73,74 @@ class QLearner(QLearning, Learner):
     critic: TrainState
     target_critic: TrainState
 
-    _config_type = QLearnerConfig
+    _config_type = QConfig
     _hyperparams_type = QHyperparameters
     batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
     discrete_actions = True
+    hooks = ("_q", "_q_target", "_loss")
+
+    def _q(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
+        """The values of all actions.
+
+        Args:
+            params: Parameters of the network: those in training, or those of the target.
+            obs: One observation, or a batch of them.
+
+        Returns:
+            The values.
+        """
+        return self.critic(obs, params=params)
+
+    @abstractmethod
+    def _q_target(self, batch: Batch) -> Float[Array, "batch ..."]:
+        """Targets, to which the values of the batch's actions are fitted.
+
+        Args:
+            batch: Transitions.
+
+        Returns:
+            The targets, samples first.
+        """
+
+    @abstractmethod
+    def _loss(
+        self, params: Any, batch: Batch, targets: Float[Array, "batch ..."]
+    ) -> tuple[Float[Array, "batch"], Info]:
+        """The loss of each sample.
+
+        Args:
+            params: Parameters of the network, in which the loss is differentiated.
+            batch: Transitions.
+            targets: Those of `_q_target`.
+
+        Returns:
+            The losses, and arrays shaped as these, whose means are reported. One of them,
+            `td_errors`, is the priority with which prioritised replay draws the samples again.
+        """
+
+    @jax.jit
+    def q(self, observations: Any) -> Float[Array, "*batch n_actions"]:
+        """The values of all actions.
+
+        Args:
+            observations: One observation, or a batch of them.
+
+        Returns:
+            The values.
+        """
+        return self._q(self.critic.params, observations)
+
+    def epsilon_greedy(self, observations: Any, epsilon: Any) -> ops.EpsilonGreedy:
+        """The distribution of actions of which a share is drawn uniformly.
+
+        Args:
+            observations: One observation, or a batch of them.
+            epsilon: Probability of a random action.
+
+        Returns:
+            The distribution.
+        """
+        return ops.EpsilonGreedy(self._q(self.critic.params, observations), epsilon)
 
     @classmethod
     def _n_outputs(cls, config: Any) -> int | None:
@@ -217,12 +149,7 @@ class QLearner(QLearning, Learner):
 
     @classmethod
     def _initial(
-        cls,
-        config: QLearnerConfig,
-        hyperparams: Any,
-        rng: Key[Array, ""],
-        observations: Any,
-        actions: Any,
+        cls, config: QConfig, hyperparams: Any, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
         default = DuelingCritic if config.dueling else DiscreteCritic
@@ -230,11 +157,11 @@ class QLearner(QLearning, Learner):
             config.critic_network
             or default(
                 features=config.features,
-                n_actions=config.n_actions,
+                n_actions=example.action_size,
                 n_outputs=cls._n_outputs(config),
             )
         )
-        variables = initialise(critic, key, observations)
+        variables = initialise(critic, key, example.observations)
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -244,24 +171,46 @@ class QLearner(QLearning, Learner):
         )
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        return self._rule.learned(self, batch)
+        targets = self._q_target(batch)
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.EpsilonGreedy:
+        def loss_fn(params: Any) -> tuple[Array, Info]:
+            losses, details = self._loss(params, batch, targets)
+            loss = weighted_mean(losses, batch)
+            return loss, {"critic_loss": loss, **details}
+
+        critic, info = self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        reported = {name: x.mean() for name, x in info.items() if name != "td_errors"}
+        if "weights" in batch:
+            reported["td_errors"] = info["td_errors"]
+        return self.replace(critic=critic, target_critic=self._next_target(critic)), reported
+
+    def _next_target(self, critic: TrainState) -> TrainState:
+        """The target network after an update."""
+        target, tau = self.target_critic, self.hyperparams.tau
+        period = self.config.target_update_period
+        if period == 1:
+            return target_update(critic, target, tau)
+        return jax.lax.cond(
+            critic.step % period == 0,
+            lambda critic, target: target_update(critic, target, tau),
+            lambda critic, target: target,
+            critic,
+            target,
+        )
+
+    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
         epsilon = jnp.clip(temperature * self.hyperparams.epsilon, 0.0, 1.0)
-        return self._rule.exploring(self, observations, epsilon)
+        return self.epsilon_greedy(observations, epsilon)
 
-    def _check_networks(self, observations: Any, actions: Any) -> None:
-        values = self.exploring(self, observations, 0.0).values
-        check_values_of_actions(values.shape, self.config.n_actions)
-        super()._check_networks(observations, actions)
-
-    @property
-    def _rule(self) -> QLearning:
-        return self if self.config.rule is None else self.config.rule
+    def _check_networks(self, example: Example) -> None:
+        values = jax.eval_shape(type(self).q, self, example.observations)
+        lead = jnp.shape(example.actions)
+        check_values_of_actions(type(self).__name__, values.shape, (*lead, example.action_size))
+        super()._check_networks(example)
 
 
 def td_targets(
-    learner: Any, batch: Batch, next_values: Float[Array, "batch ..."]
+    learner: Learner, batch: Batch, next_values: Float[Array, "batch ..."]
 ) -> Float[Array, "batch ..."]:
     """One-step (or n-step) targets of values, or of arrays of them.
 
@@ -293,18 +242,3 @@ def outputs_of(
         The numbers for each.
     """
     return jax.vmap(ops.values_of, (-1, None), -1)(outputs, actions)
-
-
-def _moved(learner: QLearner, critic: TrainState) -> TrainState:
-    """The target network after an update."""
-    target, tau = learner.target_critic, learner.hyperparams.tau
-    period = learner.config.target_update_period
-    if period == 1:
-        return target_update(critic, target, tau)
-    return jax.lax.cond(
-        critic.step % period == 0,
-        lambda critic, target: target_update(critic, target, tau),
-        lambda critic, target: target,
-        critic,
-        target,
-    )

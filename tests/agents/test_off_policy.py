@@ -9,7 +9,21 @@ import pytest
 import trees
 from probes import Box, Discrete, Endless, MatchSign, Probe, Target
 
-from jaxagents import C51, DQN, QRDQN, SAC, DQNBase, c51, dqn, ops, qrdqn, sac
+from jaxagents import (
+    C51,
+    DQN,
+    QRDQN,
+    SAC,
+    C51Learner,
+    DQNBase,
+    DQNLearner,
+    QRDQNLearner,
+    c51,
+    dqn,
+    ops,
+    qrdqn,
+    sac,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -219,11 +233,15 @@ def test_checkpoints_may_leave_the_buffer_out(tmp_path):
     assert list(again.training_metrics["update_step"]) == [0, 2, 4, 6, 7]
 
 
-def test_the_learner_keeps_the_hooks_of_its_agent_wherever_it_goes():
+class ShiftedLearner(DQNLearner):
+    def _loss(self, params, batch, targets):
+        losses, details = super()._loss(params, batch, targets)
+        return losses + 1000.0, details
+
+
+def test_the_learner_keeps_its_hooks_wherever_it_goes():
     class Shifted(DQN):
-        def _loss(self, learner, params, batch, targets):
-            losses, details = super()._loss(learner, params, batch, targets)
-            return losses + 1000.0, details
+        _discrete_learner = ShiftedLearner
 
     agent = small_dqn(agent=Shifted)
     runner, metrics = agent.train(KEY, dqn.HyperParameters(), progress=False)
@@ -295,9 +313,12 @@ def test_q_and_policy_are_those_of_the_trained_agent():
 
 
 def test_a_hook_for_the_values_decides_actions_and_targets():
+    class Worst(QRDQNLearner):
+        def _q(self, params, obs):
+            return jnp.sort(self._quantiles(params, obs), axis=-1)[..., 0]
+
     class RiskAverse(QRDQN):
-        def _q(self, learner, params, obs):
-            return jnp.sort(self._quantiles(learner, params, obs), axis=-1)[..., 0]
+        _discrete_learner = Worst
 
     config = qrdqn.AgentConfig(**SMALL, n_quantiles=5)
     agent = RiskAverse(MatchSign(), None, config)
@@ -372,22 +393,73 @@ def test_refuses_environments_that_it_cannot_act_in(make, env, message):
 
 
 def test_refuses_hooks_and_networks_that_do_not_give_a_value_for_each_action():
-    class Wrong(DQNBase):
-        def _q(self, learner, params, obs):
-            return learner.critic(obs, params=params)[..., :1]
+    class OneValue(DQNLearner):
+        def _q(self, params, obs):
+            return self.critic(obs, params=params)[..., :1]
 
-    with pytest.raises(ValueError, match=r"Wrong: _q must have shape \(2,\), got shape \(1,\)"):
+    class Wrong(DQNBase):
+        _discrete_learner = OneValue
+
+    with pytest.raises(ValueError, match=r"OneValue .* each of n_actions=2 .* got shape \(1,\)"):
         small_dqn(agent=Wrong)
 
 
+@pytest.mark.parametrize("hook", ["_q", "_q_target", "_loss"])
+def test_refuses_hooks_of_the_learner_on_the_agent(hook):
+    mistaken = type("Mistaken", (DQN,), {hook: lambda self, *args: None})
+    parameters = {"_q": "params, obs", "_q_target": "batch", "_loss": "params, batch, targets"}
+    lines = (
+        f"Mistaken.{hook} would never be called: .*\n\n"
+        rf"    class MyLearner\(DQNLearner\):\n        def {hook}\(self, {parameters[hook]}\): ...\n\n"
+        r"    class Mistaken\(DQN\):\n        _discrete_learner = MyLearner"
+    )
+    with pytest.raises(TypeError, match=lines):
+        small_dqn(agent=mistaken)
+
+
+def test_refuses_further_hooks_of_distributional_learners():
+    class Mistaken(QRDQN):
+        def _quantiles(self, params, obs):
+            return None
+
+    with pytest.raises(TypeError, match="_quantiles is a hook of the learner"):
+        Mistaken(MatchSign(), None, qrdqn.AgentConfig(**SMALL))
+
+
+def test_its_configuration_and_hyperparameters_inherit_those_of_its_learner():
+    class Atoms(DQN):
+        _discrete_learner = C51Learner
+
+    with pytest.raises(TypeError, match=r"C51Learner reads the fields of jaxagents.c51.C51Config"):
+        small_dqn(agent=Atoms)
+
+    class Bounds(Atoms):
+        _config_type = c51.AgentConfig
+
+    with pytest.raises(TypeError, match=r"fields of jaxagents.c51.C51Hyperparameters, got a .*dqn"):
+        Bounds(MatchSign(), None, c51.AgentConfig(**SMALL))
+
+
+def test_a_learner_does_not_depend_on_files_evaluations_and_their_number(tmp_path):
+    agent = small_dqn(n_steps=7, eval_frequency=7, eval_rng=KEY, checkpoint_dir=tmp_path)
+    structures = [
+        jax.tree.structure(one.start(KEY, dqn.HyperParameters()).learner)
+        for one in (agent, small_dqn())
+    ]
+    assert structures[0] == structures[1]
+
+
 def test_prioritised_replay_needs_a_learner_that_reports_errors():
-    class Silent(DQNBase):
-        def learned(self, learner, batch):
-            learner, info = super().learned(learner, batch)
+    class SilentLearner(DQNLearner):
+        def _update(self, batch):
+            learner, info = super()._update(batch)
             return learner, {name: info[name] for name in ("critic_loss", "q")}
 
+    class Silent(DQNBase):
+        _discrete_learner = SilentLearner
+
     agent = small_dqn(agent=Silent, prioritised_replay=True)
-    with pytest.raises(TypeError, match="takes weights and reports td_errors, which QLearner"):
+    with pytest.raises(TypeError, match="takes weights and reports td_errors, which SilentLearner"):
         agent.train(KEY, dqn.HyperParameters(), progress=False)
 
 
@@ -400,4 +472,4 @@ def test_discrete_spaces_are_told_by_their_number():
     agent.train(KEY, dqn.HyperParameters(), progress=False)
     assert agent.q(jnp.zeros(2)).shape == (3,)
     assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
-    assert isinstance(agent.exploring(agent.learner, jnp.zeros(2), 0.1), ops.EpsilonGreedy)
+    assert isinstance(agent.learner.epsilon_greedy(jnp.zeros(2), 0.1), ops.EpsilonGreedy)

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import types
 
 import gymnasium
 import jax
@@ -407,7 +406,7 @@ class Chooser(Tiny):
     """Says how many actions it has, as learners of discrete actions do."""
 
     discrete_actions = True
-    config = types.SimpleNamespace(n_actions=2)
+    n_actions = 2
 
 
 def test_refuses_actions_that_a_learner_cannot_have_taken():
@@ -429,8 +428,9 @@ def test_refuses_actions_that_a_learner_cannot_have_taken():
 @pytest.mark.parametrize("n_actions", [1, 3])
 def test_refuses_a_learner_with_another_number_of_actions(n_actions):
     class Other(Chooser):
-        config = types.SimpleNamespace(n_actions=n_actions)
+        pass
 
+    Other.n_actions = n_actions
     learner = Other.create(np.zeros(2), n_actions, discrete=True)
     env = Line(action_space=spaces.Discrete(2))
     with pytest.raises(ValueError, match=rf"Other has {n_actions} actions.*Discrete\(2\).*=2"):

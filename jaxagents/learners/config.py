@@ -1,0 +1,101 @@
+"""What a learner is made of: its static fields, and the example of what it learns from."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from flax import struct
+
+from jaxagents.core.config import StaticConfig
+from jaxagents.core.numbers import positive
+from jaxagents.core.pickling import nonpytree_field
+from jaxagents.networks import WithEncoder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LearnerConfig(StaticConfig):
+    """Static fields of all learners. The configuration of an agent around a learner inherits them.
+
+    Attributes:
+        features: Widths of the hidden layers of the default networks.
+        encoder: Module that maps observations to vectors, for observations that are not vectors
+            already. Every network gets an encoder of its own.
+        actor_network: Module that maps observations and a temperature to a distribution of actions.
+            `None` takes the default network.
+        critic_network: Module in the place of the default critic. Where there are several critics, it
+            gives the values of each along a first axis, as an
+            [ensemble][jaxagents.networks.ensemblize] does.
+        optimizer: Any function that makes an optax optimizer of a learning rate.
+    """
+
+    features: tuple[int, ...] = (256, 256)
+    encoder: nn.Module | None = None
+    actor_network: nn.Module | None = None
+    critic_network: nn.Module | None = None
+    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_optimizer(self.optimizer)
+        self._check_widths()
+        self._check_modules()
+
+    @property
+    def has_default_networks(self) -> bool:
+        """Whether observations must be vectors, since no network is the user's own."""
+        return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
+
+    def encoded(self, network: nn.Module) -> nn.Module:
+        """A network behind the encoder, if there is one."""
+        return network if self.encoder is None else WithEncoder(self.encoder, network)
+
+    def _check_widths(self) -> None:
+        name = f"{type(self).__name__}.features"
+        if not isinstance(self.features, Sequence) or isinstance(self.features, str):
+            raise TypeError(f"{name} must be the widths of the layers, got {self.features!r}.")
+        widths = tuple(positive(name, width) for width in self.features)
+        object.__setattr__(self, "features", widths)
+
+    def _check_modules(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_network = field.name == "encoder" or field.name.endswith("_network")
+            if is_network and not isinstance(value, nn.Module | None):
+                raise TypeError(
+                    f"{type(self).__name__}.{field.name} must be a flax.linen module, such as "
+                    f"jaxagents.networks.MLP(), got {value!r}."
+                )
+
+
+class Example(struct.PyTreeNode):
+    """What a learner is made for, as far as its configuration does not say it.
+
+    Attributes:
+        observations: One observation, or a batch of them.
+        actions: As many actions.
+        n_actions: Number of discrete actions (static), if it is known.
+    """
+
+    observations: Any
+    actions: Any
+    n_actions: int | None = nonpytree_field(default=None)
+
+    @property
+    def action_size(self) -> int:
+        """Number of discrete actions, or of the components of an action.
+
+        Raises:
+            TypeError: The actions are discrete, and their number is not known.
+        """
+        if not jnp.issubdtype(jnp.result_type(self.actions), jnp.integer):
+            return jnp.shape(self.actions)[-1]
+        if self.n_actions is None:
+            raise TypeError(
+                "The number of discrete actions is missing: create the learner with n_actions=, such "
+                "as n_actions=env.action_space.n."
+            )
+        return self.n_actions
