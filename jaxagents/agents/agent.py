@@ -1,7 +1,7 @@
 """The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Generic
 
 import jax
 from jax.sharding import Mesh
@@ -17,7 +17,7 @@ from jaxagents.core.compilation import Programs, is_tracing
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import as_key
+from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
 from jaxagents.loggers import Logger
@@ -60,7 +60,7 @@ class Agent(
 
     def train(
         self,
-        rng: Any,
+        rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None = None,
         *,
@@ -117,7 +117,7 @@ class Agent(
 
     def resume(
         self,
-        rng: Any,
+        rng: RandomKey,
         hyperparams: HyperparametersT,
         *,
         progress: bool = True,
@@ -157,10 +157,10 @@ class Agent(
 
     def _starting_point(
         self,
-        rng: Any,
+        rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
-        program: OnDevice | OnMesh,
+        program: OnDevice[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
             return program.start(as_key(rng), hyperparams)
@@ -169,7 +169,7 @@ class Agent(
 
     def sweep(
         self,
-        rngs: Any,
+        rngs: RandomKey,
         hyperparams: HyperparametersT,
         *,
         n_steps: int | None = None,
@@ -199,7 +199,7 @@ class Agent(
     def restore(
         self,
         mode: str | int = "best",
-        best_fn: Callable[[Metrics], Any] | None = None,
+        best_fn: Callable[[Metrics], ArrayLike] | None = None,
         hyperparams: HyperparametersT | None = None,
     ) -> tuple[RunnerT, Metrics]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
@@ -225,7 +225,7 @@ class Agent(
         self.collect_training(runner, metrics)
         return runner, metrics
 
-    def eval(self, rng: Any, n_evals: int = 32) -> Metrics:
+    def eval(self, rng: RandomKey, n_evals: int = 32) -> Metrics:
         """Plays greedy episodes with the agent as trained or restored.
 
         Args:

@@ -2,10 +2,10 @@
 
 import abc
 import copy
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents.agents.checks import check_eval_rng
 from jaxagents.agents.config import Config
@@ -17,9 +17,24 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+class FunctionalEnvironment(Protocol):
+    """An environment of gymnax, or any other with these methods."""
+
+    def reset_env(self, key: Key[Array, ""], params: PyTree, /) -> tuple[PyTree, PyTree]:
+        """Starts an episode: its first observation and state."""
+        ...
+
+    def step_env(
+        self, key: Key[Array, ""], state: PyTree, action: PyTree, params: PyTree, /
+    ) -> tuple[PyTree, ...]:
+        """Takes one step: observation, state, reward, whether the episode ended, and a dict."""
+        ...
 
 
 class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
@@ -31,15 +46,20 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     """
 
     config: ConfigT
-    data: Any = ()
+    env: Any
+    data: PyTree = ()
     split_fields: tuple[str, ...] = ()
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
-    _programs: Programs[Any] | None = None
+    _programs: Programs[Self] | None = None
 
     def __init__(
-        self, env: Any, env_params: Any, config: ConfigT, eval_during_training: bool = True
+        self,
+        env: Environment | FunctionalEnvironment,
+        env_params: PyTree,
+        config: ConfigT,
+        eval_during_training: bool = True,
     ) -> None:
         """Makes an agent and validates everything that can be validated before training.
 
@@ -86,11 +106,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Replaces the hyperparameters of a runner."""
 
     @abc.abstractmethod
-    def _acting(self, runner: RunnerT) -> Any:
+    def _acting(self, runner: RunnerT) -> PyTree:
         """What `policy` is given of a runner."""
 
     @abc.abstractmethod
-    def policy(self, training: Any, obs: Any) -> Any:
+    def policy(self, training: PyTree, obs: PyTree) -> PyTree:
         """The greedy action.
 
         Args:
@@ -101,7 +121,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             One action (of all actors).
         """
 
-    def initial_carry(self, training: Any) -> Any:
+    def initial_carry(self, training: PyTree) -> PyTree:
         """The memory of the policy at the start of an episode; `()` if it has none.
 
         Args:
@@ -112,7 +132,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return ()
 
-    def act(self, training: Any, carry: Any, obs: Any) -> tuple[Any, Any]:
+    def act(self, training: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """The greedy action of a policy with or without a memory.
 
         Args:
@@ -137,7 +157,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _validate(self) -> None:
         """Raises if the environment, the networks and the configuration do not fit together."""
 
-    def checkpointed(self, runner: RunnerT) -> Any:
+    def checkpointed(self, runner: RunnerT) -> PyTree:
         """What a checkpoint holds of a runner.
 
         Args:
@@ -149,15 +169,19 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         return runner
 
     def _eval_metrics(
-        self, terminated: Array, truncated: Array, final_rewards: Array, returns: Array
+        self,
+        terminated: Bool[Array, "n_evals"],
+        truncated: Bool[Array, "n_evals"],
+        final_rewards: Float[Array, "n_evals *actors"],
+        returns: Float[Array, "n_evals *actors"],
     ) -> Metrics:
         """The metrics of an evaluation; override it to add more.
 
         Args:
-            terminated: Whether the environment ended each episode, shaped `(n_evals,)`.
-            truncated: Whether a time limit cut each episode, shaped `(n_evals,)`.
-            final_rewards: Rewards of the last steps, shaped `(n_evals, *actors)`.
-            returns: Undiscounted returns, shaped `(n_evals, *actors)`.
+            terminated: Whether the environment ended each episode.
+            truncated: Whether a time limit cut each episode.
+            final_rewards: Rewards of the last steps.
+            returns: Undiscounted returns.
 
         Returns:
             Arrays by name.
@@ -182,11 +206,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         return Program(self.behaviour)
 
     @property
-    def programs(self) -> Programs[Any] | None:
+    def programs(self) -> Programs[Self] | None:
         """What is compiled of the agent; nothing within a program, which itself is compiled."""
         return self._programs
 
-    def with_data(self, data: Any) -> Self:
+    def with_data(self, data: PyTree) -> Self:
         """The same agent, reading other data.
 
         Args:
@@ -209,7 +233,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         twin._validate()
         return twin
 
-    def _check_hyperparams(self, hyperparams: Any, optional: bool = False) -> None:
+    def _check_hyperparams(self, hyperparams: object, optional: bool = False) -> None:
         if isinstance(hyperparams, self._hyperparams_type):
             hyperparams.check_ranges()
         elif not (optional and hyperparams is None):

@@ -8,7 +8,8 @@ from typing import Any
 class SealedAtTheEnd(abc.ABCMeta):
     """Seals an object once its whole constructor, a subclass's included, has run."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    # Without a return type, or type checkers would lose sight of the class that is made.
+    def __call__(cls, *args: Any, **kwargs: Any):
         """Makes an object."""
         made = super().__call__(*args, **kwargs)
         made._seal()
@@ -29,7 +30,7 @@ class Frozen(metaclass=SealedAtTheEnd):
         self._key = key
         self._is_frozen = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self._is_frozen:
             raise AttributeError(
                 f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "

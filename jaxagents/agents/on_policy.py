@@ -3,12 +3,11 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
@@ -33,7 +32,7 @@ from jaxagents.learners.fitting import (
     names_of_info,
 )
 from jaxagents.learners.losses import Info, described
-from jaxagents.learners.optimizer import make_optimizer, set_optimizer_params
+from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
@@ -92,13 +91,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         actor_hook: Callable = self._actor_loss
         critic_hook: Callable = self._critic_loss
 
-        def actor_loss(*samples: Any) -> tuple[Array, Info]:
+        def actor_loss(*samples: PyTree) -> tuple[Array, Info]:
             return described(actor_hook(*samples, hyperparams))
 
-        def critic_loss(*samples: Any) -> tuple[Array, Info]:
+        def critic_loss(*samples: PyTree) -> tuple[Array, Info]:
             return described(critic_hook(*samples, hyperparams))
 
-        def samples(*elements: Any) -> tuple[Any, ...]:
+        def samples(*elements: PyTree) -> tuple[PyTree, ...]:
             return policy.samples(elements)
 
         actor = Fit(
@@ -120,7 +119,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             actor = actor._replace(prepare=lambda *x: self._actor_minibatch(*samples(*x)))
         return actor, critic
 
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> Runner:
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
         rngs = jax.random.split(rng, 3 + self.config.batch_size)
         rng, actor_rng, critic_rng = rngs[:3]
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
@@ -166,7 +165,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return _reported(actor, critic, traj)
 
     def _create_networks(
-        self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: Any
+        self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
         network, carry = self._network_of_actor(), ()
@@ -176,12 +175,12 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic = self._network_of_critic()
         return actor, _with_parameters(critic, critic_rng, obs)
 
-    def _with_optimizer(self, network: TrainState, optimizer_params: Any) -> TrainState:
+    def _with_optimizer(self, network: TrainState, optimizer_params: OptimizerParams) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
         training = network.replace(tx=optimizer, opt_state=optimizer.init(network.params))
         return set_optimizer_params(training, optimizer_params)
 
-    def _with_hyperparams(self, runner: Runner, hyperparams: Any) -> Runner:
+    def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
         return runner.replace(
             hyperparams=hyperparams,
             actor_training=set_optimizer_params(
@@ -247,7 +246,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
         value = jax.eval_shape(lambda critic, obs: critic(obs), critic, obs)
 
-        def act(key: Key[Array, ""], actor: TrainState, obs: Any) -> tuple[Any, ...]:
+        def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
             carry = self.initial_carry(actor)
             _, greedy = self.act(actor, carry, obs)
             _, distribution = self._policy.step(actor, carry, obs)
@@ -300,11 +299,11 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             )
 
 
-def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> TrainState:
+def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> TrainState:
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
-def _repeated(tree: Any, shape: tuple[int, ...]) -> Any:
+def _repeated(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
     """Copies of a pytree along new leading axes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)
 

@@ -1,18 +1,22 @@
 """The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
 
 import functools
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import as_key
+from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.play import play_episodes
 from jaxagents.running.driver import train_in_one_program
+
+if TYPE_CHECKING:
+    from jaxagents.agents.behaviour import Behaviour
 
 _DEFAULT_N_EVALS = 32
 
@@ -28,7 +32,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     Programs of equal behaviour are equal.
     """
 
-    def __init__(self, behaviour: Any) -> None:
+    def __init__(self, behaviour: "Behaviour[Any, HyperparametersT, RunnerT]") -> None:
         """Calls nothing yet.
 
         Args:
@@ -37,11 +41,11 @@ class Program(Generic[HyperparametersT, RunnerT]):
         self.behaviour = behaviour
         self.config = behaviour.config
 
-    def with_data(self, data: Any) -> "Program[HyperparametersT, RunnerT]":
+    def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
         """The same program, reading other data."""
         return Program(self.behaviour.with_data(data))
 
-    def start(self, rng: Any, hyperparams: HyperparametersT | None) -> RunnerT:
+    def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
         """A fresh runner."""
         runner = self.behaviour._create_runner(as_key(rng), _float32_copy(hyperparams))
         return without_weak_types(runner)
@@ -50,7 +54,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner with other hyperparameters."""
         return self.behaviour._with_hyperparams(runner, _float32_copy(hyperparams))
 
-    def advance(self, runner: RunnerT, n_updates: Any) -> RunnerT:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""
         step = self.behaviour._training_step
         return jax.lax.fori_loop(0, n_updates, lambda _, runner: step(runner), runner)
@@ -64,7 +68,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
             metrics |= self.play(as_key(rng), self.behaviour._acting(runner), n_evals)
         return metrics
 
-    def play(self, rng: Any, acting: Any, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:
+    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:
         """The outcomes of greedy episodes of what acts in a runner."""
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
@@ -76,7 +80,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def train(
         self,
-        rng: Any,
+        rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
         n_steps: int,
@@ -87,7 +91,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
             first = self.behaviour._complete(runner)
             first = first if hyperparams is None else self.restart(first, hyperparams)
         else:
-            first = self.start(rng, hyperparams)
+            first = self.start(as_key(rng), hyperparams)
         return train_in_one_program(self, first, n_steps, progress)
 
     def __eq__(self, other: object) -> bool:
@@ -97,6 +101,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return hash((Program, self.behaviour))
 
 
-def _float32_copy(hyperparams: Any) -> Any:
+def _float32_copy(hyperparams: PyTree) -> PyTree:
     """Hyperparameters as arrays that are not the user's own, which updates would use up."""
     return jax.tree.map(lambda x: jnp.array(x, jnp.float32), hyperparams)

@@ -1,14 +1,12 @@
 """The compiled steps of agents, for loops of one's own."""
 
-from typing import Any
-
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.program import Program
 from jaxagents.core.compilation import compiled
-from jaxagents.core.keys import as_key
+from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.programs import OnDevice
@@ -18,11 +16,11 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     """The steps that a training consists of, and those of an environment, compiled on one device."""
 
     @property
-    def _steps(self) -> OnDevice | Program[HyperparametersT, RunnerT]:
+    def _steps(self) -> OnDevice[RunnerT] | Program[HyperparametersT, RunnerT]:
         """The compiled program; within a program, the program as it stands."""
         return self.program if self.programs is None else OnDevice(self)
 
-    def start(self, rng: Any, hyperparams: HyperparametersT) -> RunnerT:
+    def start(self, rng: RandomKey, hyperparams: HyperparametersT) -> RunnerT:
         """Makes a fresh runner.
 
         While this is compiled, `advance` is traced, so that it is compiled sooner.
@@ -48,7 +46,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         return self._steps.restart(runner, hyperparams)
 
-    def advance(self, runner: RunnerT, n_updates: Any) -> RunnerT:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
 
         Args:
@@ -74,7 +72,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return self._steps.evaluate(runner)
 
     @compiled
-    def env_reset(self, rng: Any) -> tuple[Key[Array, ""], Any, EpisodeState]:
+    def env_reset(self, rng: RandomKey) -> tuple[RandomKey, PyTree, EpisodeState]:
         """Starts an episode.
 
         Args:
@@ -88,8 +86,15 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @compiled
     def env_step(
-        self, rng: Any, envstate: EpisodeState, actions: Any
-    ) -> tuple[Key[Array, ""], Any, EpisodeState, Array, Array, dict[str, Any]]:
+        self, rng: RandomKey, envstate: EpisodeState, actions: PyTree
+    ) -> tuple[
+        RandomKey,
+        PyTree,
+        EpisodeState,
+        Float[Array, "*actors"],
+        Bool[Array, ""],
+        dict[str, PyTree],
+    ]:
         """Takes one step, and starts the next episode if this one ended.
 
         Args:

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.checkpoints.recorded import RecordedAgent
 from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import CorruptCheckpointError, Store
 from jaxagents.checkpoints.writer import Writer, write_description
+from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import JSONLLogger
 
@@ -35,7 +38,7 @@ class Snapshot(NamedTuple):
     """
 
     step: int
-    tree: Any
+    tree: PyTree
     notes: Mapping[str, Any]
 
 
@@ -50,7 +53,7 @@ class Records:
         self,
         store: Store,
         writer: Writer,
-        snapshot: Callable[[Any], Snapshot],
+        snapshot: Callable[[PyTree], Snapshot],
         earlier: Metrics | None,
     ) -> None:
         """Prepares the records; nothing is written before the context is entered.
@@ -82,21 +85,21 @@ class Records:
         """Waits for the last checkpoint and unlocks the folder."""
         self._writer.__exit__(*exception)
 
-    def on_chunk(self, runner: Any, n_updates: int) -> None:
+    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
         """Notes that the last checkpoint is of the past."""
         self._at_checkpoint = False
 
-    def on_point(self, runner: Any, history: Metrics) -> None:
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Saves a checkpoint, known by its mean return."""
         mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
         self._save(runner, history, mean_return)
 
-    def on_interruption(self, runner: Any, history: Metrics) -> None:
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Saves a checkpoint, which has no return to compete with the best, unless there is one."""
         if not self._at_checkpoint:
             self._save(runner, history, None)
 
-    def _save(self, runner: Any, history: Metrics, mean_return: float | None) -> None:
+    def _save(self, runner: PyTree, history: Metrics, mean_return: float | None) -> None:
         self._at_checkpoint = True
         with self._writer.attempt():
             step, tree, notes = self._snapshot(runner)
@@ -139,8 +142,11 @@ def saved_steps(directory: str | os.PathLike) -> list[int]:
 
 
 def restore(
-    agent: Any, mode: str | int, best_fn: Callable[[Metrics], Any] | None, hyperparams: Any
-) -> tuple[Any, Metrics]:
+    agent: RecordedAgent,
+    mode: str | int,
+    best_fn: Callable[[Metrics], ArrayLike] | None,
+    hyperparams: PyTree,
+) -> tuple[PyTree, Metrics]:
     """Reads a checkpoint of an agent.
 
     Args:
@@ -158,7 +164,7 @@ def restore(
         )
     store = AgentStore(agent.config.checkpoint_dir)
 
-    def fresh(rng: Any, hyperparams: Any) -> Any:
+    def fresh(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return agent.checkpointed(agent.start(rng, hyperparams))
 
     template = jax.eval_shape(fresh, jax.random.key(0), hyperparams)
@@ -168,7 +174,9 @@ def restore(
     return runner, history
 
 
-def records_of(agent: Any, runner: Any, earlier: Metrics | None, together: bool = False) -> Records:
+def records_of(
+    agent: RecordedAgent, runner: PyTree, earlier: Metrics | None, together: bool = False
+) -> Records:
     """The records of an agent's training: also `hyperparameters.json`.
 
     Args:
@@ -181,9 +189,10 @@ def records_of(agent: Any, runner: Any, earlier: Metrics | None, together: bool 
         The records.
     """
 
-    def snapshot(runner: Any) -> Snapshot:
+    def snapshot(runner: PyTree) -> Snapshot:
         return Snapshot(int(runner.update_step), agent.checkpointed(runner), {})
 
+    assert agent.config.checkpoint_dir is not None
     store = AgentStore(agent.config.checkpoint_dir)
     writer = (SharedWriter if together else Writer)(
         store,
@@ -195,7 +204,7 @@ def records_of(agent: Any, runner: Any, earlier: Metrics | None, together: bool 
     return Records(store, writer, snapshot, earlier)
 
 
-def _description(agent: Any) -> dict[str, Any]:
+def _description(agent: RecordedAgent) -> dict[str, Any]:
     return {
         **_identity(agent),
         "env_params": agent.env_params,
@@ -203,5 +212,5 @@ def _description(agent: Any) -> dict[str, Any]:
     }
 
 
-def _identity(agent: Any) -> dict[str, str]:
+def _identity(agent: RecordedAgent) -> dict[str, str]:
     return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}

@@ -3,12 +3,14 @@
 import contextlib
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
+from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import (
     Leaf,
@@ -20,6 +22,9 @@ from jaxagents.checkpoints.leaves import (
 )
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core import processes
+
+if TYPE_CHECKING:
+    from orbax.checkpoint.args import Composite
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
 
@@ -67,7 +72,7 @@ class SharedWriter(Writer):
     def _is_written(self, step: int) -> bool:
         return bool(processes.agreed(super()._is_written(step)))
 
-    def _contents(self, tree: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, where they are, since updates use them up; and their signatures."""
         leaves = [(path, jnp.copy(leaf)) for path, leaf in leaves_of(tree)]
         signatures = _signatures(leaves)
@@ -76,9 +81,9 @@ class SharedWriter(Writer):
         }
         return without_empty(arrays), signatures
 
-    def _write(self, *checkpoint: Any) -> None:
+    def _write(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
         """Begins to write a checkpoint; processes wait for each other in this thread alone."""
-        self._save(*checkpoint)
+        self._save(step, items, metrics)
 
     def _check_that_all_see_it(self) -> None:
         folder = self._store.directory

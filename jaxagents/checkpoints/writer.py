@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import leaves_of, pack
 from jaxagents.checkpoints.store import (
@@ -23,6 +24,10 @@ from jaxagents.checkpoints.store import (
 )
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
+
+if TYPE_CHECKING:
+    from orbax.checkpoint import CheckpointManager
+    from orbax.checkpoint.args import Composite
 
 
 class Writer:
@@ -79,7 +84,7 @@ class Writer:
     def save(
         self,
         step: int,
-        tree: Any,
+        tree: PyTree,
         history: Metrics,
         mean_return: float | None,
         notes: Mapping[str, Any] | None = None,
@@ -128,13 +133,13 @@ class Writer:
     def _is_written(self, step: int) -> bool:
         return step in self._store.steps()
 
-    def _contents(self, tree: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, since updates use them up, and signatures of their leaves."""
         return pack(leaves_of(tree))
 
-    def _write(self, *checkpoint: Any) -> None:
+    def _write(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
         """Begins to write a checkpoint."""
-        self._writing = self._thread.submit(self._save, *checkpoint)
+        self._writing = self._thread.submit(self._save, step, items, metrics)
 
     def _finish(self) -> None:
         """Waits for the checkpoint that is being written, and raises what went wrong."""
@@ -143,7 +148,7 @@ class Writer:
             writing.result()
         self._manager.wait_until_finished()
 
-    def _save(self, step: int, items: Any, metrics: Mapping[str, float] | None) -> None:
+    def _save(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
         if not self._manager.save(step, args=items, metrics=metrics):
             raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
 
@@ -204,7 +209,9 @@ def _set_aside(folder: Path) -> None:
     folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
-def _manager(folder: Path, keep: int | None, how_to_write: Mapping[str, Any]) -> Any:
+def _manager(
+    folder: Path, keep: int | None, how_to_write: Mapping[str, Any]
+) -> "CheckpointManager":
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
     from orbax.checkpoint import checkpoint_managers as policies

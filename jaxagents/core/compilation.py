@@ -4,21 +4,37 @@ import functools
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Lowered
+from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
 
-BehaviourT = TypeVar("BehaviourT")
+BehaviourT = TypeVar("BehaviourT", bound=Hashable)
+OwnerT = TypeVar("OwnerT", bound="HasPrograms")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 
-def quick_jit(function: Callable, **options: Any) -> Callable:
+class Jitted(Protocol):
+    """A function that is compiled when it is called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the compiled function."""
+        ...
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Traces the function, and compiles nothing yet."""
+        ...
+
+
+def quick_jit(function: Callable, **options: Any) -> Jitted:
     """`jax.jit` for a program that runs once, which is compiled sooner on a CPU.
 
     It is optimised less there, and computes the same numbers bit for bit as long as it has no loops.
@@ -34,10 +50,10 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
     plain = jax.jit(function, **options)
 
     @functools.cache
-    def quick(platform: str) -> Callable:
+    def quick(platform: str) -> Jitted:
         return jax.jit(function, compiler_options=_known_options(platform), **options)
 
-    def chosen(*args: Any, **kwargs: Any) -> Any:
+    def chosen(*args: Any, **kwargs: Any) -> Jitted:
         if is_tracing((args, kwargs)) or jax.config.read("jax_disable_most_optimizations"):
             return plain
         return quick(jax.default_backend())
@@ -46,11 +62,11 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
         return chosen(*args, **kwargs)(*args, **kwargs)
 
-    def lower(*args: Any, **kwargs: Any) -> Any:
+    def lower(*args: Any, **kwargs: Any) -> Lowered:
         return chosen(*args, **kwargs).lower(*args, **kwargs)
 
     call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
-    return call
+    return cast(Jitted, call)
 
 
 @functools.cache
@@ -89,7 +105,7 @@ class Programs(Generic[BehaviourT]):
         self._compiled: dict[Hashable, Any] = {}
 
     @staticmethod
-    def of(behaviour: Hashable) -> "Programs[Any]":
+    def of(behaviour: T) -> "Programs[T]":
         """The programs of a behaviour and of those that are equal to it."""
         with _lock:
             return _programs.setdefault(behaviour, Programs(behaviour))
@@ -122,7 +138,15 @@ def _among_the_last_used(programs: Programs[Any]) -> None:
     """Holds programs until so many others were used."""
 
 
-def compiled(method: Callable[..., T]) -> Callable[..., T]:
+class HasPrograms(Hashable, Protocol):
+    """An agent with compiled programs, or within one."""
+
+    @property
+    def programs(self) -> Programs[Any] | None:
+        """The compiled programs; `None` within a program."""
+
+
+def compiled(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Compiles a method of agents, once for all that are equal.
 
     Within a program, whose agent has no `programs` of its own, it is the method as it stands.
@@ -134,11 +158,11 @@ def compiled(method: Callable[..., T]) -> Callable[..., T]:
         The compiled method.
     """
 
-    def compile_(behaviour: Any) -> Callable:
+    def compile_(behaviour: OwnerT) -> Jitted:
         return jax.jit(functools.partial(method, behaviour))
 
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> T:
+    def call(self: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self.programs is None:
             return method(self, *args, **kwargs)
         return self.programs.get(compile_, compile_)(*args, **kwargs)
@@ -146,7 +170,7 @@ def compiled(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def compile_meanwhile(program: Any, other_work: Callable[[], Any]) -> None:
+def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> None:
     """Compiles a program in a thread, for later calls of its function, while the caller does other work.
 
     Args:
@@ -159,6 +183,6 @@ def compile_meanwhile(program: Any, other_work: Callable[[], Any]) -> None:
         compiling.result()
 
 
-def is_tracing(tree: Any) -> bool:
+def is_tracing(tree: PyTree) -> bool:
     """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
     return any(is_traced(leaf) for leaf in [*jax.tree.leaves(tree), jnp.zeros(())])

@@ -4,9 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, UInt32
 
 from jaxagents.core.arrays import is_key
+
+RandomKey = Key[Array, "..."] | UInt32[Array, "... 2"]
+"""Random keys, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
 
 
 def as_key(rng: Any) -> Key[Array, "..."]:

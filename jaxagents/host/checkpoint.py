@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxtyping import ArrayLike
+
 from jaxagents.checkpoints.records import Records, Snapshot
 from jaxagents.checkpoints.store import CorruptCheckpointError, Store
 from jaxagents.checkpoints.writer import Writer
@@ -13,6 +15,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.host.checks import check_learner
 from jaxagents.host.config import HostConfig
 from jaxagents.host.journal import read_part, remove_abandoned
+from jaxagents.host.learner_like import LearnerLike, LearnerT
 from jaxagents.host.program import HostRunner
 
 _STATE = "state"
@@ -74,11 +77,11 @@ class HostStore(Store):
 
 
 def restore_learner(
-    learner: Any,
+    learner: LearnerT,
     checkpoint_dir: str | os.PathLike,
     mode: str | int = "best",
-    best_fn: Callable[[Metrics], Any] | None = None,
-) -> tuple[Any, Metrics]:
+    best_fn: Callable[[Metrics], ArrayLike] | None = None,
+) -> tuple[LearnerT, Metrics]:
     """Reads a learner from the checkpoints of a training on the host.
 
     ```python
@@ -112,7 +115,7 @@ def restore_learner(
     return restored.tree, restored.history
 
 
-def learner_identity(learner: Any) -> dict[str, str]:
+def learner_identity(learner: LearnerLike) -> dict[str, str]:
     """The class of a learner, as checkpoints note it."""
     return {"learner": type(learner).__qualname__}
 

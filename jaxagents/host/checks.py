@@ -1,17 +1,18 @@
 """Checks of what a training on the host is given, before anything runs."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from jaxtyping import Array, PyTree
 
 from jaxagents.data import Dataset, ReplayBuffer, rows
 from jaxagents.host.config import HostConfig
 from jaxagents.host.episodes import example_transition
 from jaxagents.host.evaluation import check_single
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.loggers import Logger
 
 _LARGEST_ACTION = 1 + 1e-5
@@ -27,7 +28,7 @@ _TAKEN = (
 )
 
 
-def check_learner(learner: Any) -> None:
+def check_learner(learner: object) -> None:
     """Raises unless this is a learner.
 
     Raises:
@@ -47,7 +48,7 @@ def check_learner(learner: Any) -> None:
         )
 
 
-def check_config(config: Any, kind: type[HostConfig]) -> None:
+def check_config(config: object, kind: type[HostConfig]) -> None:
     """Raises unless this is a configuration of a kind.
 
     Raises:
@@ -58,7 +59,7 @@ def check_config(config: Any, kind: type[HostConfig]) -> None:
         raise TypeError(f"config must be an {kind.__name__}, got {type(config).__name__}{hint}.")
 
 
-def as_loggers(loggers: Any) -> list[Logger]:
+def as_loggers(loggers: object) -> list[Logger]:
     """Loggers as a list.
 
     Raises:
@@ -78,7 +79,7 @@ def as_loggers(loggers: Any) -> list[Logger]:
     return listed
 
 
-def as_dataset(dataset: Any) -> Dataset:
+def as_dataset(dataset: object) -> Dataset:
     """A dataset, or a dict of arrays, as a dataset.
 
     Raises:
@@ -97,7 +98,7 @@ def as_dataset(dataset: Any) -> Dataset:
     return data
 
 
-def check_dataset_actions(learner: Any, dataset: Dataset) -> None:
+def check_dataset_actions(learner: LearnerLike, dataset: Dataset) -> None:
     """Raises unless a learner could have taken the actions of a dataset.
 
     Args:
@@ -116,7 +117,7 @@ def check_dataset_actions(learner: Any, dataset: Dataset) -> None:
             _check_continuous(actions)
 
 
-def check_acts(learner: Any, env: gymnasium.Env) -> None:
+def check_acts(learner: LearnerLike, env: gymnasium.Env) -> None:
     """Raises unless a learner gives actions that an environment takes.
 
     Args:
@@ -166,7 +167,7 @@ def check_another(env: gymnasium.Env, eval_env: gymnasium.Env | None) -> None:
         )
 
 
-def check_buffer(buffer: ReplayBuffer, example: Mapping[str, Any]) -> None:
+def check_buffer(buffer: ReplayBuffer, example: Mapping[str, PyTree]) -> None:
     """Raises unless a replay buffer takes the transitions of an environment.
 
     Args:
@@ -188,7 +189,7 @@ def check_buffer(buffer: ReplayBuffer, example: Mapping[str, Any]) -> None:
         )
 
 
-def check_reported(names: Iterable[str], learner: Any) -> None:
+def check_reported(names: Iterable[str], learner: LearnerLike) -> None:
     """Raises if a learner reports something under the name of another metric.
 
     Raises:
@@ -202,7 +203,7 @@ def check_reported(names: Iterable[str], learner: Any) -> None:
         )
 
 
-def _n_actions(learner: Any) -> int | None:
+def _n_actions(learner: LearnerLike) -> int | None:
     """The number of a learner's actions, if it says it."""
     return getattr(learner, "n_actions", None)
 
@@ -230,5 +231,5 @@ def _check_discrete(actions: np.ndarray, n_actions: int | None) -> None:
         )
 
 
-def _mode(learner: Any, observation: Any) -> Any:
+def _mode(learner: LearnerLike, observation: PyTree) -> Array:
     return learner.sample_actions(observation)

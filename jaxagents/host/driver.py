@@ -4,10 +4,13 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jaxtyping import PyTree
+
 from jaxagents.checkpoints.records import Records
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.host.checkpoint import HostStore, go_on, records_of
 from jaxagents.host.checks import check_reported
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.logs import LogBar, Logs
 from jaxagents.host.program import HostProgram, HostRunner
 from jaxagents.host.schedule import Schedule
@@ -19,14 +22,14 @@ from jaxagents.running.loop import drive
 
 def train(
     runner: HostRunner,
-    evaluate: Callable[[Any], Metrics],
+    evaluate: Callable[[LearnerLike], Metrics],
     schedule: Schedule,
     store: HostStore | None,
     identity: Mapping[str, Any],
     resume: bool,
     loggers: Sequence[Logger],
     title: str | None,
-) -> tuple[Any, Metrics]:
+) -> tuple[PyTree, Metrics]:
     """Goes on or begins, and trains.
 
     Args:

@@ -1,12 +1,13 @@
 """The episodes that a training plays in a Gymnasium environment."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.randomness import Stream, seed_of
@@ -50,7 +51,7 @@ def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.RescaleAction(env, -1, 1)  # pyright: ignore[reportArgumentType]
 
 
-def as_observation(observation: Any) -> Any:
+def as_observation(observation: PyTree) -> PyTree:
     """A copy of an observation, as learners are handed it.
 
     Bytes stay bytes, and images of other integers (three axes or more) stay integers, as JAX takes
@@ -72,7 +73,7 @@ def as_observation(observation: Any) -> Any:
     return np.array(array, np.float32)
 
 
-def example_transition(env: gymnasium.Env) -> dict[str, Any]:
+def example_transition(env: gymnasium.Env) -> dict[str, PyTree]:
     """Shapes and types of a transition.
 
     Args:
@@ -124,7 +125,7 @@ class GymnasiumEpisodes:
         self._seed = seed
         self._begin(0)
 
-    def step(self, action: Any) -> tuple[dict[str, Any], float | None]:
+    def step(self, action: ArrayLike) -> tuple[dict[str, PyTree], float | None]:
         """Takes an action, and begins the next episode if that ends the current one.
 
         Args:
@@ -149,7 +150,7 @@ class GymnasiumEpisodes:
         self._begin(self.number + 1)
         return transition, episode_return
 
-    def go_to(self, number: int, actions: np.ndarray, observation: Any) -> bool:
+    def go_to(self, number: int, actions: np.ndarray, observation: PyTree) -> bool:
         """Plays an episode again up to where it was, or begins the next if it takes another course.
 
         Args:
@@ -190,11 +191,11 @@ class _Outcome(NamedTuple):
     ended: bool
 
 
-def _action_array(space: spaces.Space, action: Any) -> np.ndarray:
+def _action_array(space: spaces.Space, action: ArrayLike) -> np.ndarray:
     return np.asarray(action, np.int32 if isinstance(space, spaces.Discrete) else np.float32)
 
 
-def _example(space: spaces.Space) -> Any:
+def _example(space: spaces.Space) -> PyTree:
     if isinstance(space, spaces.Dict):
         return {name: _example(part) for name, part in space.spaces.items()}
     if space.shape is None or space.dtype is None:
@@ -205,7 +206,7 @@ def _example(space: spaces.Space) -> Any:
     return as_observation(np.zeros(space.shape, space.dtype))
 
 
-def _equal(first: Any, second: Any) -> bool:
+def _equal(first: PyTree, second: PyTree) -> bool:
     if isinstance(first, Mapping):
         return all(_equal(part, second[name]) for name, part in first.items())
     return np.array_equal(first, second, equal_nan=True)

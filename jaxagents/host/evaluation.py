@@ -3,29 +3,30 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
-from jaxagents.core.keys import as_key
+from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
 
-Policy = Callable[[Any], Any]
+Policy = Callable[[PyTree], PyTree]
 """Maps one observation to one action, such as a NumPy or JAX array."""
 
 
 class Step(NamedTuple):
     """One step of an episode, or, stacked along a first axis, all of them."""
 
-    observation: Any
-    action: Any
-    reward: Any
-    next_observation: Any
-    terminated: Any
-    truncated: Any
+    observation: PyTree
+    action: PyTree
+    reward: float | np.ndarray
+    next_observation: PyTree
+    terminated: bool | np.ndarray
+    truncated: bool | np.ndarray
 
 
 def evaluate(
@@ -64,7 +65,7 @@ def evaluate(
 
 def evaluate_with_trajectories(
     policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
-) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+) -> tuple[dict[str, np.ndarray], list[dict[str, PyTree]]]:
     """Plays episodes one after another, and keeps all that happened.
 
     Args:
@@ -91,7 +92,9 @@ def evaluate_with_trajectories(
     return _stacked(outcomes), trajectories
 
 
-def concatenate_trajectories(trajectories: Sequence[Mapping[str, Any]], seed: int = 0) -> Dataset:
+def concatenate_trajectories(
+    trajectories: Sequence[Mapping[str, PyTree]], seed: int = 0
+) -> Dataset:
     """All steps of episodes in one dataset.
 
     Args:
@@ -113,7 +116,7 @@ def concatenate_trajectories(trajectories: Sequence[Mapping[str, Any]], seed: in
     return Dataset(jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories), seed)
 
 
-def supply_rng(f: Callable[..., Any], rng: Any = None) -> Policy:
+def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy:
     """Gives a function a fresh random key at each call.
 
     ```python
@@ -133,13 +136,13 @@ def supply_rng(f: Callable[..., Any], rng: Any = None) -> Policy:
     key = jax.random.key(0) if rng is None else as_key(rng)
     calls = itertools.count()
 
-    def policy(*args: Any, **kwargs: Any) -> Any:
+    def policy(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return f(*args, seed=jax.random.fold_in(key, next(calls)), **kwargs)
 
     return policy
 
 
-def check_single(env: Any) -> None:
+def check_single(env: object) -> None:
     """Raises unless this is a single Gymnasium environment.
 
     Raises:
@@ -175,7 +178,7 @@ def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
         over = terminated or truncated
 
 
-def _fitted(action: Any, space: gymnasium.Space) -> Any:
+def _fitted(action: PyTree, space: gymnasium.Space) -> PyTree:
     """An action as the environment takes it, in the memory of the host."""
     if space.shape is None or space.dtype is None:  # a dict or a tuple of spaces
         return jax.device_get(action)
@@ -191,7 +194,7 @@ def _fitted(action: Any, space: gymnasium.Space) -> Any:
     return array.astype(space.dtype)
 
 
-def _outcome(episode: Iterable[Step]) -> dict[str, Any]:
+def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
     ends = [(step.reward, step.terminated, step.truncated) for step in episode]
     rewards, terminated, truncated = zip(*ends, strict=True)
     return {
@@ -203,18 +206,18 @@ def _outcome(episode: Iterable[Step]) -> dict[str, Any]:
     }
 
 
-def _trajectory(steps: Step) -> dict[str, Any]:
+def _trajectory(steps: Step) -> dict[str, PyTree]:
     return {
         "observations": steps.observation,
         "actions": steps.action,
-        "rewards": steps.reward.astype(np.float32),
+        "rewards": np.asarray(steps.reward, np.float32),
         "next_observations": steps.next_observation,
-        "masks": 1.0 - steps.terminated.astype(np.float32),
+        "masks": 1.0 - np.asarray(steps.terminated, np.float32),
         "ends": steps.terminated | steps.truncated,
     }
 
 
-def _check_arrays(name: str, value: Any) -> None:
+def _check_arrays(name: str, value: PyTree) -> None:
     """Raises unless this is an array, or a dict of arrays that may be nested."""
     if isinstance(value, Mapping):
         for key, part in value.items():
@@ -226,5 +229,5 @@ def _check_arrays(name: str, value: Any) -> None:
         )
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
+def _stacked(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jaxagents.core.metrics import Metrics, mean_metrics
 from jaxagents.host.program import HostRunner
@@ -43,7 +42,7 @@ class LogBar(ProgressBar):
 
     _shown: Mapping[str, float] = {}
 
-    def on_point(self, runner: Any, history: Metrics) -> None:
+    def on_point(self, runner: HostRunner, history: Metrics) -> None:
         """Does nothing: what a point brings is logged."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

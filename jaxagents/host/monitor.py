@@ -1,9 +1,10 @@
 """Statistics of the episodes of a Gymnasium environment."""
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 from gymnasium.wrappers import RecordEpisodeStatistics
+from jaxtyping import PyTree
 
 
 class EpisodeMonitor(RecordEpisodeStatistics):
@@ -37,7 +38,7 @@ class EpisodeMonitor(RecordEpisodeStatistics):
         super().__init__(env)
         self.total_timesteps = 0
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
         """Steps the environment, and reports."""
         observation, reward, terminated, truncated, info = super().step(action)
         self.total_timesteps += 1

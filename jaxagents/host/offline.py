@@ -5,9 +5,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.data import Dataset
 from jaxagents.host.config import OfflineConfig
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.randomness import Stream, generator
 from jaxagents.host.updates import Sums, Updates
 
@@ -24,7 +26,7 @@ class OfflineTraining:
 
     unit = "update"
 
-    def __init__(self, learner: Any, dataset: Dataset, config: OfflineConfig) -> None:
+    def __init__(self, learner: LearnerLike, dataset: Dataset, config: OfflineConfig) -> None:
         """Prepares it.
 
         Args:
@@ -55,12 +57,12 @@ class OfflineTraining:
         """What has to be known to go on from here."""
         return {"updates": self.updates.state()}
 
-    def load(self, step: int, learner: Any, state: Mapping[str, Any]) -> None:
+    def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
         """Goes on from a step, with its learner and state."""
         self.step = step
         self.updates.load(learner, state["updates"])
 
-    def _rows(self, batch_size: int, indices: Any) -> dict[str, Any]:
+    def _rows(self, batch_size: int, indices: ArrayLike | list[int]) -> dict[str, PyTree]:
         rows = self._dataset.sample(batch_size, indx=indices)
         return {key: rows[key] for key in self._keys}
 
@@ -69,7 +71,7 @@ class OfflineTraining:
         return rng.integers(len(self._dataset), size=self._config.batch_size)
 
 
-def _keys(learner: Any, dataset: Dataset) -> list[str]:
+def _keys(learner: LearnerLike, dataset: Dataset) -> list[str]:
     """What a learner is handed: what it declares to need and discounts, or else everything."""
     declared = getattr(learner, "batch_keys", None)
     if declared is None or not set(declared) <= set(dataset):

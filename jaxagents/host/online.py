@@ -7,11 +7,13 @@ from typing import Any
 import gymnasium
 import jax
 import numpy as np
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.data import ReplayBuffer
 from jaxagents.host.config import OnlineConfig
 from jaxagents.host.episodes import GymnasiumEpisodes, example_transition, random_action
 from jaxagents.host.journal import Journal
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.randomness import Stream, generator, seed_of
 from jaxagents.host.updates import Sums, Updates, added
 
@@ -37,7 +39,7 @@ class OnlineTraining:
 
     def __init__(
         self,
-        learner: Any,
+        learner: LearnerLike,
         env: gymnasium.Env,
         buffer: ReplayBuffer,
         config: OnlineConfig,
@@ -90,7 +92,7 @@ class OnlineTraining:
             "replay": None if self._journal is None else self._journal.write(self.step, episode),
         }
 
-    def load(self, step: int, learner: Any, state: Mapping[str, Any]) -> None:
+    def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
         """Goes on from a step, with its learner and state."""
         assert self._journal is not None
         self.step = step
@@ -108,7 +110,7 @@ class OnlineTraining:
             if len(actions):
                 self._journal.end_episode()
 
-    def _action(self) -> Any:
+    def _action(self) -> ArrayLike:
         if self.step < self._config.start_steps:
             rng = generator(self._config.seed, Stream.RANDOM_ACTIONS, self.step)
             return random_action(self._action_space, rng)
@@ -119,7 +121,7 @@ class OnlineTraining:
         is_time = self.step % self._config.update_frequency == 0
         return is_time and self.step >= self._config.start_steps and len(self._buffer) > 0
 
-    def _batches(self) -> Mapping[str, Any]:
+    def _batches(self) -> Mapping[str, PyTree]:
         config = self._config
         shape = (config.updates_per_call, config.batch_size)
         rng = generator(config.seed, Stream.BATCHES, self.step)
@@ -128,5 +130,7 @@ class OnlineTraining:
 
 
 @jax.jit
-def _sampled(learner: Any, key: jax.Array, step: Any, observation: Any) -> jax.Array:
+def _sampled(
+    learner: LearnerLike, key: Key[Array, ""], step: ArrayLike, observation: PyTree
+) -> Array:
     return learner.sample_actions(observation, seed=jax.random.fold_in(key, step))

@@ -5,7 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+from jaxtyping import PyTree
+
 from jaxagents.core.metrics import Metrics
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.updates import Sums, Updates, added, means
 
 
@@ -37,7 +41,7 @@ class Training(Protocol):
         """What has to be known to go on from here, besides the learner, as JSON."""
         ...
 
-    def load(self, step: int, learner: Any, state: Mapping[str, Any]) -> None:
+    def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
         """Goes on from a step, with its learner and state."""
 
 
@@ -62,7 +66,7 @@ class HostRunner:
         return self.training.step
 
     @property
-    def learner(self) -> Any:
+    def learner(self) -> PyTree:
         """The learner after the last update, which may still be running."""
         return self.training.updates.learner
 
@@ -99,7 +103,7 @@ class HostRunner:
             "since_log": self._since_log,
         }
 
-    def load(self, step: int, learner: Any, state: Mapping[str, Any]) -> None:
+    def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
         """Goes on from a step, with its learner and state."""
         self.training.load(step, learner, state["training"])
         self._since_point = added({}, state["since_point"])
@@ -114,7 +118,7 @@ class HostRunner:
 class HostProgram:
     """Advances and evaluates trainings on the host."""
 
-    def __init__(self, evaluate: Callable[[Any], Metrics]) -> None:
+    def __init__(self, evaluate: Callable[[LearnerLike], Metrics]) -> None:
         """Prepares it.
 
         Args:
@@ -122,7 +126,7 @@ class HostProgram:
         """
         self._evaluate = evaluate
 
-    def advance(self, runner: HostRunner, n_steps: Any) -> HostRunner:
+    def advance(self, runner: HostRunner, n_steps: int | np.int32) -> HostRunner:
         """Makes steps, without waiting for the last update."""
         runner.advance(int(n_steps))
         return runner

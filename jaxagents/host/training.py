@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
-import jax
+from jaxtyping import Array, PyTree
 
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
@@ -24,6 +24,7 @@ from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate
 from jaxagents.host.journal import Journal
+from jaxagents.host.learner_like import LearnerLike, LearnerT
 from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
 from jaxagents.host.program import HostRunner
@@ -33,7 +34,7 @@ from jaxagents.loggers import Logger
 
 
 def train_online(
-    learner: Any,
+    learner: LearnerT,
     env: gymnasium.Env,
     config: OnlineConfig | None = None,
     *,
@@ -42,7 +43,7 @@ def train_online(
     resume: bool = False,
     loggers: Sequence[Logger] = (),
     progress: bool = True,
-) -> tuple[Any, Metrics]:
+) -> tuple[LearnerT, Metrics]:
     """Trains a learner in an environment, from a replay buffer.
 
     ```python
@@ -115,15 +116,15 @@ def train_online(
 
 
 def train_offline(
-    learner: Any,
-    dataset: Dataset | Mapping[str, Any],
+    learner: LearnerT,
+    dataset: Dataset | Mapping[str, PyTree],
     config: OfflineConfig | None = None,
     *,
     eval_env: gymnasium.Env | None = None,
     resume: bool = False,
     loggers: Sequence[Logger] = (),
     progress: bool = True,
-) -> tuple[Any, Metrics]:
+) -> tuple[LearnerT, Metrics]:
     """Trains a learner on a dataset.
 
     ```python
@@ -191,16 +192,16 @@ def _store(config: HostConfig, resume: bool) -> HostStore | None:
 
 
 def _evaluation(
-    learner: Any, env: gymnasium.Env | None, config: HostConfig
-) -> Callable[[Any], Metrics]:
+    learner: LearnerLike, env: gymnasium.Env | None, config: HostConfig
+) -> Callable[[LearnerLike], Metrics]:
     if env is None:
         return lambda learner: {}
     env = rescale_actions(env)
     check_acts(learner, env)
     seed = seed_of(config.seed, Stream.EVALUATION)
 
-    def evaluated(learner: Any) -> Metrics:
-        def policy(observation: Any) -> jax.Array:
+    def evaluated(learner: LearnerLike) -> Metrics:
+        def policy(observation: PyTree) -> Array:
             return learner.sample_actions(as_observation(observation))
 
         return evaluate(policy, env, config.n_evals, seed=seed)
@@ -208,7 +209,9 @@ def _evaluation(
     return evaluated
 
 
-def _identity(learner: Any, eval_env: gymnasium.Env | None, config: HostConfig) -> dict[str, Any]:
+def _identity(
+    learner: LearnerLike, eval_env: gymnasium.Env | None, config: HostConfig
+) -> dict[str, Any]:
     """What has to be as it was for a training to go on."""
     return {
         **learner_identity(learner),

@@ -7,9 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.trees import check_same_tree
+from jaxagents.host.learner_like import LearnerLike
+from jaxagents.learners.learner import Batch, Info
 
 Sums = dict[str, tuple[float, int]]
 """Sums of numbers, and how many there are in each, by name."""
@@ -37,7 +40,7 @@ class Updates:
         names: What the updates report.
     """
 
-    def __init__(self, learner: Any, example: Mapping[str, Any]) -> None:
+    def __init__(self, learner: LearnerLike, example: Mapping[str, PyTree]) -> None:
         """Takes a learner.
 
         Args:
@@ -54,7 +57,7 @@ class Updates:
         self._n_updates = 0
         self._previous = self._totals
 
-    def make(self, batches: Mapping[str, Any]) -> None:
+    def make(self, batches: Batch) -> None:
         """Starts an update from each of several batches, and waits for those before the last call.
 
         Args:
@@ -62,7 +65,7 @@ class Updates:
         """
         jax.block_until_ready(self._previous)  # else the host would run ahead of the device
         self._previous = self._totals
-        self.learner, self._totals = _learned(self.learner, self._totals, batches)
+        self.learner, self._totals = _update(self.learner, self._totals, batches)
         self._n_updates += len(jax.tree.leaves(batches)[0])
 
     def drain(self) -> Sums:
@@ -76,7 +79,7 @@ class Updates:
         totals = jax.device_get(self._totals)
         return {name: (float(total), self._n_updates) for name, total in totals.items()}
 
-    def load(self, learner: Any, state: Mapping[str, Any]) -> None:
+    def load(self, learner: LearnerLike, state: Mapping[str, Any]) -> None:
         """Goes on from a learner and a state."""
         self.learner = learner
         self._totals = {name: jnp.float32(total) for name, (total, _) in state.items()}
@@ -87,17 +90,21 @@ class Updates:
 
 
 @jax.jit
-def _learned(learner: Any, totals: dict[str, jax.Array], batches: Any) -> tuple[Any, Any]:
+def _update(
+    learner: LearnerLike, totals: dict[str, jax.Array], batches: Batch
+) -> tuple[LearnerLike, dict[str, jax.Array]]:
     learner, info = learner.update_many(batches)
     sums = {name: jnp.sum(values, dtype=jnp.float32) for name, values in info.items()}
     return learner, {name: total + sums[name] for name, total in totals.items()}
 
 
-def _reported(learner: Any, example: Mapping[str, Any]) -> dict[str, Any]:
+def _reported(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
     """What updates report, found by tracing one."""
     name = type(learner).__name__
     try:
-        updated, info = jax.eval_shape(_updated, learner, jax.tree.map(_one_batch, dict(example)))
+        updated, info = jax.eval_shape(
+            _update_once, learner, jax.tree.map(_one_batch, dict(example))
+        )
     except (KeyError, AttributeError):
         raise
     except Exception as error:
@@ -115,9 +122,9 @@ def _reported(learner: Any, example: Mapping[str, Any]) -> dict[str, Any]:
     return info
 
 
-def _updated(learner: Any, batches: Any) -> Any:
+def _update_once(learner: LearnerLike, batches: Batch) -> tuple[LearnerLike, Info]:
     return learner.update_many(batches)
 
 
-def _one_batch(x: Any) -> jax.ShapeDtypeStruct:
+def _one_batch(x: np.ndarray | np.generic | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((1, 1, *np.shape(x)), jax.dtypes.canonicalize_dtype(x.dtype))

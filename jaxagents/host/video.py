@@ -4,10 +4,11 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
 from jaxagents.host.evaluation import Policy, check_single, evaluate
@@ -81,18 +82,18 @@ def record_video(
 class _Filmed(gymnasium.Wrapper):
     """Hands on one frame out of `every` many."""
 
-    def __init__(self, env: gymnasium.Env, write: Callable[[Any], Any], every: int) -> None:
+    def __init__(self, env: gymnasium.Env, write: Callable[[PyTree], None], every: int) -> None:
         super().__init__(env)
         self._write = write
         self._every = every
         self._n_frames = 0
 
-    def reset(self, **kwargs: Any) -> Any:
+    def reset(self, **kwargs: Any) -> tuple[PyTree, dict[str, Any]]:
         outcome = super().reset(**kwargs)
         self._film()
         return outcome
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
         outcome = super().step(action)
         self._film()
         return outcome

@@ -1,12 +1,12 @@
 """A training of an agent: the loop with everything that plugs in around it, or one compiled program."""
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from jax_tqdm.scan_pbar import scan_tqdm
+from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
@@ -17,6 +17,7 @@ from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
+from jaxagents.running.trainable import PureProgram, RunnerT, Trainable
 
 _LOST_PROCESS = (
     "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
@@ -25,12 +26,12 @@ _LOST_PROCESS = (
 
 
 def train_in_one_program(
-    agent: Any, runner: Any, n_steps: int, progress: bool
-) -> tuple[Any, Metrics]:
+    program: PureProgram[RunnerT], runner: RunnerT, n_steps: int, progress: bool
+) -> tuple[RunnerT, Metrics]:
     """Trains inside of a compiled program.
 
     Args:
-        agent: The agent.
+        program: The pure functions of the runner.
         runner: Where to start.
         n_steps: Number of updates.
         progress: Whether to show a jax-tqdm bar.
@@ -38,27 +39,29 @@ def train_in_one_program(
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
     """
-    lengths = updates_between_points(n_steps, agent.config.eval_frequency)
+    lengths = updates_between_points(n_steps, program.config.eval_frequency)
 
-    def to_next_point(runner: Any, x: tuple) -> tuple[Any, Metrics]:
+    def to_next_point(runner: RunnerT, x: tuple[ArrayLike, ArrayLike]) -> tuple[RunnerT, Metrics]:
         _, n_updates = x
-        runner = agent.advance(runner, n_updates)
-        return runner, agent.evaluate(runner)
+        runner = program.advance(runner, n_updates)
+        return runner, program.evaluate(runner)
 
-    show = scan_tqdm(len(lengths), desc="evaluation points") if progress else lambda step: step
+    step: Callable = to_next_point
+    if progress:
+        step = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
     points = jnp.arange(len(lengths))
-    return jax.lax.scan(show(to_next_point), runner, (points, jnp.asarray(lengths, jnp.int32)))
+    return jax.lax.scan(step, runner, (points, jnp.asarray(lengths, jnp.int32)))
 
 
 def train(
-    agent: Any,
-    program: OnDevice | OnMesh,
-    runner: Any,
+    agent: Trainable[RunnerT],
+    program: OnDevice[RunnerT] | OnMesh[RunnerT],
+    runner: RunnerT,
     earlier: Metrics | None,
     n_steps: int,
     progress: bool,
     loggers: Sequence[Logger],
-) -> tuple[Any, Metrics]:
+) -> tuple[RunnerT, Metrics]:
     """Trains from Python, with everything that plugs in around a training.
 
     Args:
@@ -78,7 +81,7 @@ def train(
     leads = not together or processes.leads()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        observers: list[Observer] = []
+        observers: list[Observer[RunnerT]] = []
         if agent.config.checkpoint_dir is not None:
             records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]
@@ -113,10 +116,10 @@ class LoggerObserver:
         self._loggers = loggers
         self._known_steps = known_steps
 
-    def on_chunk(self, runner: Any, n_updates: int) -> None:
+    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
         """Does nothing."""
 
-    def on_point(self, runner: Any, history: Metrics) -> None:
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Logs the newest point."""
         point = mean_metrics({name: values[-1] for name, values in history.items()})
         step = int(point.pop("update_step"))
@@ -125,5 +128,5 @@ class LoggerObserver:
         for logger in self._loggers:
             logger.log(step, point)
 
-    def on_interruption(self, runner: Any, history: Metrics) -> None:
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Does nothing."""

@@ -1,7 +1,7 @@
 """The loop that drives every training, compiled or on the host: from point to point, in chunks."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -9,18 +9,18 @@ import numpy as np
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.chunks import Chunks
 
-Runner = TypeVar("Runner")
+RunnerT = TypeVar("RunnerT")
 Watched = TypeVar("Watched", contravariant=True)
 
 
-class Program(Protocol[Runner]):
+class Program(Protocol[RunnerT]):
     """What is driven: an agent, several trainings at once, or a training on the host."""
 
-    def advance(self, runner: Runner, n_updates: Any, /) -> Runner:
+    def advance(self, runner: RunnerT, n_updates: np.int32, /) -> RunnerT:
         """Makes updates, using up the runner."""
         ...
 
-    def evaluate(self, runner: Runner, /) -> Metrics:
+    def evaluate(self, runner: RunnerT, /) -> Metrics:
         """The metrics of one evaluation point."""
         ...
 
@@ -55,12 +55,12 @@ def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list
 
 
 def drive(
-    program: Program[Runner],
-    runner: Runner,
+    program: Program[RunnerT],
+    runner: RunnerT,
     lengths: Sequence[int],
-    observers: Sequence[Observer[Runner]],
+    observers: Sequence[Observer[RunnerT]],
     chunks: Chunks,
-) -> tuple[Runner, Metrics]:
+) -> tuple[RunnerT, Metrics]:
     """Runs a program from point to point, in chunks short enough to be interrupted.
 
     Args:

@@ -2,68 +2,79 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.stages import Lowered
+from jaxtyping import Array, ArrayLike, Key, PyTree, Shaped
 
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
-from jaxagents.core.compilation import compile_meanwhile, is_tracing, quick_jit
+from jaxagents.core.compilation import Jitted, compile_meanwhile, is_tracing, quick_jit
+from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.running.trainable import Compilable, RunnerT, programs_of
 from jaxagents.sharding import DATA_AXIS, check_axis
+
+AnyArray = Array | np.ndarray
 
 _SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
 
 
-class OnDevice:
+class OnDevice(Generic[RunnerT]):
     """An agent's program on one device."""
 
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
-    def __init__(self, agent: Any) -> None:
+    def __init__(self, agent: Compilable[RunnerT]) -> None:
         """Compiles nothing yet."""
-        self._compiled: _OnDevice = agent.programs.get(OnDevice, _OnDevice)
+        self._compiled = programs_of(agent).get(OnDevice, _OnDevice)
         self._data = agent.data
 
-    def start(self, rng: Any, hyperparams: Any) -> Any:
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner; `advance` is traced while this is compiled."""
         without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
         if not (without_jit or is_tracing((rng, hyperparams))):
             self._compile_start(rng, hyperparams)
         return self._compiled.start(rng, hyperparams)
 
-    def _compile_start(self, rng: Any, hyperparams: Any) -> None:
+    def _compile_start(self, rng: RandomKey, hyperparams: PyTree) -> None:
         start = self._compiled.start.lower(rng, hyperparams)
         args = start.out_info, self._data, np.int32(1)
         compile_meanwhile(start, lambda: self._compiled.advance.lower(*args))
 
-    def place(self, runner: Any) -> Any:
+    def place(self, runner: RunnerT) -> RunnerT:
         """A copy of a runner to go on from."""
         return jax.tree.map(jnp.copy, runner)
 
-    def restart(self, runner: Any, hyperparams: Any) -> Any:
+    def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
         return self._compiled.restart(runner, hyperparams)
 
-    def advance(self, runner: Any, n_updates: Any) -> Any:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
         return self._compiled.advance(runner, self._data, n_updates)
 
-    def evaluate(self, runner: Any) -> Metrics:
+    def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         return self._compiled.evaluate(runner)
 
-    def play(self, rng: Any, acting: Any, n_evals: int) -> Metrics:
+    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int) -> Metrics:
         """The outcomes of greedy episodes."""
         return self._compiled.play(rng, acting, n_evals)
 
     def train(
-        self, rng: Any, hyperparams: Any, runner: Any, n_steps: int, progress: bool
-    ) -> tuple[Any, Metrics]:
+        self,
+        rng: RandomKey | None,
+        hyperparams: PyTree,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[RunnerT, Metrics]:
         """Makes a whole training in one program."""
         return self._compiled.train(rng, hyperparams, runner, self._data, n_steps, progress)
 
@@ -71,19 +82,24 @@ class OnDevice:
 class _OnDevice:
     """The compiled functions of equal agents on one device."""
 
-    def __init__(self, behaviour: Any) -> None:
+    def __init__(self, behaviour: Compilable) -> None:
         program = behaviour.program
 
-        def advance(runner: Any, data: Any, n_updates: Any) -> Any:
+        def advance(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> PyTree:
             return program.with_data(data).advance(runner, n_updates)
 
         def train(
-            rng: Any, hyperparams: Any, runner: Any, data: Any, n_steps: int, progress: bool
-        ) -> tuple[Any, Metrics]:
+            rng: RandomKey | None,
+            hyperparams: PyTree,
+            runner: PyTree,
+            data: PyTree,
+            n_steps: int,
+            progress: bool,
+        ) -> tuple[PyTree, Metrics]:
             given = program.with_data(data)
             return given.train(rng, hyperparams, runner, n_steps, progress)
 
-        self.start: Any = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
+        self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
         self.advance = jax.jit(advance, donate_argnums=0)
         self.evaluate = jax.jit(program.evaluate)
@@ -91,14 +107,14 @@ class _OnDevice:
         self.train = jax.jit(train, static_argnums=(4, 5))
 
 
-class OnMesh:
+class OnMesh(Generic[RunnerT]):
     """An agent's programs on the devices of a mesh.
 
     The compiler splits them up by where their inputs lie: what belongs to environments over the axis
     `"data"`, and copies of everything else on every device.
     """
 
-    def __init__(self, agent: Any, mesh: Mesh) -> None:
+    def __init__(self, agent: Compilable[RunnerT], mesh: Mesh) -> None:
         """Compiles nothing yet.
 
         Args:
@@ -119,11 +135,11 @@ class OnMesh:
         self._behaviour = agent.behaviour
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
-        self._programs: _Programs = agent.programs.get(
+        self._programs = programs_of(agent).get(
             (OnMesh, self._mesh), functools.partial(_compiled, mesh=self._mesh)
         )
 
-    def start(self, rng: Any, hyperparams: Any) -> Any:
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, on the devices."""
         with jax.set_mesh(self._mesh):
             return self._programs.start(rng, hyperparams)
@@ -133,29 +149,29 @@ class OnMesh:
         """Whether several processes make the updates together."""
         return self._mesh.is_multi_process
 
-    def place(self, runner: Any) -> Any:
+    def place(self, runner: RunnerT) -> RunnerT:
         """A copy of a runner to go on from."""
         leaves, structure = jax.tree.flatten(runner)
         rebuilds = [_rebuild_of(leaf) for leaf in leaves]
 
-        def placed(portable: list[Any]) -> Any:
+        def placed(portable: list[Array]) -> RunnerT:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
             return _placed(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
 
         with jax.set_mesh(self._mesh):
             return jax.jit(placed)([_portable(leaf) for leaf in leaves])
 
-    def advance(self, runner: Any, n_updates: Any) -> Any:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
         with jax.set_mesh(self._mesh):
             return self._programs.advance(runner, n_updates, self._data)
 
-    def evaluate(self, runner: Any) -> Metrics:
+    def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         with jax.set_mesh(self._mesh):
             return self._programs.evaluate(runner)
 
-    def lowered_advance(self, rng: Any, hyperparams: Any) -> Any:
+    def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         with jax.set_mesh(self._mesh):
             return self._programs.advance.lower(
@@ -164,21 +180,21 @@ class OnMesh:
 
 
 class _Programs(NamedTuple):
-    start: Callable
-    advance: Callable
-    evaluate: Callable
+    start: Jitted
+    advance: Jitted
+    evaluate: Jitted
 
 
-def _compiled(behaviour: Any, mesh: Mesh) -> _Programs:
+def _compiled(behaviour: Compilable, mesh: Mesh) -> _Programs:
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
-    def start(rng: Any, hyperparams: Any) -> Any:
+    def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return _placed(behaviour, mesh, program.start(rng, hyperparams))
 
-    def advance(runner: Any, n_updates: Any, data: Any) -> Any:
+    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
         return _placed(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
 
-    def evaluate(runner: Any) -> Metrics:
+    def evaluate(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
 
     return _Programs(
@@ -188,13 +204,13 @@ def _compiled(behaviour: Any, mesh: Mesh) -> _Programs:
     )
 
 
-def _data_on(mesh: Mesh, data: Any) -> Any:
+def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
     """Data of which each process has its own groups, shaped `(groups, ...)` or `(groups, rows, ...)`."""
     sharding = NamedSharding(mesh, _SPLIT)
     if not mesh.is_multi_process:
         return jax.device_put(data, sharding)
 
-    def joined(array: Any) -> Any:
+    def joined(array: Shaped[Array | np.ndarray, "groups ..."]) -> Shaped[Array, "all_groups ..."]:
         rows = array.shape[1:2]
         missing = [(0, processes.largest(n) - n) for n in rows]
         widths = [(0, 0), *missing, *[(0, 0)] * (array.ndim - 1 - len(rows))]
@@ -203,10 +219,10 @@ def _data_on(mesh: Mesh, data: Any) -> Any:
     return jax.tree.map(joined, data)
 
 
-def _placed(behaviour: Any, mesh: Mesh, runner: Any) -> Any:
+def _placed(behaviour: Compilable[RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
     """A runner, inside of a compiled function, with its arrays where they belong."""
 
-    def placed(path: tuple, array: Any) -> Any:
+    def placed(path: tuple, array: Array) -> Array:
         is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
         sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
         return jax.lax.with_sharding_constraint(array, sharding)
@@ -214,20 +230,20 @@ def _placed(behaviour: Any, mesh: Mesh, runner: Any) -> Any:
     return jax.tree_util.tree_map_with_path(placed, runner)
 
 
-def _portable(array: Any) -> Any:
+def _portable(array: AnyArray) -> AnyArray:
     """An array that can be put on any devices: on the host, unless it is split over processes."""
     if not _is_here(array):
         return array
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
-def _rebuild_of(array: Any) -> Callable:
+def _rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
     """What makes an array of its portable one: of numbers, random keys again."""
     if not (_is_here(array) and is_key(array)):
         return lambda portable: portable
     return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
 
 
-def _is_here(array: Any) -> bool:
+def _is_here(array: AnyArray) -> bool:
     """Whether all of an array is in this process."""
     return getattr(array, "is_fully_addressable", True)

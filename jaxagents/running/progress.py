@@ -1,10 +1,12 @@
 """Progress bars in terminals and notebooks."""
 
 import sys
-from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree, Shaped
 from tqdm.auto import tqdm
+
+from jaxagents.core.metrics import Metrics
 
 
 class ProgressBar:
@@ -12,7 +14,7 @@ class ProgressBar:
 
     def __init__(
         self,
-        title: Any,
+        title: object,
         first: int,
         n_steps: int,
         disable: bool = False,
@@ -49,12 +51,12 @@ class ProgressBar:
         """Closes the bar."""
         self._bar.close()
 
-    def on_chunk(self, runner: Any, n_updates: int) -> None:
+    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
         """Moves the bar."""
         self._done += n_updates
         self._bar.update(n_updates)
 
-    def on_point(self, runner: Any, history: dict[str, Any]) -> None:
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Shows the returns of the newest point."""
         if "returns" in history:
             self.show(self._summary(history["returns"][-1]))
@@ -63,11 +65,11 @@ class ProgressBar:
         """Shows a text behind the bar."""
         self._bar.set_postfix_str(text, refresh=False)
 
-    def _summary(self, returns: np.ndarray) -> str:
+    def _summary(self, returns: Shaped[np.ndarray, "..."]) -> str:
         by_actor = np.atleast_1d(np.mean(returns, axis=0))
         return "return " + " / ".join(f"{mean:.4g}" for mean in by_actor)
 
-    def on_interruption(self, runner: Any, history: dict[str, Any]) -> None:
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Says where training stopped."""
         total = self._first + self._n_steps
         self.say(f"Interrupted after {self._done} of {total} {self._unit}s.")
@@ -81,6 +83,6 @@ class ProgressBar:
 class SweepBar(ProgressBar):
     """Shows the updates made by every member, and the range of their last mean returns."""
 
-    def _summary(self, returns: np.ndarray) -> str:
+    def _summary(self, returns: Shaped[np.ndarray, "..."]) -> str:
         means = returns.reshape(len(returns), -1).mean(axis=1)
         return f"returns {means.min():.4g} to {means.max():.4g}"

@@ -5,20 +5,25 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jax.stages import Lowered
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import stack
+from jaxagents.core.compilation import Jitted
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import drive, updates_between_points
 from jaxagents.running.progress import SweepBar
+from jaxagents.running.trainable import Compilable, RunnerT, Trainable, programs_of
+
+T = TypeVar("T")
 
 _MEMBERS = PartitionSpec("members")
 _SECONDS_PER_CHUNK = 1.0
@@ -36,13 +41,19 @@ class SweepResult(NamedTuple):
         best_hyperparams: That set.
     """
 
-    runners: Any
+    runners: PyTree
     metrics: dict[str, Array]
     best: int | None
-    best_hyperparams: Any
+    best_hyperparams: PyTree
 
 
-def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool) -> SweepResult:
+def sweep(
+    agent: Trainable,
+    rngs: Key[Array, "n_seeds"],
+    hyperparams: PyTree,
+    n_steps: int,
+    progress: bool,
+) -> SweepResult:
     """Trains every seed with every set of hyperparameters.
 
     Args:
@@ -83,7 +94,7 @@ def sweep(agent: Any, rngs: Any, hyperparams: Any, n_steps: int, progress: bool)
 
 
 @contextlib.contextmanager
-def _members(agent: Any, n_members: int) -> Iterator["MembersOnCores | MembersOnDevices"]:
+def _members(agent: Trainable, n_members: int) -> Iterator["MembersOnCores | MembersOnDevices"]:
     devices = jax.devices()
     if devices[0].platform == "cpu":
         with ThreadPoolExecutor(min(n_members, _n_cores())) as threads:
@@ -92,14 +103,14 @@ def _members(agent: Any, n_members: int) -> Iterator["MembersOnCores | MembersOn
         yield MembersOnDevices(agent, devices[:n_members])
 
 
-class MembersOnCores:
+class MembersOnCores(Generic[RunnerT]):
     """An agent's program for many members, which the cores of a CPU run side by side, one each.
 
     It runs the very programs of a single training. On a CPU that is faster than one wide program,
     which leaves most of its work to one core.
     """
 
-    def __init__(self, agent: Any, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, agent: Trainable[RunnerT], threads: ThreadPoolExecutor) -> None:
         """Compiles nothing yet.
 
         Args:
@@ -110,25 +121,25 @@ class MembersOnCores:
         self._threads = threads
         self._compiled: set[Callable] = set()
 
-    def start(self, rngs: Any, hyperparams: Any) -> list[Any]:
+    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
         """Fresh runners."""
         sets = [jax.tree.map(lambda x, i=i: x[i], hyperparams) for i in range(len(rngs))]
         return self._map(self._agent.start, list(rngs), sets)
 
-    def advance(self, runners: list[Any], n_updates: Any) -> list[Any]:
+    def advance(self, runners: list[RunnerT], n_updates: ArrayLike) -> list[RunnerT]:
         """Makes updates."""
         return self._map(self._agent.advance, runners, [n_updates] * len(runners))
 
-    def evaluate(self, runners: list[Any]) -> Metrics:
+    def evaluate(self, runners: list[RunnerT]) -> Metrics:
         """The metrics of one evaluation point."""
         return stack_metrics(self._map(self._agent.evaluate, runners))
 
-    def gather(self, runners: list[Any]) -> Any:
+    def gather(self, runners: list[RunnerT]) -> RunnerT:
         """The runners as one, with a leading axis of members."""
         return stack(runners)
 
-    def _map(self, function: Callable, *args: Sequence[Any]) -> list[Any]:
-        def run(*member: Any) -> Any:
+    def _map(self, function: Callable[..., T], *args: Sequence[PyTree]) -> list[T]:
+        def run(*member: PyTree) -> T:
             return jax.block_until_ready(function(*member))
 
         if function in self._compiled:
@@ -141,7 +152,7 @@ class MembersOnCores:
 class MembersOnDevices:
     """An agent's program for many members, split over accelerators and vmapped on each."""
 
-    def __init__(self, agent: Any, devices: Sequence[Any]) -> None:
+    def __init__(self, agent: Compilable, devices: Sequence[Any]) -> None:
         """Compiles nothing yet.
 
         Args:
@@ -150,11 +161,11 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data = agent.data
-        self._start, self._advance, self._evaluate = agent.programs.get(
+        self._start, self._advance, self._evaluate = programs_of(agent).get(
             (MembersOnDevices, self._mesh), functools.partial(_compiled, mesh=self._mesh)
         )
 
-    def start(self, rngs: Any, hyperparams: Any) -> Any:
+    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
         """Fresh runners, some of them twice to fill up the devices."""
         self._n_members = len(rngs)
         n_filled = self._n_members + -self._n_members % self._mesh.size
@@ -162,33 +173,33 @@ class MembersOnDevices:
         filled = jax.tree.map(lambda x: x[members], (rngs, hyperparams))
         return self._start(*jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS)))
 
-    def advance(self, runners: Any, n_updates: Any) -> Any:
+    def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
         """Makes updates."""
         return self._advance(runners, n_updates, self._data)
 
-    def evaluate(self, runners: Any) -> Metrics:
+    def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point."""
         return self.gather(self._evaluate(runners))
 
-    def gather(self, runners: Any) -> Any:
+    def gather(self, runners: PyTree) -> PyTree:
         """The runners without those that fill up the devices."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
-    def lowered_advance(self, rngs: Any, hyperparams: Any) -> Any:
+    def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-def _compiled(behaviour: Any, mesh: Mesh) -> tuple[Callable, Callable, Callable]:
+def _compiled(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
     program = behaviour.program
 
-    def advance(runner: Any, n_updates: Any, data: Any) -> Any:
+    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
         return program.with_data(data).advance(runner, n_updates)
 
     def compiled(
         function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
-    ) -> Callable:
+    ) -> Jitted:
         return jax.jit(
             jax.shard_map(
                 jax.vmap(function, in_axes),
@@ -212,7 +223,7 @@ def _n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _number_of_sets(hyperparams: Any) -> int:
+def _number_of_sets(hyperparams: PyTree) -> int:
     sizes = {np.shape(x) for x in jax.tree.leaves(hyperparams) if np.ndim(x)}
     if not sizes:
         return 1

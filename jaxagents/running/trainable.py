@@ -1,0 +1,148 @@
+"""Agents, as trainings see them: the agents themselves are on the floor above."""
+
+from typing import Protocol, TypeVar
+
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree
+
+from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
+from jaxagents.core.compilation import Programs
+from jaxagents.core.keys import RandomKey
+from jaxagents.core.metrics import Metrics
+
+
+class HasStep(Protocol):
+    """A runner of any family."""
+
+    @property
+    def update_step(self) -> Int[Array, ""]:
+        """Number of updates made so far."""
+        ...
+
+
+RunnerT = TypeVar("RunnerT", bound=HasStep)
+
+
+class TrainableConfig(RecordedConfig, Protocol):
+    """An agent's configuration, as far as trainings read it."""
+
+    @property
+    def eval_frequency(self) -> int:
+        """Number of updates between evaluation points."""
+        ...
+
+    def check_devices(self, n_devices: int, /) -> None:
+        """Raises if so many devices cannot share the work equally."""
+
+
+class PureProgram(Protocol[RunnerT]):
+    """The pure functions of a runner that a training consists of."""
+
+    @property
+    def config(self) -> TrainableConfig:
+        """The agent's configuration."""
+        ...
+
+    def with_data(self, data: PyTree, /) -> "PureProgram[RunnerT]":
+        """The same program, reading other data."""
+        ...
+
+    def start(self, rng: RandomKey, hyperparams: PyTree, /) -> RunnerT:
+        """A fresh runner."""
+        ...
+
+    def restart(self, runner: RunnerT, hyperparams: PyTree, /) -> RunnerT:
+        """The runner with other hyperparameters."""
+        ...
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike, /) -> RunnerT:
+        """The runner after updates."""
+        ...
+
+    def evaluate(self, runner: RunnerT, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int, /) -> Metrics:
+        """The outcomes of greedy episodes."""
+        ...
+
+    def train(
+        self,
+        rng: RandomKey | None,
+        hyperparams: PyTree,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+        /,
+    ) -> tuple[RunnerT, Metrics]:
+        """A whole training: the final runner, and metrics with a leading axis of points."""
+        ...
+
+
+class Compilable(Protocol[RunnerT]):
+    """An agent, or its behaviour alone, whose program is compiled."""
+
+    @property
+    def program(self) -> PureProgram[RunnerT]:
+        """The pure functions of a runner that a training consists of."""
+        ...
+
+    @property
+    def programs(self) -> Programs | None:
+        """The compiled programs; `None` within a program, which itself is compiled."""
+
+    @property
+    def behaviour(self) -> "Compilable[RunnerT]":
+        """The same agent without files and memory."""
+        ...
+
+    @property
+    def config(self) -> TrainableConfig:
+        """The static configuration."""
+        ...
+
+    @property
+    def data(self) -> PyTree:
+        """Arrays that updates read and never change."""
+        ...
+
+    @property
+    def split_fields(self) -> tuple[str, ...]:
+        """Fields of a runner whose arrays have a first axis of environments."""
+        ...
+
+    @property
+    def collects_at_start(self) -> bool:
+        """Whether fresh runners have played in the environment."""
+        ...
+
+
+class Trainable(Compilable[RunnerT], RecordedAgent, Protocol[RunnerT]):
+    """An agent that is trained from Python."""
+
+    @property
+    def config(self) -> TrainableConfig:
+        """The static configuration."""
+        ...
+
+    def start(self, rng: RandomKey, hyperparams: PyTree, /) -> RunnerT:
+        """Makes a fresh runner."""
+        ...
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike, /) -> RunnerT:
+        """Makes updates, using up the runner."""
+        ...
+
+    def evaluate(self, runner: RunnerT, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+    def collect_training(self, runner: RunnerT, metrics: Metrics, /) -> None:
+        """Makes the agent remember a runner and its metrics."""
+
+
+def programs_of(agent: Compilable[RunnerT]) -> Programs:
+    """The compiled programs of an agent that is not itself within one."""
+    programs = agent.programs
+    assert programs is not None
+    return programs
