@@ -1,4 +1,4 @@
-"""What an agent does: its environment, its configuration, and the hooks that families fill in."""
+"""The behaviour of an agent: environment, configuration, and the hooks that families fill in."""
 
 import abc
 import copy
@@ -107,14 +107,14 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:
-        """What `policy` is given of a runner."""
+        """The part of a runner that acts, such as the actor, which `policy` is given."""
 
     @abc.abstractmethod
     def policy(self, training: PyTree, obs: PyTree) -> PyTree:
         """The greedy action.
 
         Args:
-            training: What acts of a runner.
+            training: The part of a runner that acts.
             obs: One observation.
 
         Returns:
@@ -125,7 +125,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The memory of the policy at the start of an episode; `()` if it has none.
 
         Args:
-            training: What acts of a runner.
+            training: The part of a runner that acts.
 
         Returns:
             The memory.
@@ -136,7 +136,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The greedy action of a policy with or without a memory.
 
         Args:
-            training: What acts of a runner.
+            training: The part of a runner that acts.
             carry: The memory: first that of `initial_carry`, then what this gives.
             obs: One observation.
 
@@ -158,7 +158,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Raises if the environment, the networks and the configuration do not fit together."""
 
     def checkpointed(self, runner: RunnerT) -> PyTree:
-        """What a checkpoint holds of a runner.
+        """The part of a runner that checkpoints hold.
 
         Args:
             runner: Any runner.
@@ -207,7 +207,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def programs(self) -> Programs[Self] | None:
-        """What is compiled of the agent; nothing within a program, which itself is compiled."""
+        """The compiled programs of the agent; `None` inside a program, which is itself compiled."""
         return self._programs
 
     def with_data(self, data: PyTree) -> Self:

@@ -1,4 +1,4 @@
-"""What an agent remembers of its last training."""
+"""The memory that an agent has of its last training."""
 
 from typing import Any, Generic, TypeVar
 

@@ -82,7 +82,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.replace(
             actor_training=actor.training,
             critic_training=critic.training,
-            info=_reported(actor.info, critic.info, traj),
+            info=_info_of_update(actor.info, critic.info, traj),
         )
 
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
@@ -134,13 +134,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             hyperparams=hyperparams,
             update_step=jnp.zeros((), jnp.int32),
             info={},
-            carry=_repeated(self._policy.initial(actor), (self.config.batch_size,)),
+            carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
         )
-        info = jax.eval_shape(self._imagined_info, runner)
+        info = jax.eval_shape(self._info_names, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
 
-    def _imagined_info(self, runner: Runner) -> Info:
-        """What an update reports, in name only: nothing is played."""
+    def _info_names(self, runner: Runner) -> Info:
+        """The names of the numbers that an update reports, found without playing."""
         obs, carry = jax.tree.map(lambda x: x[0], (runner.obs, runner.carry))
         _, distribution = self._policy.step(runner.actor_training, carry, obs)
         of_each_actor = jnp.zeros(self._actors_shape)
@@ -158,11 +158,11 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             target=of_each_actor,
             carry=carry,
         )
-        traj = _repeated(step, (self.config.rollout_length, self.config.batch_size))
+        traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
         fits = self._fits(runner, traj)
         names = [names_of_info(fit, self.config.n_minibatches) for fit in fits]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return _reported(actor, critic, traj)
+        return _info_of_update(actor, critic, traj)
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
@@ -231,7 +231,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         )
 
     def _steps_at_once(self) -> int:
-        """Of how many steps of a rollout values are computed at once."""
+        """Number of steps of a rollout whose values are computed at once."""
         config = self.config
         n_devices = 1 if config.replicated_updates else sharding.n_devices()
         n_samples = config.rollout_length * config.batch_size // n_devices
@@ -303,21 +303,25 @@ def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
-def _repeated(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
+def _broadcast(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
     """Copies of a pytree along new leading axes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)
 
 
-def _reported(actor: Info, critic: Info, traj: Transition) -> Info:
-    """What describes an update."""
+def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
+    """The numbers that describe an update, of both networks and the rollout."""
     explained = ops.explained_variance(traj.value, traj.target).mean()
-    parts = [_named("actor", actor), _named("critic", critic), {"explained_variance": explained}]
+    parts = [
+        _with_network_name("actor", actor),
+        _with_network_name("critic", critic),
+        {"explained_variance": explained},
+    ]
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
         raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
     return {name: number for part in parts for name, number in part.items()}
 
 
-def _named(network: str, info: Info) -> Info:
-    """What describes a fit, with the name of the network where the name alone would not tell."""
+def _with_network_name(network: str, info: Info) -> Info:
+    """The numbers that describe a fit; those of every fit get the name of their network."""
     return {f"{network}_{name}" if name in OF_EVERY_FIT else name: x for name, x in info.items()}

@@ -29,12 +29,12 @@ __all__ = [
 
 
 class Snapshot(NamedTuple):
-    """What a checkpoint is to hold, besides the history.
+    """The contents of a checkpoint, besides the history.
 
     Attributes:
         step: Number of updates (or other steps) made.
         tree: The pytree.
-        notes: What else to note, as JSON.
+        notes: Anything else to store, as JSON.
     """
 
     step: int
@@ -45,8 +45,8 @@ class Snapshot(NamedTuple):
 class Records:
     """Keeps the records of one training in its checkpoint folder, which it locks.
 
-    The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`, and what else a kind of training
-    puts beside them.
+    The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`. Some kinds of training add other
+    files.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Records:
         Args:
             store: Where they go.
             writer: Writes checkpoints there.
-            snapshot: Says of a runner what a checkpoint is to hold.
-            earlier: Metrics of the trainings that this one goes on from.
+            snapshot: Maps a runner to the contents of a checkpoint.
+            earlier: Metrics of the trainings that this one continues.
         """
         self._store = store
         self._writer = writer
@@ -86,16 +86,16 @@ class Records:
         self._writer.__exit__(*exception)
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> None:
-        """Notes that the last checkpoint is of the past."""
+        """Notes that the last checkpoint is no longer up to date."""
         self._at_checkpoint = False
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a checkpoint, known by its mean return."""
+        """Saves a checkpoint with its mean return, by which the best one is found."""
         mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
         self._save(runner, history, mean_return)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a checkpoint, which has no return to compete with the best, unless there is one."""
+        """Saves a checkpoint without a return, unless the last one is up to date."""
         if not self._at_checkpoint:
             self._save(runner, history, None)
 
@@ -182,7 +182,7 @@ def records_of(
     Args:
         agent: The agent, whose configuration names the folder.
         runner: Where the training starts.
-        earlier: Metrics of the trainings that it goes on from.
+        earlier: Metrics of the trainings that it continues.
         together: Whether all processes make the training, and these records.
 
     Returns:

@@ -45,7 +45,7 @@ class Writer:
 
         Args:
             store: The store.
-            identity: Whose checkpoints they are, by kind.
+            identity: The owner of the checkpoints, such as its class, by kind.
             keep: Number of latest checkpoints to keep besides the best. `None` keeps all.
             start: Step at which the training starts.
             descriptions: Dataclasses or dicts to write as JSON, by the stems of their files.
@@ -95,8 +95,8 @@ class Writer:
             step: Its step. If there is one already, nothing is written.
             tree: The pytree.
             history: Metrics of the points up to it.
-            mean_return: By which it competes for the best; `None` if it does not.
-            notes: What else to note, as JSON.
+            mean_return: The checkpoint with the highest is kept as the best; `None` never is.
+            notes: Anything else to store, as JSON.
         """
         from orbax.checkpoint import args
 
@@ -196,7 +196,7 @@ def write_description(directory: str | os.PathLike, stem: str, description: Any)
 
 
 def _damage(store: Store, step: int) -> CorruptCheckpointError | None:
-    """What is wrong with a checkpoint, if anything."""
+    """The damage of a checkpoint, if there is any."""
     try:
         store.verify(step)
     except CorruptCheckpointError as error:

@@ -41,7 +41,7 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
     Within another program, or with `JAX_DISABLE_MOST_OPTIMIZATIONS`, it is `jax.jit` alone.
 
     Args:
-        function: What is compiled.
+        function: The function to compile.
         **options: Options of `jax.jit`.
 
     Returns:
@@ -53,17 +53,17 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
     def quick(platform: str) -> Jitted:
         return jax.jit(function, compiler_options=_known_options(platform), **options)
 
-    def chosen(*args: Any, **kwargs: Any) -> Jitted:
+    def choose(*args: Any, **kwargs: Any) -> Jitted:
         if is_tracing((args, kwargs)) or jax.config.read("jax_disable_most_optimizations"):
             return plain
         return quick(jax.default_backend())
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return chosen(*args, **kwargs)(*args, **kwargs)
+        return choose(*args, **kwargs)(*args, **kwargs)
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
-        return chosen(*args, **kwargs).lower(*args, **kwargs)
+        return choose(*args, **kwargs).lower(*args, **kwargs)
 
     call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return cast(Jitted, call)
@@ -87,19 +87,19 @@ def _is_known(option: dict[str, Any]) -> bool:
 class Programs(Generic[BehaviourT]):
     """The compiled programs of equal objects, which share them.
 
-    They are released with the last object that holds them. Those of the few used last are held for
-    longer, so that an object that is built again, as in a cell of a notebook, compiles nothing.
+    They are released with the last object that holds them, but the few most recently used ones are kept
+    longer: an object that is built again, as in a cell of a notebook, then compiles nothing.
 
     Attributes:
-        behaviour: What is compiled.
+        behaviour: The object whose programs they are.
     """
 
     def __init__(self, behaviour: BehaviourT) -> None:
         """Compiles nothing yet.
 
         Args:
-            behaviour: What is compiled. It must not hold its programs, or only Python's garbage
-                collector could release them.
+            behaviour: The object whose programs they are. It must not hold them itself, or only
+                Python's garbage collector could release them.
         """
         self.behaviour = behaviour
         self._compiled: dict[Hashable, Any] = {}
@@ -114,7 +114,7 @@ class Programs(Generic[BehaviourT]):
         """A program, which is made when it is first asked for.
 
         Args:
-            key: Tells it from others.
+            key: The program's name among those of the behaviour.
             compile_: Makes it of the behaviour.
 
         Returns:
@@ -175,7 +175,7 @@ def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> Non
 
     Args:
         program: A lowered program.
-        other_work: What is done meanwhile, such as to trace the next program.
+        other_work: Called while the program is compiled, for example to trace the next one.
     """
     with ThreadPoolExecutor(1) as thread:
         compiling = thread.submit(program.compile)

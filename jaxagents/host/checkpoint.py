@@ -100,7 +100,7 @@ def restore_learner(
         The learner, and the metrics of the training up to it.
 
     Raises:
-        TypeError: `learner` is none, but a class of learners for instance.
+        TypeError: `learner` is not a learner, but for instance a class.
         FileNotFoundError: There is no such checkpoint.
         ValueError: It is of another learner, of which the first leaf that differs is named, or of an
             agent.
@@ -126,7 +126,7 @@ def go_on(runner: HostRunner, store: HostStore, identity: Mapping[str, Any]) -> 
     Args:
         runner: The training, which has not begun.
         store: Its checkpoints.
-        identity: What they have to be of.
+        identity: The learner and settings that the checkpoints must be of.
 
     Returns:
         The metrics of the points up to there.
@@ -157,8 +157,8 @@ def records_of(
         store: Where they go.
         runner: Where the training starts.
         config: Its configuration.
-        identity: What they are of.
-        earlier: Metrics of what it goes on from.
+        identity: The learner and settings that the records are of.
+        earlier: Metrics of the training that it continues.
 
     Returns:
         The records.
@@ -181,7 +181,7 @@ def records_of(
 
 
 def _snapshot(runner: HostRunner) -> Snapshot:
-    """What a checkpoint is to hold; new transitions are written to disk."""
+    """The contents of a checkpoint; writes new transitions to disk."""
     return Snapshot(runner.step, runner.learner, {_STATE: runner.state()})
 
 

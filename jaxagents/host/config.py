@@ -12,7 +12,7 @@ _FILE_FIELDS = ("checkpoint_dir", "keep_checkpoints")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class HostConfig(StaticConfig):
-    """What trainings on the host share.
+    """The base of the configurations of trainings on the host.
 
     Attributes:
         batch_size: Number of transitions in a batch.

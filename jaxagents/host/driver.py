@@ -37,7 +37,7 @@ def train(
         evaluate: Maps a learner to metrics of episodes; to none if nothing evaluates it.
         schedule: Its points and logs.
         store: Where its records go.
-        identity: What checkpoints are of, and have to be of to go on from.
+        identity: The learner and settings of the checkpoints; others are refused on resuming.
         resume: Whether to go on from the last one, if there is one.
         loggers: Receive evaluations, and what training reports.
         title: Title of the progress bar, without which none is shown.
@@ -64,14 +64,14 @@ def train(
             chunks = AlignedChunks(interruption, first, frequencies)
             _, metrics = drive(HostProgram(evaluate), runner, lengths, observers, chunks)
         if chunks.stopped:
-            bar.say(_saved(runner.step, store))
+            bar.say(_message_about_files(runner.step, store))
     if chunks.stopped:
         bar.say("What was learned so far is returned.")
     return runner.learner, join(earlier, metrics, "step")
 
 
-def _saved(step: int, store: HostStore | None) -> str:
-    """What is on disk of a training that stopped at a step, in words."""
+def _message_about_files(step: int, store: HostStore | None) -> str:
+    """Says how much of a training that stopped at a step is on disk."""
     steps = [] if store is None else [saved for saved in store.steps() if saved <= step]
     if store is None or not steps:
         return "Nothing was saved."

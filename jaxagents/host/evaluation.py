@@ -60,7 +60,7 @@ def evaluate(
             positive.
     """
     episodes = _episodes(policy, env, n_episodes, seed)
-    return _stacked([_outcome(episode) for episode in episodes])
+    return _stack([_outcome(episode) for episode in episodes])
 
 
 def evaluate_with_trajectories(
@@ -88,8 +88,8 @@ def evaluate_with_trajectories(
     for episode in _episodes(policy, env, n_episodes, seed):
         steps = list(episode)
         outcomes.append(_outcome(steps))
-        trajectories.append(_trajectory(_stacked(steps)))
-    return _stacked(outcomes), trajectories
+        trajectories.append(_trajectory(_stack(steps)))
+    return _stack(outcomes), trajectories
 
 
 def concatenate_trajectories(
@@ -170,7 +170,7 @@ def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
     observation = copy.deepcopy(env.reset(seed=seed)[0])
     over = False
     while not over:
-        action = _fitted(policy(observation), env.action_space)
+        action = _to_space(policy(observation), env.action_space)
         successor, reward, terminated, truncated, _ = env.step(action)
         successor = copy.deepcopy(successor)
         yield Step(observation, action, float(reward), successor, bool(terminated), bool(truncated))
@@ -178,7 +178,7 @@ def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
         over = terminated or truncated
 
 
-def _fitted(action: PyTree, space: gymnasium.Space) -> PyTree:
+def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
     """An action as the environment takes it, in the memory of the host."""
     if space.shape is None or space.dtype is None:  # a dict or a tuple of spaces
         return jax.device_get(action)
@@ -229,5 +229,5 @@ def _check_arrays(name: str, value: PyTree) -> None:
         )
 
 
-def _stacked(trees: Sequence[PyTree]) -> PyTree:
+def _stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

@@ -142,7 +142,7 @@ def remove_abandoned(folder: Path, named: Collection[str]) -> None:
         folder: Folder of the files, which need not exist.
         named: Names of the files that checkpoints name.
     """
-    listed = _listed(folder)
+    listed = _names_in_list(folder)
     abandoned = listed - set(named) if named else set()
     for name in abandoned:
         (folder / name).with_suffix(_UNFINISHED).unlink(missing_ok=True)
@@ -153,7 +153,7 @@ def remove_abandoned(folder: Path, named: Collection[str]) -> None:
         (folder / _LIST).write_text(kept, encoding="utf-8")
 
 
-def _listed(folder: Path) -> set[str]:
+def _names_in_list(folder: Path) -> set[str]:
     """The names of the files that journals began to write in a folder."""
     try:
         names = (folder / _LIST).read_text(encoding="utf-8").splitlines()

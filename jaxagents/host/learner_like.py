@@ -1,4 +1,4 @@
-"""What can be trained on the host."""
+"""The learners that can be trained on the host."""
 
 from typing import Protocol, Self, TypeVar
 

@@ -20,7 +20,7 @@ class OfflineTraining:
     Attributes:
         step: Number of updates made.
         updates: The learner and its updates.
-        names: What is reported.
+        names: The names of the numbers that are reported.
         steps_per_call: Number of updates that end at its multiples, and are made in one call.
     """
 
@@ -54,11 +54,11 @@ class OfflineTraining:
         return self.updates.drain()
 
     def state(self) -> dict[str, Any]:
-        """What has to be known to go on from here."""
+        """Everything needed to continue from here, besides the learner, as JSON."""
         return {"updates": self.updates.state()}
 
     def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
-        """Goes on from a step, with its learner and state."""
+        """Continues from a step, with its learner and state."""
         self.step = step
         self.updates.load(learner, state["updates"])
 
@@ -72,7 +72,7 @@ class OfflineTraining:
 
 
 def _keys(learner: LearnerLike, dataset: Dataset) -> list[str]:
-    """What a learner is handed: what it declares to need and discounts, or else everything."""
+    """The keys that a learner is given: those that it declares and `discounts`, or else all."""
     declared = getattr(learner, "batch_keys", None)
     if declared is None or not set(declared) <= set(dataset):
         return list(dataset)

@@ -31,7 +31,7 @@ class OnlineTraining:
     Attributes:
         step: Number of steps made in the environment.
         updates: The learner and its updates.
-        names: What is reported.
+        names: The names of the numbers that are reported.
     """
 
     unit = "step"
@@ -83,7 +83,7 @@ class OnlineTraining:
         return {**self.updates.drain(), **returns}
 
     def state(self) -> dict[str, Any]:
-        """What has to be known to go on from here; writes new transitions to disk."""
+        """Everything needed to continue from here; writes new transitions to disk."""
         episode = {"actions": self._episodes.actions, "observation": self._episodes.observation}
         return {
             "updates": self.updates.state(),
@@ -93,7 +93,7 @@ class OnlineTraining:
         }
 
     def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
-        """Goes on from a step, with its learner and state."""
+        """Continues from a step, with its learner and state."""
         assert self._journal is not None
         self.step = step
         self.updates.load(learner, state["updates"])
@@ -115,7 +115,7 @@ class OnlineTraining:
             rng = generator(self._config.seed, Stream.RANDOM_ACTIONS, self.step)
             return random_action(self._action_space, rng)
         observation = self._episodes.observation
-        return _sampled(self.updates.learner, self._key, np.uint32(self.step), observation)
+        return _sample(self.updates.learner, self._key, np.uint32(self.step), observation)
 
     def _learns(self) -> bool:
         is_time = self.step % self._config.update_frequency == 0
@@ -130,7 +130,7 @@ class OnlineTraining:
 
 
 @jax.jit
-def _sampled(
+def _sample(
     learner: LearnerLike, key: Key[Array, ""], step: ArrayLike, observation: PyTree
 ) -> Array:
     return learner.sample_actions(observation, seed=jax.random.fold_in(key, step))

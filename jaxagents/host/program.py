@@ -19,8 +19,8 @@ class Training(Protocol):
     Attributes:
         step: Number of steps made.
         updates: The learner and its updates.
-        names: What `drain` may hold.
-        unit: What a step is.
+        names: The names of the numbers that `drain` may give.
+        unit: The name of a step, such as "update".
         steps_per_call: Number of steps that are best made at once.
     """
 
@@ -38,15 +38,15 @@ class Training(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """What has to be known to go on from here, besides the learner, as JSON."""
+        """Everything needed to continue from here, besides the learner, as JSON."""
         ...
 
     def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
-        """Goes on from a step, with its learner and state."""
+        """Continues from a step, with its learner and state."""
 
 
 class HostRunner:
-    """Where a training on the host is, and what it has reported lately. Changes in place.
+    """The state of a training on the host, and its recent reports. Changes in place.
 
     Attributes:
         training: How it trains.
@@ -96,7 +96,7 @@ class HostRunner:
         return reported, rate
 
     def state(self) -> dict[str, Any]:
-        """What has to be known to go on from here, besides learner and history, as JSON."""
+        """Everything needed to continue from here, besides learner and history, as JSON."""
         return {
             "training": self.training.state(),
             "since_point": self._since_point,
@@ -104,7 +104,7 @@ class HostRunner:
         }
 
     def load(self, step: int, learner: LearnerLike, state: Mapping[str, Any]) -> None:
-        """Goes on from a step, with its learner and state."""
+        """Continues from a step, with its learner and state."""
         self.training.load(step, learner, state["training"])
         self._since_point = added({}, state["since_point"])
         self._since_log = added({}, state["since_log"])

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """What random numbers are for."""
+    """The purposes of random numbers."""
 
     EPISODES = 0
     EVALUATION = 1
@@ -23,7 +23,7 @@ def seed_of(seed: int, stream: Stream, number: int = 0) -> int:
 
     Args:
         seed: Seed of the training.
-        stream: What it is for.
+        stream: The purpose of the random numbers.
         number: Number of the episode or step.
 
     Returns:
@@ -37,7 +37,7 @@ def generator(seed: int, stream: Stream, number: int) -> np.random.Generator:
 
     Args:
         seed: Seed of the training.
-        stream: What it is for.
+        stream: The purpose of the random numbers.
         number: Number of the episode or step.
 
     Returns:

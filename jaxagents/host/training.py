@@ -181,7 +181,7 @@ def train_offline(
 
 
 def _store(config: HostConfig, resume: bool) -> HostStore | None:
-    """Where checkpoints go, which is refused if it is filled and not to be gone on from."""
+    """The store of the checkpoints; a filled one is refused unless the training resumes."""
     if config.checkpoint_dir is None:
         if resume:
             raise ValueError("resume=True needs a checkpoint_dir in the configuration.")
@@ -200,19 +200,19 @@ def _evaluation(
     check_acts(learner, env)
     seed = seed_of(config.seed, Stream.EVALUATION)
 
-    def evaluated(learner: LearnerLike) -> Metrics:
+    def evaluate_learner(learner: LearnerLike) -> Metrics:
         def policy(observation: PyTree) -> Array:
             return learner.sample_actions(as_observation(observation))
 
         return evaluate(policy, env, config.n_evals, seed=seed)
 
-    return evaluated
+    return evaluate_learner
 
 
 def _identity(
     learner: LearnerLike, eval_env: gymnasium.Env | None, config: HostConfig
 ) -> dict[str, Any]:
-    """What has to be as it was for a training to go on."""
+    """The learner and settings that a training must share with the checkpoints that it continues."""
     return {
         **learner_identity(learner),
         "seed": config.seed,

@@ -1,4 +1,4 @@
-"""The updates of a learner on the host, and what it reports of them."""
+"""The updates of a learner on the host, and the numbers that they report."""
 
 import math
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ def means(sums: Sums) -> dict[str, float]:
 
 
 class Updates:
-    """A learner, and the sums of what its updates report, which stay on the device.
+    """A learner, and the sums of the numbers that its updates report, which stay on the device.
 
     Attributes:
         learner: The learner after the last update, which may still be running.
-        names: What the updates report.
+        names: The names of the numbers that updates report.
     """
 
     def __init__(self, learner: LearnerLike, example: Mapping[str, PyTree]) -> None:
@@ -52,7 +52,7 @@ class Updates:
             ValueError: The learner cannot learn from such transitions.
         """
         self.learner = without_weak_types(learner)
-        self.names = sorted(_reported(self.learner, example))
+        self.names = sorted(_traced_info(self.learner, example))
         self._totals = self._zeros()
         self._n_updates = 0
         self._previous = self._totals
@@ -69,13 +69,13 @@ class Updates:
         self._n_updates += len(jax.tree.leaves(batches)[0])
 
     def drain(self) -> Sums:
-        """What was reported since the last time, whose sums then begin anew."""
+        """The sums of the reports since the last call; they then start again from zero."""
         sums = self.state()
         self._totals, self._n_updates = self._zeros(), 0
         return sums
 
     def state(self) -> Sums:
-        """What was reported since it was last drained."""
+        """The sums of the reports since the last `drain`."""
         totals = jax.device_get(self._totals)
         return {name: (float(total), self._n_updates) for name, total in totals.items()}
 
@@ -98,8 +98,8 @@ def _update(
     return learner, {name: total + sums[name] for name, total in totals.items()}
 
 
-def _reported(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
-    """What updates report, found by tracing one."""
+def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
+    """The shapes of the numbers that updates report, found by tracing one."""
     name = type(learner).__name__
     try:
         updated, info = jax.eval_shape(

@@ -1,1 +1,1 @@
-"""What drives a training: programs, points, progress, interruption, sweeps."""
+"""The machinery of trainings: programs, points, progress, interruption, sweeps."""

@@ -14,7 +14,7 @@ _SECONDS = 0.25
 
 
 class Chunks(Protocol):
-    """Splits what lies between two points.
+    """Splits the updates between two points.
 
     Attributes:
         stopped: Whether the training is to stop before the next point.
@@ -41,7 +41,7 @@ class TimedChunks:
 
         Args:
             interruption: Says when to stop.
-            seconds: What each chunk ought to take.
+            seconds: How long each chunk should take.
             together: Whether all processes do this at once: with chunks of the same sizes, and with
                 the same chunk as the last.
         """

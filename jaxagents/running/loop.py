@@ -14,7 +14,7 @@ Watched = TypeVar("Watched", contravariant=True)
 
 
 class Program(Protocol[RunnerT]):
-    """What is driven: an agent, several trainings at once, or a training on the host."""
+    """A training that can be driven: of one agent, of several at once, or of a learner on the host."""
 
     def advance(self, runner: RunnerT, n_updates: np.int32, /) -> RunnerT:
         """Makes updates, using up the runner."""
@@ -64,7 +64,7 @@ def drive(
     """Runs a program from point to point, in chunks short enough to be interrupted.
 
     Args:
-        program: What is trained.
+        program: The training.
         runner: Where to start.
         lengths: Numbers of updates before each evaluation point.
         observers: Watch the training, each of them after those before it.

@@ -1,4 +1,4 @@
-"""Where a training runs: on one device, or on several, which share out its environments or its data."""
+"""The programs of a training on one device, or on several that share its environments or its data."""
 
 import functools
 from collections.abc import Callable
@@ -136,7 +136,7 @@ class OnMesh(Generic[RunnerT]):
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
         self._programs = programs_of(agent).get(
-            (OnMesh, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+            (OnMesh, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
@@ -154,12 +154,12 @@ class OnMesh(Generic[RunnerT]):
         leaves, structure = jax.tree.flatten(runner)
         rebuilds = [_rebuild_of(leaf) for leaf in leaves]
 
-        def placed(portable: list[Array]) -> RunnerT:
+        def place(portable: list[Array]) -> RunnerT:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
-            return _placed(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
+            return _place(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
 
         with jax.set_mesh(self._mesh):
-            return jax.jit(placed)([_portable(leaf) for leaf in leaves])
+            return jax.jit(place)([_portable(leaf) for leaf in leaves])
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
@@ -185,14 +185,14 @@ class _Programs(NamedTuple):
     evaluate: Jitted
 
 
-def _compiled(behaviour: Compilable, mesh: Mesh) -> _Programs:
+def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
-        return _placed(behaviour, mesh, program.start(rng, hyperparams))
+        return _place(behaviour, mesh, program.start(rng, hyperparams))
 
     def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
-        return _placed(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
+        return _place(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
 
     def evaluate(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
@@ -210,24 +210,24 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
     if not mesh.is_multi_process:
         return jax.device_put(data, sharding)
 
-    def joined(array: Shaped[Array | np.ndarray, "groups ..."]) -> Shaped[Array, "all_groups ..."]:
+    def join(array: Shaped[Array | np.ndarray, "groups ..."]) -> Shaped[Array, "all_groups ..."]:
         rows = array.shape[1:2]
         missing = [(0, processes.largest(n) - n) for n in rows]
         widths = [(0, 0), *missing, *[(0, 0)] * (array.ndim - 1 - len(rows))]
         return jax.make_array_from_process_local_data(sharding, np.pad(array, widths))
 
-    return jax.tree.map(joined, data)
+    return jax.tree.map(join, data)
 
 
-def _placed(behaviour: Compilable[RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
+def _place(behaviour: Compilable[RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
     """A runner, inside of a compiled function, with its arrays where they belong."""
 
-    def placed(path: tuple, array: Array) -> Array:
+    def place(path: tuple, array: Array) -> Array:
         is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
         sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
         return jax.lax.with_sharding_constraint(array, sharding)
 
-    return jax.tree_util.tree_map_with_path(placed, runner)
+    return jax.tree_util.tree_map_with_path(place, runner)
 
 
 def _portable(array: AnyArray) -> AnyArray:
@@ -238,7 +238,7 @@ def _portable(array: AnyArray) -> AnyArray:
 
 
 def _rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
-    """What makes an array of its portable one: of numbers, random keys again."""
+    """The function that turns a portable array back into the array, random keys included."""
     if not (_is_here(array) and is_key(array)):
         return lambda portable: portable
     return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))

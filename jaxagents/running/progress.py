@@ -23,11 +23,11 @@ class ProgressBar:
         """Makes a bar.
 
         Args:
-            title: What is trained: a text, or an object whose `repr` without brackets is shown.
+            title: A text, or an object whose `repr` is shown without its brackets.
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             disable: Whether to show nothing.
-            unit: What is counted instead of updates.
+            unit: The name of what is counted.
         """
         self._title = title if isinstance(title, str) else repr(title).strip("<>")
         self._unit = unit

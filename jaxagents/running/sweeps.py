@@ -31,7 +31,7 @@ _SECONDS_PER_CHUNK = 1.0
 
 
 class SweepResult(NamedTuple):
-    """What a sweep returns.
+    """The outcome of a sweep.
 
     Attributes:
         runners: Final runners, with leading axes `(n_sets, n_seeds)`.
@@ -162,7 +162,7 @@ class MembersOnDevices:
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data = agent.data
         self._start, self._advance, self._evaluate = programs_of(agent).get(
-            (MembersOnDevices, self._mesh), functools.partial(_compiled, mesh=self._mesh)
+            (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
@@ -190,14 +190,14 @@ class MembersOnDevices:
         return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-def _compiled(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
+def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
     """An agent's `start`, `advance` and `evaluate` for many members."""
     program = behaviour.program
 
     def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
         return program.with_data(data).advance(runner, n_updates)
 
-    def compiled(
+    def compile_(
         function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
     ) -> Jitted:
         return jax.jit(
@@ -212,9 +212,9 @@ def _compiled(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted
         )
 
     return (
-        compiled(program.start, (0, 0)),
-        compiled(advance, (0, None, None), donated=(0,)),
-        compiled(program.evaluate, (0,)),
+        compile_(program.start, (0, 0)),
+        compile_(advance, (0, None, None), donated=(0,)),
+        compile_(program.evaluate, (0,)),
     )
 
 
