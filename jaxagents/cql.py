@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
@@ -78,6 +80,9 @@ class DiscreteCQLHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
+WeightedT = TypeVar("WeightedT", bound=DiscreteCQLHyperparameters)
+
+
 class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     """Traced hyperparameters of the agent, and of its learner of continuous actions.
 
@@ -124,6 +129,8 @@ class CQLLearner(SACLearner):
         weight: The weight of the penalty, if it is learned.
     """
 
+    config: CQLConfig = struct.field(pytree_node=False)
+    hyperparams: HyperParameters
     weight: TrainState | None = None
 
     _config_type = CQLConfig
@@ -164,7 +171,7 @@ class CQLLearner(SACLearner):
         actions = jnp.concatenate([batch["actions"][None], sampled])
         weight = self.hyperparams.conservative_weight if self.weight is None else self.weight()
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values_of = jax.vmap(functools.partial(self.critic, params=params), (None, 0), -1)
             values = values_of(batch["observations"], actions)  # encodes observations once
             data_values = values[..., 0]
@@ -184,13 +191,13 @@ class CQLLearner(SACLearner):
         shape = (n, *batch["actions"].shape)
         uniform_key, policy_key, next_key = jax.random.split(key, 3)
 
-        def drawn(key: Key[Array, ""], observations: Any) -> tuple[Array, Array]:
+        def sample(key: Key[Array, ""], observations: PyTree) -> tuple[Array, Array]:
             return jax.vmap(self.actor(observations).sample_and_log_prob)(jax.random.split(key, n))
 
         uniform = jax.random.uniform(uniform_key, shape, minval=-1.0, maxval=1.0)
         uniform_log_probs = jnp.full(shape[:-1], -shape[-1] * np.log(2.0))
-        current, current_log_probs = drawn(policy_key, batch["observations"])
-        following, following_log_probs = drawn(next_key, batch["next_observations"])
+        current, current_log_probs = sample(policy_key, batch["observations"])
+        following, following_log_probs = sample(next_key, batch["next_observations"])
         log_probs = [uniform_log_probs, current_log_probs, following_log_probs]
         return jnp.concatenate([uniform, current, following]), jnp.concatenate(log_probs).T
 
@@ -207,11 +214,16 @@ class DiscreteCQLLearner(DDQNLearner):
         target_critic: Its slowly moving copy.
     """
 
+    config: DiscreteCQLConfig = struct.field(pytree_node=False)
+    hyperparams: DiscreteCQLHyperparameters
+
     _config_type = DiscreteCQLConfig
     _hyperparams_type = DiscreteCQLHyperparameters
 
     @classmethod
-    def _with_defaults(cls, hyperparams: Any, example: Example) -> Any:
+    def _with_defaults(
+        cls, hyperparams: DiscreteCQLHyperparameters, example: Example
+    ) -> DiscreteCQLHyperparameters:
         return _with_weight(hyperparams, 1.0)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
@@ -219,7 +231,7 @@ class DiscreteCQLLearner(DDQNLearner):
         return super()._q_target(batch) if self.config.double else DQNLearner._q_target(self, batch)
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The squared error with the penalty."""
         values = self._q(params, batch["observations"])
@@ -230,12 +242,12 @@ class DiscreteCQLLearner(DDQNLearner):
         info = {"q": q, "bellman_loss": bellman_losses, "conservative_penalty": penalties}
         return losses, {**info, "td_errors": jnp.abs(q - targets)}
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return ops.Categorical(self._q(self.critic.params, observations)).tempered(temperature)
 
 
-def _with_weight(hyperparams: Any, default: float) -> Any:
-    """Hyperparameters with a weight of the penalty."""
+def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
+    """Hyperparameters with a weight of the penalty: the default if they have none."""
     if hyperparams.conservative_weight is not None:
         return hyperparams
     return hyperparams.replace(conservative_weight=default)

@@ -1,11 +1,11 @@
 """Deep Q-networks (Mnih et al., 2015), and double Q-learning (van Hasselt et al., 2016)."""
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
@@ -53,7 +53,7 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
     epsilon_steps: Traced = hyperparameter(10_000.0, 0.0)
 
 
-class DQNLearner(QLearner):
+class DQNLearner(QLearner[QConfig, QHyperparameters]):
     """Deep Q-networks for batches.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning", algorithm 1, with the
@@ -70,7 +70,7 @@ class DQNLearner(QLearner):
         return td_targets(self, batch, next_values.max(axis=-1))
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The Huber loss of the temporal-difference error, which is the priority."""
         q = ops.values_of(self._q(params, batch["observations"]), batch["actions"])
@@ -115,7 +115,16 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
     _discrete_learner = DQNLearner
 
-    def q(self, obs: Any) -> Float[Array, "*batch n_actions"]:
+    @property
+    def learner(self) -> QLearner:
+        """The trained learner.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().learner
+
+    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions, as trained.
 
         Args:
@@ -129,7 +138,7 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
         """
         return self.learner.q(obs)
 
-    def _epsilon(self, hyperparams: Any, n_steps: Any) -> Float[Array, ""]:
+    def _epsilon(self, hyperparams: HyperParameters, n_steps: Float[Array, ""]) -> Float[Array, ""]:
         """The probability of a random action.
 
         Args:
@@ -146,7 +155,9 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
             n_steps, hyperparams.initial_epsilon, hyperparams.epsilon, hyperparams.epsilon_steps
         )
 
-    def _explore(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
+    def _explore(
+        self, key: Key[Array, ""], learner: QLearner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> Int[Array, "environments"]:
         epsilon = self._epsilon(learner.hyperparams, n_steps)
         return learner.epsilon_greedy(obs, epsilon).sample(key)
 

@@ -1,13 +1,14 @@
-"""What a learner is made of: its static fields, and the example of what it learns from."""
+"""The static fields of learners, and the example that a learner is made for."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
@@ -72,16 +73,16 @@ class LearnerConfig(StaticConfig):
 
 
 class Example(struct.PyTreeNode):
-    """What a learner is made for, as far as its configuration does not say it.
+    """An example of the data that a learner is made for.
 
     Attributes:
         observations: One observation, or a batch of them.
-        actions: As many actions.
+        actions: One action, or as many as there are observations.
         n_actions: Number of discrete actions (static), if it is known.
     """
 
-    observations: Any
-    actions: Any
+    observations: PyTree
+    actions: ArrayLike
     n_actions: int | None = nonpytree_field(default=None)
 
     @property

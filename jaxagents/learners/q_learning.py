@@ -2,11 +2,12 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -59,7 +60,11 @@ class QHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class QLearner(Learner):
+QConfigT = TypeVar("QConfigT", bound=QConfig)
+QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
+
+
+class QLearner(Learner[QConfigT, QHyperparametersT]):
     """A network of action values with a target copy, for discrete actions.
 
     A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
@@ -79,7 +84,7 @@ class QLearner(Learner):
     discrete_actions = True
     hooks = ("_q", "_q_target", "_loss")
 
-    def _q(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
+    def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
 
         Args:
@@ -104,7 +109,7 @@ class QLearner(Learner):
 
     @abstractmethod
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch ..."]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The loss of each sample.
 
@@ -119,7 +124,7 @@ class QLearner(Learner):
         """
 
     @jax.jit
-    def q(self, observations: Any) -> Float[Array, "*batch n_actions"]:
+    def q(self, observations: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
 
         Args:
@@ -130,8 +135,8 @@ class QLearner(Learner):
         """
         return self._q(self.critic.params, observations)
 
-    def epsilon_greedy(self, observations: Any, epsilon: Any) -> ops.EpsilonGreedy:
-        """The distribution of actions of which a share is drawn uniformly.
+    def epsilon_greedy(self, observations: PyTree, epsilon: ArrayLike) -> ops.EpsilonGreedy:
+        """The distribution that is greedy but for a share of uniformly random actions.
 
         Args:
             observations: One observation, or a batch of them.
@@ -143,13 +148,13 @@ class QLearner(Learner):
         return ops.EpsilonGreedy(self._q(self.critic.params, observations), epsilon)
 
     @classmethod
-    def _n_outputs(cls, config: Any) -> int | None:
-        """Numbers that the network gives for each action; `None` for its value alone."""
+    def _n_outputs(cls, config: QConfigT) -> int | None:
+        """Number of outputs of the network for each action; `None` if it gives the value alone."""
         return None
 
     @classmethod
     def _initial(
-        cls, config: QConfig, hyperparams: Any, rng: Key[Array, ""], example: Example
+        cls, config: QConfigT, hyperparams: QHyperparametersT, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
         default = DuelingCritic if config.dueling else DiscreteCritic
@@ -173,7 +178,7 @@ class QLearner(Learner):
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         targets = self._q_target(batch)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             losses, details = self._loss(params, batch, targets)
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}
@@ -198,7 +203,7 @@ class QLearner(Learner):
             target,
         )
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         epsilon = jnp.clip(temperature * self.hyperparams.epsilon, 0.0, 1.0)
         return self.epsilon_greedy(observations, epsilon)
 
