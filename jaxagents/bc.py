@@ -28,9 +28,8 @@ class ImitationConfig(LearnerConfig):
     """Static fields of learners that fit a policy to the actions of the data.
 
     Attributes:
-        dropout_rate: Share of the hidden outputs of the default policy that is dropped while it is
-            trained. If it is positive, encoders and policies of one's own are called with `train=True`
-            then.
+        dropout_rate: Share of the hidden outputs of the default policy that is dropped in training. If
+            it is positive, your own encoders and policies are called with `train=True` in training.
     """
 
     critic_network: ClassVar[None] = None
@@ -45,7 +44,7 @@ class ImitationConfig(LearnerConfig):
             )
 
     def training(self, key: Key[Array, ""]) -> dict[str, Any]:
-        """Keyword arguments of a policy while it is trained."""
+        """Keyword arguments of a policy in training."""
         return {"train": True, "rngs": {"dropout": key}} if self.dropout_rate else {}
 
 
@@ -54,8 +53,8 @@ class BCConfig(ImitationConfig):
     """Static fields of continuous behavioural cloning, and so of the agent.
 
     Attributes:
-        fixed_std: Standard deviation of each component of the action, if it is not learned: the loss is
-            then the squared error, scaled and shifted.
+        fixed_std: Standard deviation of each component of the action, if it is not learned. The loss is
+            then the squared error, up to a factor and a constant.
     """
 
     fixed_std: float | tuple[float, ...] | None = None
@@ -82,7 +81,7 @@ class BCHyperparameters(Hyperparameters):
 def gaussian_policy(
     config: ImitationConfig, action_dim: int, fixed_std: float | tuple[float, ...] | None = None
 ) -> Policy:
-    """The default policy of continuous learners that fit one to the actions of the data.
+    """The default policy of continuous learners that imitate the actions of the data.
 
     Args:
         config: Configuration of the learner.

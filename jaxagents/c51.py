@@ -28,7 +28,7 @@ class C51Config(QConfig):
     """Static fields of a C51 learner, and so of the agent around it.
 
     Attributes:
-        n_atoms: Number of returns to which a probability is given.
+        n_atoms: Number of atoms, the returns that have a probability.
     """
 
     n_atoms: int = 51
@@ -50,8 +50,8 @@ class C51Hyperparameters(QHyperparameters):
     """Traced hyperparameters of C51, beside those of Q-learning.
 
     Attributes:
-        v_min: Smallest return, to which smaller ones are moved.
-        v_max: Largest return, to which larger ones are moved.
+        v_min: Smallest return; smaller ones are clipped to it.
+        v_max: Largest return; larger ones are clipped to it.
     """
 
     v_min: Traced = hyperparameter(-10.0, -float("inf"))
@@ -100,7 +100,7 @@ class C51Learner(QLearner[C51Config, C51Hyperparameters]):
         return config.n_atoms
 
     def _atoms(self) -> Float[Array, "n_atoms"]:
-        """The returns to which a probability is given."""
+        """The returns that have a probability."""
         hyperparams = self.hyperparams
         return jnp.linspace(hyperparams.v_min, hyperparams.v_max, self.config.n_atoms)
 

@@ -33,8 +33,8 @@ class CQLConfig(SACConfig):
     Attributes:
         features: Widths of the hidden layers of the default networks.
         backup_entropy: Whether targets include the entropy of the next action.
-        n_action_samples: Number of actions that are drawn at each observation from each of the uniform
-            distribution, the policy, and the policy at the next observation.
+        n_action_samples: Number of actions drawn at each observation from each of three distributions:
+            the uniform one, the policy, and the policy at the next observation.
     """
 
     features: tuple[int, ...] = (256, 256, 256)
@@ -55,9 +55,9 @@ class DiscreteCQLConfig(QConfig):
 
     Attributes:
         features: Widths of the hidden layers of the default network.
-        double: Whether the critic chooses the next action of which its target gives the value (van
-            Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"), or its target
-            does both.
+        double: Whether the critic chooses the next action, whose value its target gives (van Hasselt et
+            al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the target does
+            both.
     """
 
     features: tuple[int, ...] = (256, 256)
@@ -91,9 +91,9 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
 
     Attributes:
         actor_learning_rate: Step size of the policy.
-        target_action_gap: Penalty at which its weight is left as it is; a larger one raises the weight,
-            a smaller one lowers it (the Lagrange version). The weight is then `conservative_weight`
-            before the first update. `None` keeps it fixed.
+        target_action_gap: Penalty to aim at (the Lagrange version): above it the weight of the penalty
+            grows, below it the weight shrinks, starting from `conservative_weight`. `None` keeps the
+            weight fixed.
         weight_learning_rate: Step size of the weight, if there is a `target_action_gap`.
     """
 
@@ -121,9 +121,9 @@ class CQLLearner(SACLearner):
     r"""Conservative Q-learning, CQL(H), for continuous actions.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
-    actor-critic whose critics are also to give small values to all actions, and large ones to those of
-    the data. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the weight
-    of the penalty.
+    actor-critic with a penalty that makes the values of all actions small, and those of the data's
+    actions large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
+    weight of the penalty.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
@@ -186,7 +186,7 @@ class CQLLearner(SACLearner):
     def _sampled_actions(
         self, key: Key[Array, ""], batch: Batch
     ) -> tuple[Float[Array, "samples batch action"], Float[Array, "batch samples"]]:
-        """Actions at which values are to be small, and the log-densities with which they were drawn."""
+        """Actions whose values the penalty lowers, and the log-densities with which they were drawn."""
         n = self.config.n_action_samples
         shape = (n, *batch["actions"].shape)
         uniform_key, policy_key, next_key = jax.random.split(key, 3)
@@ -266,8 +266,8 @@ class CQL(OfflineBase[AgentConfig, HyperParameters]):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions it is double Q-learning with a penalty, and takes no notice of what concerns
-    the policy of box actions.
+    With discrete actions it is double Q-learning with a penalty, and ignores the fields for the policy
+    of box actions.
     """
 
     _config_type = AgentConfig

@@ -19,7 +19,7 @@ Decay = Literal["linear", "exponential"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, QConfig):
-    """Static configuration of DQN and of what is built on it.
+    """Static configuration of DQN and of the agents that are built on it.
 
     Attributes:
         exploration_decay: How the probability of a random action falls: `"linear"` reaches its final
@@ -46,7 +46,7 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; `epsilon` is the final one.
-        epsilon_steps: Number of environment steps, all environments together, in which it falls.
+        epsilon_steps: Number of environment steps, over all environments, in which it falls.
     """
 
     initial_epsilon: Traced = hyperparameter(1.0, 0.0, 1.0)
@@ -78,7 +78,7 @@ class DQNLearner(QLearner[QConfig, QHyperparameters]):
 
 
 class DDQNLearner(DQNLearner):
-    """Double Q-learning for batches: the network in training chooses the actions whose values count.
+    """Double Q-learning for batches: the network in training chooses actions, its target values them.
 
     Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
 
@@ -98,8 +98,8 @@ class DDQNLearner(DQNLearner):
 class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     """An agent around a Q-learner, with a replay buffer, that explores by random actions.
 
-    These become rarer by `_epsilon`, which may be overridden. Its values, targets and losses are the
-    hooks of its learner, which a subclass names:
+    The hook `_epsilon` says how rare these become. Values, targets and losses are hooks of the learner,
+    which a subclass names:
 
     ```python
     class MyLearner(DQNLearner):
@@ -143,7 +143,7 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
 
         Args:
             hyperparams: Hyperparameters.
-            n_steps: Number of environment steps made before, all environments together, without those
+            n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 
         Returns:

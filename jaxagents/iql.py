@@ -29,8 +29,8 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
     """Static fields of an IQL learner, and so of the agent around it.
 
     Attributes:
-        n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
-        value_network: Module in the place of the default value function of observations.
+        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
+        value_network: Module that replaces the default value function of observations.
         actor_optimizer: As `optimizer`, for the policy alone; the paper's has a cosine schedule.
     """
 
@@ -51,7 +51,7 @@ class IQLHyperparameters(Hyperparameters):
         gamma: Discount.
         tau: Step size of the target critics.
         expectile: Expectile of the actions' values that the value function estimates.
-        beta: Inverse temperature of the weights of the actions; 0 clones them all alike.
+        beta: Inverse temperature of the weights of the actions; 0 imitates all of them equally.
         max_weight: Largest such weight.
         actor_learning_rate: Step size of the policy.
         critic_learning_rate: Step size of the critics.
@@ -69,12 +69,12 @@ class IQLHyperparameters(Hyperparameters):
 
 
 class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
-    """Implicit Q-learning for continuous actions, which asks for the value of no action beyond the data.
+    """Implicit Q-learning for continuous actions, which only ever values actions of the data.
 
-    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. An
-    update moves, as the authors' code does, the value function by the target critics, then the policy
-    by the target critics and the new value function, then the critics by the new value function, then
-    the targets.
+    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. In
+    the order of the authors' code, an update moves the value function by the target critics, the policy
+    by the target critics and the new value function, the critics by the new value function, and then the
+    targets.
 
     Attributes:
         actor: The policy.

@@ -59,7 +59,7 @@ class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
     """QR-DQN for batches: Q-learning of quantiles of the returns.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", algorithm 1.
-    Override `_q` to act by another statistic of the quantiles than their mean.
+    Override `_q` to act by a statistic of the quantiles other than their mean.
 
     Attributes:
         critic: The network, which gives quantiles for every action.

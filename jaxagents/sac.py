@@ -28,7 +28,7 @@ class SACConfig(ActorCriticConfig):
     """Static fields of SAC's learners, and so of the agent around them.
 
     Attributes:
-        n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
+        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
     """
 

@@ -26,9 +26,9 @@ class TD3Config(ActorCriticConfig):
     """Static fields of a TD3 learner, and so of the agent around it.
 
     Attributes:
-        actor_network: Module that maps observations and a temperature to a distribution of actions, of
-            which the mode is learned. `None` takes the default network.
-        n_critics: Number of critics, of whose targets' values the smallest is taken (2 in the paper).
+        actor_network: Module that maps observations and a temperature to a distribution of actions,
+            whose mode is learned. `None` takes the default network.
+        n_critics: Number of critics; the smallest of their targets' values counts (2 in the paper).
         policy_delay: Number of updates of the critics for each of the policy and the targets.
     """
 
@@ -143,7 +143,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     def _add_noise(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]
     ) -> Float[Array, "batch action"]:
-        """Actions near those of the policy, whose values are to be alike."""
+        """Actions near those of the policy, so that similar actions get similar values."""
         clip = self.hyperparams.target_noise_clip
         noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
@@ -162,7 +162,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         return networks, info
 
     def _skip_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
-        """The policy and the targets as they are, and the loss all the same."""
+        """The policy and the targets, unchanged, and the loss."""
         networks = {
             "actor": self.actor,
             "target_actor": self.target_actor,

@@ -1,4 +1,4 @@
-"""The base of agents around a learner, wherever its batches come from."""
+"""The base of agents around a learner."""
 
 import math
 from typing import Any, TypeVar
@@ -28,10 +28,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.
 
-    A subclass names the learners for the kinds of actions that it takes, `_continuous_learner` and
-    `_discrete_learner`, and its base says where their batches come from. Its configuration and
-    hyperparameters inherit from those of its learners, which are given them whole. The hooks by which
-    it learns are methods of the learner, and of nothing else.
+    A subclass names its learners, `_continuous_learner` and `_discrete_learner`, one for each kind of
+    actions that it takes. Its base gets the batches. Its configuration and hyperparameters inherit from
+    those of its learners, which receive the whole of both. Hooks of the update rule are methods of the
+    learner alone.
     """
 
     _config_type = LearnerAgentConfig
@@ -51,7 +51,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
 
         Args:
-            *training_and_obs: A learner, if it is not the agent's own as trained, and one observation.
+            *training_and_obs: One observation, preceded by a learner if it is not the agent's own.
 
         Returns:
             One action.
@@ -76,7 +76,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return runner.replace(learner=learner.replace(hyperparams=kept))
 
     def _update(self, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
-        """One update of the learner, the whole of it on every device if so configured."""
+        """One update of the learner; with `replicated_updates`, each device makes the whole of it."""
         if not self.config.replicated_updates:
             return learner.update(batch)
         return sharding.whole(learner.update(sharding.whole(batch)))

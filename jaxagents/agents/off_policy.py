@@ -1,4 +1,4 @@
-"""The base of agents that learn from a replay buffer of what they did before."""
+"""The base of agents that learn from a replay buffer."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,8 +36,8 @@ class ReplayHyperparameters(Hyperparameters):
     reinforcement learning".
 
     Attributes:
-        priority_exponent: Power of the temporal-difference error to which the probability of a
-            transition is proportional; 0 draws uniformly.
+        priority_exponent: Power of the temporal-difference error that gives the probability of drawing a
+            transition; 0 draws uniformly.
         importance_exponent: Power of the importance weights that make up for it; 1 does so fully.
     """
 
@@ -46,9 +46,9 @@ class ReplayHyperparameters(Hyperparameters):
 
 
 class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
-    """Collects transitions, stores them in a replay buffer on the device, and learns from draws of it.
+    """Collects transitions, stores them in a replay buffer on the device, and learns from samples of it.
 
-    A subclass may override how actions are explored (`_explore`).
+    A subclass may override how it explores (`_explore`).
     """
 
     split_fields = ("envstate", "obs", "buffer")
@@ -59,13 +59,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _explore(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws the actions that are taken in training.
+        """Draws the actions to take in training.
 
         Args:
             key: Random key.
             learner: The learner.
             obs: Observations of all environments.
-            n_steps: Number of environment steps made before, all environments together, without those
+            n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 
         Returns:
@@ -80,13 +80,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             runner: Any runner.
 
         Returns:
-            The runner, without its replay buffer if that is left out.
+            The runner, without its replay buffer if checkpoints leave it out.
         """
         return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
 
     @compiled
     def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        """Collects transitions in a new replay buffer, as many as learning starts with.
+        """Fills a new replay buffer with as many transitions as learning starts with.
 
         Args:
             runner: A runner, whose own replay buffer is not used.
@@ -154,7 +154,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _split(
         self, rng: Key[Array, ""], n_steps: int, *sizes: int
     ) -> tuple[Key[Array, "..."], ...]:
-        """A new key, those of steps in all environments, and others, in one draw.
+        """A new key, the keys of the steps in all environments, and other keys, in one draw.
 
         On a CPU a draw takes about as long as a step of a small environment.
         """

@@ -28,10 +28,10 @@ _copies: WeakKeyDictionary[Dataset, dict[Hashable, "Groups"]] = WeakKeyDictionar
 
 
 class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner]):
-    """Learns from draws of a dataset on the device; the environment serves to evaluate.
+    """Learns from random rows of a dataset on the device; the environment only serves to evaluate.
 
-    The dataset is the agent's `data`: it is neither part of a runner nor of a checkpoint, and seeds that
-    are trained at once share it.
+    The dataset is the agent's `data`. It is part of neither runners nor checkpoints, and seeds that are
+    trained together share it.
     """
 
     _config_type = LearnerAgentConfig
@@ -54,12 +54,12 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
             dataset: Transitions, with observations and actions as the environment has them. Agents with
-                the same dataset share its arrays on the device, which stay there as long as it does.
-                Where several processes train together, each gives its own part.
+                the same dataset share its arrays on the device, which stay there as long as the
+                dataset exists. If several processes train together, each gives its own part.
 
         Raises:
             KeyError: The dataset lacks a key.
-            TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
+            TypeError: Discrete actions are not integers; or see [`Agent`][jaxagents.Agent].
             ValueError: The dataset does not fit the environment, or has too few rows; or see
                 [`Agent`][jaxagents.Agent].
         """

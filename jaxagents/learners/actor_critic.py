@@ -25,7 +25,7 @@ class ActorCriticConfig(LearnerConfig):
     """Static fields of learners of a policy and of several critics.
 
     Attributes:
-        n_critics: Number of critics, of whose values the smallest is taken (2 in the papers).
+        n_critics: Number of critics; the smallest of their values counts (2 in the papers).
     """
 
     n_critics: int = 2

@@ -97,7 +97,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
 
         Raises:
-            TypeError: A keyword is no field, or the actions or a network are of the wrong kind.
+            TypeError: A keyword is not a field, or the actions or a network are of the wrong kind.
             ValueError: A number is out of range, or observations, actions and networks do not fit each
                 other.
         """
@@ -126,7 +126,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
 
         Raises:
-            TypeError: The configuration, the hyperparameters, the actions or a network are of the wrong
+            TypeError: The configuration, the hyperparameters, the actions or a network is of the wrong
                 kind.
             ValueError: The number of actions is out of range, or observations, actions and networks do
                 not fit each other.

@@ -28,9 +28,9 @@ class QConfig(LearnerConfig):
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        target_update_period: Number of updates between moves of the target network. With a `tau` of 1
-            they are copies ("hard" updates); with a period of 1 and a small `tau` it follows slowly
-            ("soft" updates).
+        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
+            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
+            updates).
     """
 
     actor_network: ClassVar[None] = None
@@ -50,7 +50,7 @@ class QHyperparameters(Hyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target network.
-        epsilon: Probability of a random action, where a learner acts at a temperature of 1.
+        epsilon: Probability of a random action when a learner acts at a temperature of 1.
         critic_learning_rate: Step size of the network.
     """
 
@@ -68,7 +68,7 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
     """A network of action values with a target copy, for discrete actions.
 
     A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
-    `_q`. An agent learns by the hooks of its learner, and has none of its own.
+    `_q`. An agent uses the hooks of its learner, and has no such hooks itself.
 
     Attributes:
         critic: The network.
@@ -98,7 +98,7 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
 
     @abstractmethod
     def _q_target(self, batch: Batch) -> Float[Array, "batch ..."]:
-        """Targets, to which the values of the batch's actions are fitted.
+        """Targets for the values of the batch's actions.
 
         Args:
             batch: Transitions.
@@ -119,8 +119,8 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
             targets: Those of `_q_target`.
 
         Returns:
-            The losses, and arrays shaped as these, whose means are reported. One of them,
-            `td_errors`, is the priority with which prioritised replay draws the samples again.
+            The losses, and arrays of the same shape, whose means are reported. One of them,
+            `td_errors`, gives the priorities of the samples in prioritised replay.
         """
 
     @jax.jit
