@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Key
+from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
@@ -26,9 +28,8 @@ class ImitationConfig(LearnerConfig):
     """Static fields of learners that fit a policy to the actions of the data.
 
     Attributes:
-        dropout_rate: Share of the hidden outputs of the default policy that is dropped while it is
-            trained. If it is positive, encoders and policies of one's own are called with `train=True`
-            then.
+        dropout_rate: Share of the hidden outputs of the default policy that is dropped in training. If
+            it is positive, your own encoders and policies are called with `train=True` in training.
     """
 
     critic_network: ClassVar[None] = None
@@ -43,7 +44,7 @@ class ImitationConfig(LearnerConfig):
             )
 
     def training(self, key: Key[Array, ""]) -> dict[str, Any]:
-        """Keyword arguments of a policy while it is trained."""
+        """Keyword arguments of a policy in training."""
         return {"train": True, "rngs": {"dropout": key}} if self.dropout_rate else {}
 
 
@@ -52,8 +53,8 @@ class BCConfig(ImitationConfig):
     """Static fields of continuous behavioural cloning, and so of the agent.
 
     Attributes:
-        fixed_std: Standard deviation of each component of the action, if it is not learned: the loss is
-            then the squared error, scaled and shifted.
+        fixed_std: Standard deviation of each component of the action, if it is not learned. The loss is
+            then the squared error, up to a factor and a constant.
     """
 
     fixed_std: float | tuple[float, ...] | None = None
@@ -80,7 +81,7 @@ class BCHyperparameters(Hyperparameters):
 def gaussian_policy(
     config: ImitationConfig, action_dim: int, fixed_std: float | tuple[float, ...] | None = None
 ) -> Policy:
-    """The default policy of continuous learners that fit one to the actions of the data.
+    """The default policy of continuous learners that imitate the actions of the data.
 
     Args:
         config: Configuration of the learner.
@@ -102,7 +103,7 @@ def gaussian_policy(
     )
 
 
-class BCLearner(Learner):
+class BCLearner(Learner[BCConfig, BCHyperparameters]):
     """Behavioural cloning of continuous actions by maximum likelihood.
 
     The policy is a Gaussian whose mean is squashed by tanh. Its standard deviation is the same in all
@@ -120,7 +121,7 @@ class BCLearner(Learner):
 
     @classmethod
     def _initial(
-        cls, config: Any, hyperparams: BCHyperparameters, rng: Key[Array, ""], example: Example
+        cls, config: BCConfig, hyperparams: BCHyperparameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
         actor = config.encoded(config.actor_network or cls._default_network(config, example))
@@ -133,13 +134,13 @@ class BCLearner(Learner):
         )
 
     @staticmethod
-    def _default_network(config: Any, example: Example) -> nn.Module:
+    def _default_network(config: BCConfig, example: Example) -> nn.Module:
         return gaussian_policy(config, example.action_size, config.fixed_std)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, key = jax.random.split(self.rng)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params, **self.config.training(key))
             log_likelihood = policy.log_prob(batch["actions"]).mean()
             info = {"actor_loss": -log_likelihood, "log_likelihood": log_likelihood}
@@ -148,7 +149,7 @@ class BCLearner(Learner):
         actor, info = self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
         return self.replace(rng=rng, actor=actor), info
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
 
     @staticmethod
@@ -163,11 +164,13 @@ class DiscreteBCLearner(BCLearner):
         actor: The policy.
     """
 
+    config: ImitationConfig = struct.field(pytree_node=False)
+
     _config_type = ImitationConfig
     discrete_actions = True
 
     @staticmethod
-    def _default_network(config: Any, example: Example) -> nn.Module:
+    def _default_network(config: ImitationConfig, example: Example) -> nn.Module:
         return CategoricalPolicy(
             features=config.features,
             dropout_rate=config.dropout_rate,

@@ -1,13 +1,12 @@
 """Categorical DQN, "C51" (Bellemare et al., 2017): a distribution of returns over fixed atoms."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents import dqn, ops
 from jaxagents.core.arrays import is_traced
@@ -29,7 +28,7 @@ class C51Config(QConfig):
     """Static fields of a C51 learner, and so of the agent around it.
 
     Attributes:
-        n_atoms: Number of returns to which a probability is given.
+        n_atoms: Number of atoms, the returns that have a probability.
     """
 
     n_atoms: int = 51
@@ -51,8 +50,8 @@ class C51Hyperparameters(QHyperparameters):
     """Traced hyperparameters of C51, beside those of Q-learning.
 
     Attributes:
-        v_min: Smallest return, to which smaller ones are moved.
-        v_max: Largest return, to which larger ones are moved.
+        v_min: Smallest return; smaller ones are clipped to it.
+        v_max: Largest return; larger ones are clipped to it.
     """
 
     v_min: Traced = hyperparameter(-10.0, -float("inf"))
@@ -82,7 +81,7 @@ class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
     """
 
 
-class C51Learner(QLearner):
+class C51Learner(QLearner[C51Config, C51Hyperparameters]):
     """Categorical DQN for batches: Q-learning of the distribution of returns over fixed atoms.
 
     Bellemare et al., 2017, "A distributional perspective on reinforcement learning", algorithm 1.
@@ -101,11 +100,11 @@ class C51Learner(QLearner):
         return config.n_atoms
 
     def _atoms(self) -> Float[Array, "n_atoms"]:
-        """The returns to which a probability is given."""
+        """The returns that have a probability."""
         hyperparams = self.hyperparams
         return jnp.linspace(hyperparams.v_min, hyperparams.v_max, self.config.n_atoms)
 
-    def _logits(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions n_atoms"]:
+    def _logits(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions n_atoms"]:
         """Logits of the returns of every action."""
         return self.critic(obs, params=params)
 
@@ -113,7 +112,7 @@ class C51Learner(QLearner):
         """Means of distributions of the returns."""
         return (jax.nn.softmax(logits) * self._atoms()).sum(axis=-1)
 
-    def _q(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
+    def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The mean returns."""
         return self._means(self._logits(params, obs))
 
@@ -128,7 +127,7 @@ class C51Learner(QLearner):
         return ops.categorical_projection(atoms, returns, probabilities)
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch n_atoms"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch n_atoms"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The cross-entropy, which is also the priority."""
         logits = outputs_of(self._logits(params, batch["observations"]), batch["actions"])
@@ -139,6 +138,8 @@ class C51Learner(QLearner):
 
 class C51(dqn.DQNBase):
     """Categorical DQN, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
+
+    config: AgentConfig
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters

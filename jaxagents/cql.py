@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
@@ -31,8 +33,8 @@ class CQLConfig(SACConfig):
     Attributes:
         features: Widths of the hidden layers of the default networks.
         backup_entropy: Whether targets include the entropy of the next action.
-        n_action_samples: Number of actions that are drawn at each observation from each of the uniform
-            distribution, the policy, and the policy at the next observation.
+        n_action_samples: Number of actions drawn at each observation from each of three distributions:
+            the uniform one, the policy, and the policy at the next observation.
     """
 
     features: tuple[int, ...] = (256, 256, 256)
@@ -53,9 +55,9 @@ class DiscreteCQLConfig(QConfig):
 
     Attributes:
         features: Widths of the hidden layers of the default network.
-        double: Whether the critic chooses the next action of which its target gives the value (van
-            Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"), or its target
-            does both.
+        double: Whether the critic chooses the next action, whose value its target gives (van Hasselt et
+            al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the target does
+            both.
     """
 
     features: tuple[int, ...] = (256, 256)
@@ -78,6 +80,9 @@ class DiscreteCQLHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
+WeightedT = TypeVar("WeightedT", bound=DiscreteCQLHyperparameters)
+
+
 class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     """Traced hyperparameters of the agent, and of its learner of continuous actions.
 
@@ -86,9 +91,9 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
 
     Attributes:
         actor_learning_rate: Step size of the policy.
-        target_action_gap: Penalty at which its weight is left as it is; a larger one raises the weight,
-            a smaller one lowers it (the Lagrange version). The weight is then `conservative_weight`
-            before the first update. `None` keeps it fixed.
+        target_action_gap: Penalty to aim at (the Lagrange version): above it the weight of the penalty
+            grows, below it the weight shrinks, starting from `conservative_weight`. `None` keeps the
+            weight fixed.
         weight_learning_rate: Step size of the weight, if there is a `target_action_gap`.
     """
 
@@ -116,14 +121,16 @@ class CQLLearner(SACLearner):
     r"""Conservative Q-learning, CQL(H), for continuous actions.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
-    actor-critic whose critics are also to give small values to all actions, and large ones to those of
-    the data. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the weight
-    of the penalty.
+    actor-critic with a penalty that makes the values of all actions small, and those of the data's
+    actions large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
+    weight of the penalty.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
     """
 
+    config: CQLConfig = struct.field(pytree_node=False)
+    hyperparams: HyperParameters
     weight: TrainState | None = None
 
     _config_type = CQLConfig
@@ -164,7 +171,7 @@ class CQLLearner(SACLearner):
         actions = jnp.concatenate([batch["actions"][None], sampled])
         weight = self.hyperparams.conservative_weight if self.weight is None else self.weight()
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values_of = jax.vmap(functools.partial(self.critic, params=params), (None, 0), -1)
             values = values_of(batch["observations"], actions)  # encodes observations once
             data_values = values[..., 0]
@@ -179,18 +186,18 @@ class CQLLearner(SACLearner):
     def _sampled_actions(
         self, key: Key[Array, ""], batch: Batch
     ) -> tuple[Float[Array, "samples batch action"], Float[Array, "batch samples"]]:
-        """Actions at which values are to be small, and the log-densities with which they were drawn."""
+        """Actions whose values the penalty lowers, and the log-densities with which they were drawn."""
         n = self.config.n_action_samples
         shape = (n, *batch["actions"].shape)
         uniform_key, policy_key, next_key = jax.random.split(key, 3)
 
-        def drawn(key: Key[Array, ""], observations: Any) -> tuple[Array, Array]:
+        def sample(key: Key[Array, ""], observations: PyTree) -> tuple[Array, Array]:
             return jax.vmap(self.actor(observations).sample_and_log_prob)(jax.random.split(key, n))
 
         uniform = jax.random.uniform(uniform_key, shape, minval=-1.0, maxval=1.0)
         uniform_log_probs = jnp.full(shape[:-1], -shape[-1] * np.log(2.0))
-        current, current_log_probs = drawn(policy_key, batch["observations"])
-        following, following_log_probs = drawn(next_key, batch["next_observations"])
+        current, current_log_probs = sample(policy_key, batch["observations"])
+        following, following_log_probs = sample(next_key, batch["next_observations"])
         log_probs = [uniform_log_probs, current_log_probs, following_log_probs]
         return jnp.concatenate([uniform, current, following]), jnp.concatenate(log_probs).T
 
@@ -207,11 +214,16 @@ class DiscreteCQLLearner(DDQNLearner):
         target_critic: Its slowly moving copy.
     """
 
+    config: DiscreteCQLConfig = struct.field(pytree_node=False)
+    hyperparams: DiscreteCQLHyperparameters
+
     _config_type = DiscreteCQLConfig
     _hyperparams_type = DiscreteCQLHyperparameters
 
     @classmethod
-    def _with_defaults(cls, hyperparams: Any, example: Example) -> Any:
+    def _with_defaults(
+        cls, hyperparams: DiscreteCQLHyperparameters, example: Example
+    ) -> DiscreteCQLHyperparameters:
         return _with_weight(hyperparams, 1.0)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
@@ -219,7 +231,7 @@ class DiscreteCQLLearner(DDQNLearner):
         return super()._q_target(batch) if self.config.double else DQNLearner._q_target(self, batch)
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The squared error with the penalty."""
         values = self._q(params, batch["observations"])
@@ -230,12 +242,12 @@ class DiscreteCQLLearner(DDQNLearner):
         info = {"q": q, "bellman_loss": bellman_losses, "conservative_penalty": penalties}
         return losses, {**info, "td_errors": jnp.abs(q - targets)}
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return ops.Categorical(self._q(self.critic.params, observations)).tempered(temperature)
 
 
-def _with_weight(hyperparams: Any, default: float) -> Any:
-    """Hyperparameters with a weight of the penalty."""
+def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
+    """Hyperparameters with a weight of the penalty: the default if they have none."""
     if hyperparams.conservative_weight is not None:
         return hyperparams
     return hyperparams.replace(conservative_weight=default)
@@ -254,8 +266,8 @@ class CQL(OfflineBase[AgentConfig, HyperParameters]):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions it is double Q-learning with a penalty, and takes no notice of what concerns
-    the policy of box actions.
+    With discrete actions it is double Q-learning with a penalty, and ignores the fields for the policy
+    of box actions.
     """
 
     _config_type = AgentConfig

@@ -1,11 +1,11 @@
 """Deep Q-networks (Mnih et al., 2015), and double Q-learning (van Hasselt et al., 2016)."""
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
@@ -19,7 +19,7 @@ Decay = Literal["linear", "exponential"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, QConfig):
-    """Static configuration of DQN and of what is built on it.
+    """Static configuration of DQN and of the agents that are built on it.
 
     Attributes:
         exploration_decay: How the probability of a random action falls: `"linear"` reaches its final
@@ -46,14 +46,14 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; `epsilon` is the final one.
-        epsilon_steps: Number of environment steps, all environments together, in which it falls.
+        epsilon_steps: Number of environment steps, over all environments, in which it falls.
     """
 
     initial_epsilon: Traced = hyperparameter(1.0, 0.0, 1.0)
     epsilon_steps: Traced = hyperparameter(10_000.0, 0.0)
 
 
-class DQNLearner(QLearner):
+class DQNLearner(QLearner[QConfig, QHyperparameters]):
     """Deep Q-networks for batches.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning", algorithm 1, with the
@@ -70,7 +70,7 @@ class DQNLearner(QLearner):
         return td_targets(self, batch, next_values.max(axis=-1))
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The Huber loss of the temporal-difference error, which is the priority."""
         q = ops.values_of(self._q(params, batch["observations"]), batch["actions"])
@@ -78,7 +78,7 @@ class DQNLearner(QLearner):
 
 
 class DDQNLearner(DQNLearner):
-    """Double Q-learning for batches: the network in training chooses the actions whose values count.
+    """Double Q-learning for batches: the network in training chooses actions, its target values them.
 
     Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
 
@@ -98,8 +98,8 @@ class DDQNLearner(DQNLearner):
 class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     """An agent around a Q-learner, with a replay buffer, that explores by random actions.
 
-    These become rarer by `_epsilon`, which may be overridden. Its values, targets and losses are the
-    hooks of its learner, which a subclass names:
+    The hook `_epsilon` says how rare these become. Values, targets and losses are hooks of the learner,
+    which a subclass names:
 
     ```python
     class MyLearner(DQNLearner):
@@ -115,7 +115,16 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
     _discrete_learner = DQNLearner
 
-    def q(self, obs: Any) -> Float[Array, "*batch n_actions"]:
+    @property
+    def learner(self) -> QLearner:
+        """The trained learner.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().learner
+
+    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions, as trained.
 
         Args:
@@ -129,12 +138,12 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
         """
         return self.learner.q(obs)
 
-    def _epsilon(self, hyperparams: Any, n_steps: Any) -> Float[Array, ""]:
+    def _epsilon(self, hyperparams: HyperParameters, n_steps: Float[Array, ""]) -> Float[Array, ""]:
         """The probability of a random action.
 
         Args:
             hyperparams: Hyperparameters.
-            n_steps: Number of environment steps made before, all environments together, without those
+            n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 
         Returns:
@@ -146,7 +155,9 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
             n_steps, hyperparams.initial_epsilon, hyperparams.epsilon, hyperparams.epsilon_steps
         )
 
-    def _explore(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
+    def _explore(
+        self, key: Key[Array, ""], learner: QLearner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> Int[Array, "environments"]:
         epsilon = self._epsilon(learner.hyperparams, n_steps)
         return learner.epsilon_greedy(obs, epsilon).sample(key)
 

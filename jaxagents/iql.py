@@ -2,20 +2,20 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.actor_critic import ActorCriticLearner
+from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -25,24 +25,22 @@ from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class IQLConfig(ImitationConfig):
+class IQLConfig(ActorCriticConfig, ImitationConfig):
     """Static fields of an IQL learner, and so of the agent around it.
 
     Attributes:
-        n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
-        value_network: Module in the place of the default value function of observations.
+        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
+        value_network: Module that replaces the default value function of observations.
         actor_optimizer: As `optimizer`, for the policy alone; the paper's has a cosine schedule.
     """
 
     critic_network: nn.Module | None = None
-    n_critics: int = 2
     value_network: nn.Module | None = None
     actor_optimizer: Callable[..., optax.GradientTransformation] | None = None
 
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("n_critics")
         self._check_optimizer(self.actor_optimizer or self.optimizer)
 
 
@@ -53,7 +51,7 @@ class IQLHyperparameters(Hyperparameters):
         gamma: Discount.
         tau: Step size of the target critics.
         expectile: Expectile of the actions' values that the value function estimates.
-        beta: Inverse temperature of the weights of the actions; 0 clones them all alike.
+        beta: Inverse temperature of the weights of the actions; 0 imitates all of them equally.
         max_weight: Largest such weight.
         actor_learning_rate: Step size of the policy.
         critic_learning_rate: Step size of the critics.
@@ -70,13 +68,13 @@ class IQLHyperparameters(Hyperparameters):
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class IQLLearner(ActorCriticLearner):
-    """Implicit Q-learning for continuous actions, which asks for the value of no action beyond the data.
+class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
+    """Implicit Q-learning for continuous actions, which only ever values actions of the data.
 
-    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. An
-    update moves, as the authors' code does, the value function by the target critics, then the policy
-    by the target critics and the new value function, then the critics by the new value function, then
-    the targets.
+    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. In
+    the order of the authors' code, an update moves the value function by the target critics, the policy
+    by the target critics and the new value function, the critics by the new value function, and then the
+    targets.
 
     Attributes:
         actor: The policy.
@@ -101,7 +99,9 @@ class IQLLearner(ActorCriticLearner):
         rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
         actor = config.encoded(config.actor_network or gaussian_policy(config, example.action_size))
         value = config.encoded(config.value_network or ValueCritic(config.features))
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
+        critic, target_critic = cls._critics(
+            config, hyperparams.critic_learning_rate, critic_key, example
+        )
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -141,7 +141,7 @@ class IQLLearner(ActorCriticLearner):
     def _update_value(self, q: Float[Array, "batch"], batch: Batch) -> tuple[TrainState, Info]:
         """Equation 5."""
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.value(batch["observations"], params=params)
             loss = ops.expectile_loss(values, q, self.hyperparams.expectile).mean()
             return loss, {"value_loss": loss, "v": values.mean()}
@@ -155,7 +155,7 @@ class IQLLearner(ActorCriticLearner):
         hp = self.hyperparams
         weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params, **self.config.training(key))
             loss = -(weights * policy.log_prob(batch["actions"])).mean()
             return loss, {"actor_loss": loss, "advantage": advantage.mean()}
@@ -171,7 +171,7 @@ class IQLLearner(ActorCriticLearner):
             value(batch["next_observations"]),
         )
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.critic(batch["observations"], batch["actions"], params=params)
             loss = jnp.square(values - targets).mean(axis=-1).sum()
             return loss, {"critic_loss": loss, "q": values.mean()}

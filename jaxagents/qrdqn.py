@@ -1,10 +1,9 @@
 """QR-DQN (Dabney et al., 2018): quantiles of the distribution of returns."""
 
 import dataclasses
-from typing import Any
 
 import jax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents import dqn, ops
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -56,11 +55,11 @@ class HyperParameters(QRDQNHyperparameters, dqn.HyperParameters):
     """
 
 
-class QRDQNLearner(QLearner):
+class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
     """QR-DQN for batches: Q-learning of quantiles of the returns.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", algorithm 1.
-    Override `_q` to act by another statistic of the quantiles than their mean.
+    Override `_q` to act by a statistic of the quantiles other than their mean.
 
     Attributes:
         critic: The network, which gives quantiles for every action.
@@ -75,7 +74,9 @@ class QRDQNLearner(QLearner):
     def _n_outputs(cls, config: QRDQNConfig) -> int:
         return config.n_quantiles
 
-    def _quantiles(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions n_quantiles"]:
+    def _quantiles(
+        self, params: PyTree, obs: PyTree
+    ) -> Float[Array, "*batch n_actions n_quantiles"]:
         """Quantiles of the returns of every action, at the midpoints of equal probabilities.
 
         Args:
@@ -87,7 +88,7 @@ class QRDQNLearner(QLearner):
         """
         return self.critic(obs, params=params)
 
-    def _q(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
+    def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The mean returns."""
         return self._quantiles(params, obs).mean(axis=-1)
 
@@ -99,7 +100,7 @@ class QRDQNLearner(QLearner):
         return td_targets(self, batch, next_quantiles)
 
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch n_quantiles"]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch n_quantiles"]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The quantile Huber loss, which is also the priority."""
         taken = outputs_of(self._quantiles(params, batch["observations"]), batch["actions"])
@@ -109,6 +110,8 @@ class QRDQNLearner(QLearner):
 
 class QRDQN(dqn.DQNBase):
     """QR-DQN, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
+
+    config: AgentConfig
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters

@@ -1,20 +1,21 @@
 """Soft actor-critic (Haarnoja et al., 2018), for continuous and for discrete actions."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
@@ -23,21 +24,15 @@ from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class SACConfig(LearnerConfig):
+class SACConfig(ActorCriticConfig):
     """Static fields of SAC's learners, and so of the agent around them.
 
     Attributes:
-        n_critics: Number of critics, of whose values the smallest is taken (2 in the paper).
+        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
     """
 
-    n_critics: int = 2
     backup_entropy: bool = True
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_critics")
 
 
 class SACHyperparameters(Hyperparameters):
@@ -64,6 +59,9 @@ class SACHyperparameters(Hyperparameters):
     temperature_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
+SACHyperparametersT = TypeVar("SACHyperparametersT", bound=SACHyperparameters)
+
+
 class Temperature(nn.Module):
     r"""The weight of the entropy, $\alpha = \exp(\theta)$."""
 
@@ -73,7 +71,7 @@ class Temperature(nn.Module):
         return jnp.exp(self.param("log_temperature", lambda _: jnp.log(initial)))
 
 
-class SACLearner(ActorCriticLearner):
+class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     """Soft actor-critic for continuous actions, with a learned temperature.
 
     Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", algorithm 1: an update moves
@@ -93,8 +91,8 @@ class SACLearner(ActorCriticLearner):
 
     @classmethod
     def _with_defaults(
-        cls, hyperparams: SACHyperparameters, example: Example
-    ) -> SACHyperparameters:
+        cls, hyperparams: SACHyperparametersT, example: Example
+    ) -> SACHyperparametersT:
         if hyperparams.target_entropy is not None:
             return hyperparams
         return hyperparams.replace(target_entropy=cls._default_target_entropy(example))
@@ -109,7 +107,9 @@ class SACLearner(ActorCriticLearner):
     ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
         actor = config.encoded(config.actor_network or cls._default_actor(config, example))
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
+        critic, target_critic = cls._critics(
+            config, hyperparams.critic_learning_rate, critic_key, example
+        )
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -155,12 +155,12 @@ class SACLearner(ActorCriticLearner):
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets = self._targets(key, batch)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             return self._critic_loss(self._values(params, batch), targets, batch)
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
-    def _values(self, params: Any, batch: Batch) -> Float[Array, "critics batch"]:
+    def _values(self, params: PyTree, batch: Batch) -> Float[Array, "critics batch"]:
         """The critics' values of the batch's actions."""
         return self.critic(batch["observations"], batch["actions"], params=params)
 
@@ -188,7 +188,7 @@ class SACLearner(ActorCriticLearner):
     ) -> tuple[TrainState, Info]:
         temperature = self.temperature()
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params)
             actions, log_prob = policy.sample_and_log_prob(key)
             values = critic(batch["observations"], actions).min(axis=0)
@@ -251,10 +251,10 @@ class DiscreteSACLearner(SACLearner):
         )
 
     @staticmethod
-    def _critic_inputs(observations: Any, actions: Any) -> tuple[Any, ...]:
+    def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:
         return (observations,)
 
-    def _values(self, params: Any, batch: Batch) -> Float[Array, "critics batch"]:
+    def _values(self, params: PyTree, batch: Batch) -> Float[Array, "critics batch"]:
         values = self.critic(batch["observations"], params=params)
         return jax.vmap(ops.values_of, (0, None))(values, batch["actions"])
 
@@ -272,7 +272,7 @@ class DiscreteSACLearner(SACLearner):
         temperature = self.temperature()
         values = critic(batch["observations"]).min(axis=0)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params)
             loss = -expected_soft_value(policy, values, temperature).mean()
             return loss, {"actor_loss": loss, "entropy": policy.entropy().mean()}
@@ -281,7 +281,9 @@ class DiscreteSACLearner(SACLearner):
 
 
 def expected_soft_value(
-    policy: ops.Categorical, values: Float[Array, "batch n_actions"], temperature: Any
+    policy: ops.Categorical,
+    values: Float[Array, "batch n_actions"],
+    temperature: float | Float[Array, ""],
 ) -> Float[Array, "batch"]:
     r"""The entropy-regularised value of a policy over discrete actions.
 

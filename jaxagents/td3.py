@@ -1,18 +1,19 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018)."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.actor_critic import ActorCriticLearner, squared_error
-from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
@@ -21,23 +22,22 @@ from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class TD3Config(LearnerConfig):
+class TD3Config(ActorCriticConfig):
     """Static fields of a TD3 learner, and so of the agent around it.
 
     Attributes:
-        actor_network: Module that maps observations and a temperature to a distribution of actions, of
-            which the mode is learned. `None` takes the default network.
-        n_critics: Number of critics, of whose targets' values the smallest is taken (2 in the paper).
+        actor_network: Module that maps observations and a temperature to a distribution of actions,
+            whose mode is learned. `None` takes the default network.
+        n_critics: Number of critics; the smallest of their targets' values counts (2 in the paper).
         policy_delay: Number of updates of the critics for each of the policy and the targets.
     """
 
-    n_critics: int = 2
     policy_delay: int = 2
 
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("n_critics", "policy_delay")
+        self._check_positive("policy_delay")
 
 
 class TD3Hyperparameters(Hyperparameters):
@@ -65,7 +65,7 @@ class TD3Hyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class TD3Learner(ActorCriticLearner):
+class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     """Twin delayed DDPG: a deterministic policy for continuous actions.
 
     Fujimoto et al., 2018, "Addressing function approximation error in actor-critic methods", algorithm
@@ -98,7 +98,9 @@ class TD3Learner(ActorCriticLearner):
         )
         actor = config.encoded(config.actor_network or default)
         variables = initialise(actor, actor_key, example.observations)
-        critic, target_critic = cls._critics(config, hyperparams, critic_key, example)
+        critic, target_critic = cls._critics(
+            config, hyperparams.critic_learning_rate, critic_key, example
+        )
         return cls(
             config=config,
             hyperparams=hyperparams,
@@ -109,7 +111,7 @@ class TD3Learner(ActorCriticLearner):
             target_critic=target_critic,
         )
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         noise = temperature * self.hyperparams.exploration_noise
         return self.actor(observations, temperature=noise)
 
@@ -126,7 +128,7 @@ class TD3Learner(ActorCriticLearner):
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets = self._targets(key, batch)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.critic(batch["observations"], batch["actions"], params=params)
             loss, info = squared_error(values, targets, batch)
             return loss, {"critic_loss": loss, **info}
@@ -141,7 +143,7 @@ class TD3Learner(ActorCriticLearner):
     def _add_noise(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]
     ) -> Float[Array, "batch action"]:
-        """Actions near those of the policy, whose values are to be alike."""
+        """Actions near those of the policy, so that similar actions get similar values."""
         clip = self.hyperparams.target_noise_clip
         noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
@@ -160,7 +162,7 @@ class TD3Learner(ActorCriticLearner):
         return networks, info
 
     def _skip_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
-        """The policy and the targets as they are, and the loss all the same."""
+        """The policy and the targets, unchanged, and the loss."""
         networks = {
             "actor": self.actor,
             "target_actor": self.target_actor,
@@ -169,7 +171,7 @@ class TD3Learner(ActorCriticLearner):
         return networks, self._actor_loss(self.actor.params, critic, batch)[1]
 
     def _actor_loss(
-        self, params: Any, critic: TrainState, batch: Batch
+        self, params: PyTree, critic: TrainState, batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
         """The first critic's values of the policy's actions, with the sign of a loss."""
         actions = self.actor(batch["observations"], params=params).mode()

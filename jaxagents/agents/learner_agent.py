@@ -1,11 +1,11 @@
-"""The base of agents around a learner, wherever its batches come from."""
+"""The base of agents around a learner."""
 
 import math
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
@@ -15,8 +15,8 @@ from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
-from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info, Learner
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
 from jaxagents.networks import observation_encoder
 
 LearnerConfigT = TypeVar("LearnerConfigT", bound=LearnerAgentConfig)
@@ -28,10 +28,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.
 
-    A subclass names the learners for the kinds of actions that it takes, `_continuous_learner` and
-    `_discrete_learner`, and its base says where their batches come from. Its configuration and
-    hyperparameters inherit from those of its learners, which are given them whole. The hooks by which
-    it learns are methods of the learner, and of nothing else.
+    A subclass names its learners, `_continuous_learner` and `_discrete_learner`, one for each kind of
+    actions that it takes. Its base gets the batches. Its configuration and hyperparameters inherit from
+    those of its learners, which receive the whole of both. Hooks of the update rule are methods of the
+    learner alone.
     """
 
     _config_type = LearnerAgentConfig
@@ -39,7 +39,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     _discrete_learner: type[Learner] | None = None
 
     @property
-    def learner(self) -> Any:
+    def learner(self) -> Learner:
         """The trained learner.
 
         Raises:
@@ -47,11 +47,11 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """
         return self._trained_runner().learner
 
-    def policy(self, *training_and_obs: Any) -> Any:
+    def policy(self, *training_and_obs: PyTree) -> Array:
         """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
 
         Args:
-            *training_and_obs: A learner, if it is not the agent's own as trained, and one observation.
+            *training_and_obs: One observation, preceded by a learner if it is not the agent's own.
 
         Returns:
             One action.
@@ -60,10 +60,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         learner = given[0] if given else self.learner
         return self._to_environment(learner.sample_actions(obs))
 
-    def _acting(self, runner: Any) -> Any:
+    def _acting(self, runner: LearnerRunnerT) -> Learner:
         return runner.learner
 
-    def _with_hyperparams(self, runner: Any, hyperparams: Any) -> Any:
+    def _with_hyperparams(
+        self, runner: LearnerRunnerT, hyperparams: HyperparametersT
+    ) -> LearnerRunnerT:
         learner = runner.learner
         kept = jax.tree.map(
             lambda new, old: old if new is None else new,
@@ -73,8 +75,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         )
         return runner.replace(learner=learner.replace(hyperparams=kept))
 
-    def _update(self, learner: Any, batch: Batch) -> tuple[Any, Info]:
-        """One update of the learner, the whole of it on every device if so configured."""
+    def _update(self, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
+        """One update of the learner; with `replicated_updates`, each device makes the whole of it."""
         if not self.config.replicated_updates:
             return learner.update(batch)
         return sharding.whole(learner.update(sharding.whole(batch)))
@@ -88,7 +90,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         assert learner is not None
         return learner
 
-    def _create_learner(self, rng: Key[Array, ""], hyperparams: Any) -> Any:
+    def _create_learner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> Learner:
         """The learner before its first update."""
         space = self.episodes.action_space
         return self._learner_type.from_config(
@@ -102,9 +104,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             ),
         )
 
-    def _learner_config(self) -> Any:
+    def _learner_config(self) -> LearnerConfig:
         """The agent's configuration, with an encoder for its observations if they need one."""
-        config: Any = self.config.updates()
+        config: Any = self.config.updates()  # inherits from the learner's configuration too
         if not config.has_default_networks:
             return config
         space = self.episodes.observation_space
@@ -112,7 +114,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return config.replace(encoder=observation_encoder(self._observation, n_categories))
 
     @property
-    def _observation(self) -> Any:
+    def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 

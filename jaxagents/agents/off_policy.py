@@ -1,12 +1,12 @@
-"""The base of agents that learn from a replay buffer of what they did before."""
+"""The base of agents that learn from a replay buffer."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
@@ -17,15 +17,16 @@ from jaxagents.core.compilation import compiled
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
-from jaxagents.data.priorities import importance_weights
+from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.envs.spaces import is_discrete
-from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
 
 OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
 
 _SMALLEST_PRIORITY = 1e-6
 
-Act = Callable[[Key[Array, ""], Any, Any, Any], Array]
+Act = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
+"""Draws actions, given a random key, the learner, observations and the number of steps made before."""
 
 
 class ReplayHyperparameters(Hyperparameters):
@@ -35,8 +36,8 @@ class ReplayHyperparameters(Hyperparameters):
     reinforcement learning".
 
     Attributes:
-        priority_exponent: Power of the temporal-difference error to which the probability of a
-            transition is proportional; 0 draws uniformly.
+        priority_exponent: Power of the temporal-difference error that gives the probability of drawing a
+            transition; 0 draws uniformly.
         importance_exponent: Power of the importance weights that make up for it; 1 does so fully.
     """
 
@@ -45,9 +46,9 @@ class ReplayHyperparameters(Hyperparameters):
 
 
 class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
-    """Collects transitions, stores them in a replay buffer on the device, and learns from draws of it.
+    """Collects transitions, stores them in a replay buffer on the device, and learns from samples of it.
 
-    A subclass may override how actions are explored (`_explore`).
+    A subclass may override how it explores (`_explore`).
     """
 
     split_fields = ("envstate", "obs", "buffer")
@@ -55,14 +56,16 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
 
-    def _explore(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
-        """Draws the actions that are taken in training.
+    def _explore(
+        self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> Array:
+        """Draws the actions to take in training.
 
         Args:
             key: Random key.
             learner: The learner.
             obs: Observations of all environments.
-            n_steps: Number of environment steps made before, all environments together, without those
+            n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 
         Returns:
@@ -70,20 +73,20 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         return learner.sample_actions(obs, seed=key)
 
-    def checkpointed(self, runner: Any) -> Any:
-        """What a checkpoint holds of a runner: all, unless `config.checkpoint_buffer` is false.
+    def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+        """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.
 
         Args:
             runner: Any runner.
 
         Returns:
-            The runner, without its replay buffer if that is left out.
+            The runner, without its replay buffer if checkpoints leave it out.
         """
         return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
 
     @compiled
-    def refill(self, runner: Any) -> Any:
-        """Collects transitions in a new replay buffer, as many as learning starts with.
+    def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+        """Fills a new replay buffer with as many transitions as learning starts with.
 
         Args:
             runner: A runner, whose own replay buffer is not used.
@@ -95,10 +98,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         runner = runner.replace(rng=rng, buffer=self._empty_buffer())
         return self._collect(runner, rngs, self._explore)
 
-    def _complete(self, runner: Any) -> Any:
+    def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         return self.refill(runner) if runner.buffer is None else runner
 
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> OffPolicyRunner:
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
         learner_rng, env_rng, rng = jax.random.split(rng, 3)
         rng, warmup_rngs = self._split(rng, self.config.n_warmup_steps)
         env_rngs = jax.random.split(env_rng, self.config.batch_size)
@@ -132,7 +135,9 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             return DeviceBuffer.create(example, *sizes)
         return GroupedBuffer.create(example, *sizes, config.n_groups)
 
-    def _act_randomly(self, key: Key[Array, ""], learner: Any, obs: Any, n_steps: Any) -> Array:
+    def _act_randomly(
+        self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> Array:
         """Draws actions uniformly."""
         example, n_envs = self._zero_action(), self.config.batch_size
         if is_discrete(self.episodes.action_space):
@@ -146,8 +151,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         runner, info = self._learn(runner, learn_rngs)
         return runner.replace(rng=rng, info=info, update_step=runner.update_step + 1)
 
-    def _split(self, rng: Key[Array, ""], n_steps: int, *sizes: int) -> tuple[Any, ...]:
-        """A new key, those of steps in all environments, and others, in one draw.
+    def _split(
+        self, rng: Key[Array, ""], n_steps: int, *sizes: int
+    ) -> tuple[Key[Array, "..."], ...]:
+        """A new key, the keys of the steps in all environments, and other keys, in one draw.
 
         On a CPU a draw takes about as long as a step of a small environment.
         """
@@ -200,8 +207,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), info
 
     def _gradient_step(
-        self, learner: Any, buffer: DeviceBuffer, rng: Key[Array, ""]
-    ) -> tuple[tuple, Info]:
+        self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""]
+    ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
         size, hyperparams = self.config.minibatch_size, learner.hyperparams
         if not self.config.prioritised_replay:
             batch = self._batch(buffer, buffer.sample_indices(rng, size), hyperparams)
@@ -220,7 +227,9 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
         return (learner, buffer.with_priorities(indices, priorities).priorities), info
 
-    def _batch(self, buffer: DeviceBuffer, indices: Array, hyperparams: Any) -> Batch:
+    def _batch(
+        self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting
+    ) -> Batch:
         n = self.config.n_step_returns
         batch = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
         return {**batch, "actions": self._to_learner(batch["actions"])}

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.checks import check_dataset_observations
@@ -19,19 +19,19 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
 from jaxagents.envs.spaces import box_bounds, is_discrete
-from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.learner import Batch, Info, LearnerT
 
 _OPTIONAL_KEYS = ("discounts",)
 _TOLERANCE = 1e-3
-_copies: WeakKeyDictionary[Dataset, dict[Hashable, Any]] = WeakKeyDictionary()
-"""What agents have on the device of each dataset."""
+_copies: WeakKeyDictionary[Dataset, dict[Hashable, "Groups"]] = WeakKeyDictionary()
+"""The copies of each dataset that agents have on the device."""
 
 
 class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner]):
-    """Learns from draws of a dataset on the device; the environment serves to evaluate.
+    """Learns from random rows of a dataset on the device; the environment only serves to evaluate.
 
-    The dataset is the agent's `data`: it is neither part of a runner nor of a checkpoint, and seeds that
-    are trained at once share it.
+    The dataset is the agent's `data`. It is part of neither runners nor checkpoints, and seeds that are
+    trained together share it.
     """
 
     _config_type = LearnerAgentConfig
@@ -54,12 +54,12 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
             dataset: Transitions, with observations and actions as the environment has them. Agents with
-                the same dataset share its arrays on the device, which stay there as long as it does.
-                Where several processes train together, each gives its own part.
+                the same dataset share its arrays on the device, which stay there as long as the
+                dataset exists. If several processes train together, each gives its own part.
 
         Raises:
             KeyError: The dataset lacks a key.
-            TypeError: Discrete actions are no integers; or see [`Agent`][jaxagents.Agent].
+            TypeError: Discrete actions are not integers; or see [`Agent`][jaxagents.Agent].
             ValueError: The dataset does not fit the environment, or has too few rows; or see
                 [`Agent`][jaxagents.Agent].
         """
@@ -121,7 +121,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"inside of {name}'s action_space {space!r}. They must be in the environment's units."
             )
 
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: Any) -> LearnerRunner:
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> LearnerRunner:
         learner_rng, rng = jax.random.split(rng)
         runner = LearnerRunner(
             learner=self._create_learner(learner_rng, hyperparams),
@@ -145,8 +145,10 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             learner=learner, rng=rngs[0], info=info, update_step=runner.update_step + 1
         )
 
-    def _learn(self, learner: Any, rngs: Key[Array, "gradient_steps groups"]) -> tuple[Any, Info]:
-        def gradient_step(learner: Any, rngs: Key[Array, "groups"]) -> tuple[Any, Info]:
+    def _learn(
+        self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
+    ) -> tuple[LearnerT, Info]:
+        def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             return self._update(learner, self._sample(rngs))
 
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)
@@ -174,20 +176,20 @@ class Groups(NamedTuple):
 
     Attributes:
         arrays: Its arrays, shaped `(groups, rows, ...)`.
-        sizes: Number of rows of each group. Those after them only fill up the arrays.
+        sizes: Number of rows of each group; the rows after them only fill up the arrays.
     """
 
-    arrays: Any
-    sizes: Any
+    arrays: dict[str, PyTree]
+    sizes: Int[Array, "groups"]
 
 
-def _deal(arrays: Any, n_groups: int) -> Groups:
+def _deal(arrays: dict[str, PyTree], n_groups: int) -> Groups:
     """Deals rows to groups in order, whose sizes differ by one at most."""
     n_rows = len(arrays["actions"])
     sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
     rows = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
 
-    def in_groups(array: Any) -> Any:
+    def in_groups(array: Array | np.ndarray) -> Array | np.ndarray:
         return array[None] if n_groups == 1 else np.asarray(array)[rows]
 
-    return Groups(jax.tree.map(in_groups, arrays), sizes)
+    return Groups(jax.tree.map(in_groups, arrays), jnp.asarray(sizes))

@@ -1,23 +1,45 @@
-"""What learners of a policy and of several critics with targets have in common."""
+"""The base of learners of a policy and of several critics with targets."""
 
-from typing import Any
+import dataclasses
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.batches import check_ensemble, weighted_mean
-from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info, Learner
+from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.learner import Batch, HyperparametersT, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Critic, ensemblize
 from jaxagents.networks.initialisation import initialise
 
 
-class ActorCriticLearner(Learner):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ActorCriticConfig(LearnerConfig):
+    """Static fields of learners of a policy and of several critics.
+
+    Attributes:
+        n_critics: Number of critics; the smallest of their values counts (2 in the papers).
+    """
+
+    n_critics: int = 2
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("n_critics")
+
+
+ActorCriticConfigT = TypeVar("ActorCriticConfigT", bound=ActorCriticConfig)
+
+
+class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
     """A policy, and an ensemble of critics with slowly moving copies.
 
     Attributes:
@@ -34,26 +56,29 @@ class ActorCriticLearner(Learner):
 
     @classmethod
     def _critics(
-        cls, config: Any, hyperparams: Any, key: Key[Array, ""], example: Example
+        cls,
+        config: ActorCriticConfigT,
+        learning_rate: Traced,
+        key: Key[Array, ""],
+        example: Example,
     ) -> tuple[TrainState, TrainState]:
         """The critics before their first update, and their copies."""
         network = config.encoded(config.critic_network or cls._default_critics(config, example))
         inputs = cls._critic_inputs(example.observations, example.actions)
         variables = initialise(network, key, *inputs)
-        rate = hyperparams.critic_learning_rate
-        critic = optimized(network, variables, config.optimizer, rate)
+        critic = optimized(network, variables, config.optimizer, learning_rate)
         return critic, TrainState.from_variables(network, variables)
 
     @staticmethod
-    def _default_critics(config: Any, example: Example) -> nn.Module:
+    def _default_critics(config: ActorCriticConfig, example: Example) -> nn.Module:
         return ensemblize(Critic, config.n_critics)(config.features)
 
     @staticmethod
-    def _critic_inputs(observations: Any, actions: Any) -> tuple[Any, ...]:
-        """What critics are given to value actions."""
+    def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:
+        """The inputs by which critics value actions."""
         return observations, actions
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
 
     def _check_networks(self, example: Example) -> None:
@@ -71,13 +96,13 @@ def squared_error(
     """The mean squared error of critics, summed over them.
 
     Args:
-        values: Values that they give to the batch's actions.
-        targets: What these are fitted to.
-        batch: The batch, of which `weights` weigh the samples.
+        values: Their values of the batch's actions.
+        targets: Targets of these values.
+        batch: The batch; its `weights`, if it has any, weigh the samples.
 
     Returns:
-        The loss, and what describes the values: with `weights` also `td_errors`, the mean absolute
-        error of the critics at each sample.
+        The loss and the mean value `q`. With `weights` there are also `td_errors`, the mean absolute
+        error of the critics for each sample.
     """
     errors = values - targets
     info = {"q": values.mean()}

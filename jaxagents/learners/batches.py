@@ -1,28 +1,29 @@
 """Checks of the examples and batches that learners are given, made on shapes before anything runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
 
 _NUMBERS = ("rewards", "masks", "discounts", "weights")
 
 
-def check_example_actions(actions: Any, is_discrete: bool, n_actions: int | None) -> None:
+def check_example_actions(actions: ArrayLike, is_discrete: bool, n_actions: int | None) -> None:
     """Raises if an example of actions is of the wrong kind.
 
     Args:
         actions: One action or a batch of them.
-        is_discrete: Whether they are to be discrete.
-        n_actions: Number of discrete actions, if the configuration says it.
+        is_discrete: Whether the learner takes discrete actions.
+        n_actions: Number of discrete actions, if it is known.
 
     Raises:
-        TypeError: They are not of the kind.
-        ValueError: They have no components, or are no discrete actions of that number.
+        TypeError: The actions are of the wrong kind.
+        ValueError: Continuous actions have no components, or discrete ones are out of range.
     """
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
@@ -43,16 +44,16 @@ def check_example_actions(actions: Any, is_discrete: bool, n_actions: int | None
             )
 
 
-def check_example_vectors(observations: Any, actions: Any, is_discrete: bool) -> None:
-    """Raises if examples of observations are not one vector for each action.
+def check_example_vectors(observations: PyTree, actions: ArrayLike, is_discrete: bool) -> None:
+    """Raises unless there is one vector of observations for each action.
 
     Args:
         observations: One observation or a batch of them.
         actions: As many actions.
-        is_discrete: Whether they are discrete.
+        is_discrete: Whether the actions are discrete.
 
     Raises:
-        ValueError: They are not.
+        ValueError: The observations are not vectors, or not as many as the actions.
     """
     shape = jnp.shape(actions)
     lead = shape if is_discrete else shape[:-1]
@@ -66,19 +67,19 @@ def check_example_vectors(observations: Any, actions: Any, is_discrete: bool) ->
 
 
 def check_batch(
-    batch: Mapping[str, Any], keys: Sequence[str], axes: Sequence[str], is_discrete: bool
+    batch: Mapping[str, PyTree], keys: Sequence[str], axes: Sequence[str], is_discrete: bool
 ) -> None:
-    """Raises if a batch, or several along a first axis, is not as a learner needs it.
+    """Raises if a learner cannot learn from a batch, or from several along a first axis.
 
     Args:
         batch: Arrays by key.
-        keys: The keys that are needed.
+        keys: The keys that the learner needs.
         axes: Names of the leading axes.
         is_discrete: Whether actions are discrete.
 
     Raises:
         KeyError: A key is missing.
-        TypeError: Discrete actions are no integers.
+        TypeError: Discrete actions are not integers.
         ValueError: An array has too few or too many axes, or not the sizes of the others.
     """
     missing = [key for key in keys if key not in batch]
@@ -108,7 +109,7 @@ def check_batch(
         _check_same_shapes(batch["observations"], batch["next_observations"])
 
 
-def _check_axes(key: str, array: Any, axes: Sequence[str]) -> None:
+def _check_axes(key: str, array: ArrayLike, axes: Sequence[str]) -> None:
     if jnp.ndim(array) != len(axes):
         what = "vector" if axes[-1] == "action" else "number"
         raise ValueError(
@@ -117,23 +118,23 @@ def _check_axes(key: str, array: Any, axes: Sequence[str]) -> None:
         )
 
 
-def _check_same_shapes(observations: Any, successors: Any) -> None:
-    shapes, following = (jax.tree.map(jnp.shape, tree) for tree in (observations, successors))
-    if shapes != following:
+def _check_same_shapes(observations: PyTree, successors: PyTree) -> None:
+    shapes, next_shapes = (jax.tree.map(jnp.shape, tree) for tree in (observations, successors))
+    if shapes != next_shapes:
         raise ValueError(
-            f"'next_observations' must be shaped as 'observations', {shapes}, got {following}."
+            f"'next_observations' must be shaped as 'observations', {shapes}, got {next_shapes}."
         )
 
 
 def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raises if critics do not give the values of each critic along a first axis.
+    """Raises unless an ensemble gives the values of each critic along a first axis.
 
     Args:
-        values: Shape of what they give.
+        values: Shape of the values of the ensemble.
         expected: Shape of the values of one critic.
 
     Raises:
-        ValueError: They do not.
+        ValueError: The shape is another.
     """
     if not values or values[1:] != expected:
         axes = ", ".join(["critics", *map(str, expected)])
@@ -146,15 +147,15 @@ def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
 def check_values_of_actions(
     learner: str, values: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    """Raises if a learner does not give the values of every action.
+    """Raises unless a learner gives the value of every action.
 
     Args:
-        learner: Its name.
-        values: Shape of the values that it gives for the example of observations.
+        learner: Name of the learner.
+        values: Shape of its values for the example of observations.
         expected: Shape of one value for each sample and action.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The shape is another.
     """
     if values != expected:
         raise ValueError(
@@ -164,7 +165,9 @@ def check_values_of_actions(
         )
 
 
-def weighted_mean(losses: Any, batch: Mapping[str, Any]) -> Any:
+def weighted_mean(
+    losses: Float[Array, "*critics batch"], batch: Mapping[str, PyTree]
+) -> Float[Array, "*critics"]:
     """The mean of the losses of a batch's samples, weighed by `weights` where the batch has them.
 
     Args:

@@ -1,13 +1,14 @@
-"""What a learner is made of: its static fields, and the example of what it learns from."""
+"""The static fields of learners, and the example that a learner is made for."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
@@ -21,13 +22,12 @@ class LearnerConfig(StaticConfig):
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
-        encoder: Module that maps observations to vectors, for observations that are not vectors
-            already. Every network gets an encoder of its own.
+        encoder: Module that maps observations to vectors, for observations that are not vectors yet.
+            Every network gets its own encoder.
         actor_network: Module that maps observations and a temperature to a distribution of actions.
             `None` takes the default network.
-        critic_network: Module in the place of the default critic. Where there are several critics, it
-            gives the values of each along a first axis, as an
-            [ensemble][jaxagents.networks.ensemblize] does.
+        critic_network: Module that replaces the default critic. If there are several critics, it gives
+            their values along a first axis, as an [ensemble][jaxagents.networks.ensemblize] does.
         optimizer: Any function that makes an optax optimizer of a learning rate.
     """
 
@@ -46,7 +46,7 @@ class LearnerConfig(StaticConfig):
 
     @property
     def has_default_networks(self) -> bool:
-        """Whether observations must be vectors, since no network is the user's own."""
+        """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
     def encoded(self, network: nn.Module) -> nn.Module:
@@ -72,16 +72,16 @@ class LearnerConfig(StaticConfig):
 
 
 class Example(struct.PyTreeNode):
-    """What a learner is made for, as far as its configuration does not say it.
+    """An example of the data that a learner is made for.
 
     Attributes:
         observations: One observation, or a batch of them.
-        actions: As many actions.
+        actions: One action, or as many as there are observations.
         n_actions: Number of discrete actions (static), if it is known.
     """
 
-    observations: Any
-    actions: Any
+    observations: PyTree
+    actions: ArrayLike
     n_actions: int | None = nonpytree_field(default=None)
 
     @property

@@ -1,20 +1,21 @@
-"""What learns from batches of transitions, wherever these come from."""
+"""The base of learners, which learn from batches of transitions wherever these come from."""
 
 import functools
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
-from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import PicklableNode
@@ -24,11 +25,21 @@ from jaxagents.learners.optimizer import with_learning_rate
 
 _RATE = "_learning_rate"
 
-Batch = Mapping[str, Any]
+Batch = Mapping[str, PyTree]
 Info = dict[str, Array]
 
+ConfigT = TypeVar("ConfigT", bound=LearnerConfig)
+HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
+LearnerT = TypeVar("LearnerT", bound="Learner")
 
-class Learner(PicklableNode):
+
+class Discounting(Protocol):
+    """Hyperparameters with a discount, as learners of values have them."""
+
+    gamma: Traced
+
+
+class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     """Networks and the rule by which they learn from batches, as a pytree.
 
     ```python
@@ -43,32 +54,36 @@ class Learner(PicklableNode):
     hyperparameter `critic_learning_rate`, if there is one, and so on.
 
     Attributes:
-        config: What compiled programs depend on (static); around a learner it is that of the agent.
-        hyperparams: Numbers, which may be traced.
+        config: Static fields, on which compiled programs depend. In an agent, they are the agent's.
+        hyperparams: Hyperparameters, which may be traced.
         rng: Random key of the updates to come.
         n_actions: Number of discrete actions (static), if it is known.
-        learner_type: Its class (static), by which programs tell learners of several classes apart.
+        learner_type: Class of the learner (static), by which compiled programs tell learners apart.
     """
 
-    config: Any = struct.field(pytree_node=False)
-    hyperparams: Any
-    rng: Any
+    config: ConfigT = struct.field(pytree_node=False)
+    hyperparams: HyperparametersT
+    rng: Key[Array, ""]
     n_actions: int | None = struct.field(pytree_node=False, default=None, kw_only=True)
-    learner_type: Any = struct.field(pytree_node=False, default=None, kw_only=True, repr=False)
+    learner_type: "type[Learner] | None" = struct.field(
+        pytree_node=False, default=None, kw_only=True, repr=False
+    )
 
     _config_type: ClassVar[type[LearnerConfig]]
     _hyperparams_type: ClassVar[type[Hyperparameters]]
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
     hooks: ClassVar[tuple[str, ...]] = ()
-    """Methods to override, which no agent may have: they would not be called there."""
+    """Methods to override. No agent may have one of their names: it would never be called."""
 
     def __post_init__(self) -> None:
         """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
         object.__setattr__(self, "learner_type", type(self))
 
     @classmethod
-    def create(cls, seed: Any, observations: Any, actions: Any, **kwargs: Any) -> Self:
+    def create(
+        cls, seed: ArrayLike, observations: PyTree, actions: ArrayLike, **kwargs: Any
+    ) -> Self:
         """A learner before its first update.
 
         Args:
@@ -82,7 +97,7 @@ class Learner(PicklableNode):
             The learner.
 
         Raises:
-            TypeError: A keyword is no field, or the actions or a network are of the wrong kind.
+            TypeError: A keyword is not a field, or the actions or a network are of the wrong kind.
             ValueError: A number is out of range, or observations, actions and networks do not fit each
                 other.
         """
@@ -97,7 +112,7 @@ class Learner(PicklableNode):
 
     @classmethod
     def from_config(
-        cls, config: LearnerConfig, hyperparams: Hyperparameters, seed: Any, example: Example
+        cls, config: LearnerConfig, hyperparams: Hyperparameters, seed: ArrayLike, example: Example
     ) -> Self:
         """A learner before its first update, as an agent makes it.
 
@@ -105,13 +120,13 @@ class Learner(PicklableNode):
             config: The learner's configuration, or one that inherits from it, as that of an agent.
             hyperparams: The learner's hyperparameters, or others that inherit from them.
             seed: An integer or a random key.
-            example: What the learner is made for.
+            example: Example of the data that it is made for.
 
         Returns:
             The learner.
 
         Raises:
-            TypeError: The configuration, the hyperparameters, the actions or a network are of the wrong
+            TypeError: The configuration, the hyperparameters, the actions or a network is of the wrong
                 kind.
             ValueError: The number of actions is out of range, or observations, actions and networks do
                 not fit each other.
@@ -123,11 +138,11 @@ class Learner(PicklableNode):
         check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
         if config.has_default_networks:
             check_example_vectors(example.observations, example.actions, cls.discrete_actions)
-        hyperparams = cls._with_defaults(hyperparams, example)
-        return _create(cls, config, hyperparams, _as_seed(seed), example)
+        hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
+        return _create(cls, config, hyperparams, _as_key(seed), example)
 
     @classmethod
-    def check_kinds(cls, config: Any, hyperparams: Any) -> None:
+    def check_kinds(cls, config: object, hyperparams: object) -> None:
         """Raises unless a configuration and hyperparameters have the fields that the learner reads.
 
         Args:
@@ -157,7 +172,7 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batch lacks a key.
-            TypeError: Discrete actions are no integers.
+            TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
         self._check_batch(batch, ["batch"])
@@ -175,7 +190,7 @@ class Learner(PicklableNode):
 
         Raises:
             KeyError: The batches lack a key.
-            TypeError: Discrete actions are no integers.
+            TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
         self._check_batch(batches, ["n", "batch"])
@@ -184,7 +199,11 @@ class Learner(PicklableNode):
 
     @jax.jit
     def sample_actions(
-        self, observations: Any, *, seed: Key[Array, ""] | None = None, temperature: Any = 1.0
+        self,
+        observations: PyTree,
+        *,
+        seed: Key[Array, ""] | None = None,
+        temperature: ArrayLike = 1.0,
     ) -> Array:
         """Actions for one observation or for a batch of them.
 
@@ -201,13 +220,15 @@ class Learner(PicklableNode):
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
     @classmethod
-    def _with_defaults(cls, hyperparams: Any, example: Example) -> Any:
+    def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
         """Hyperparameters with numbers in the place of `None`, where that stands for a default."""
         return hyperparams
 
     @classmethod
     @abstractmethod
-    def _initial(cls, config: Any, hyperparams: Any, rng: Key[Array, ""], example: Example) -> Self:
+    def _initial(
+        cls, config: ConfigT, hyperparams: HyperparametersT, rng: Key[Array, ""], example: Example
+    ) -> Self:
         """The learner before its first update."""
 
     @abstractmethod
@@ -215,10 +236,10 @@ class Learner(PicklableNode):
         """One update; see [`update`][jaxagents.learners.learner.Learner.update]."""
 
     @abstractmethod
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         """The distribution of actions."""
 
-    def discounts(self, batch: Batch) -> Any:
+    def discounts(self, batch: Batch) -> Traced:
         """Discounts of the successors.
 
         Args:
@@ -227,10 +248,10 @@ class Learner(PicklableNode):
         Returns:
             Those of n-step transitions, `batch["discounts"]`, or one for all.
         """
-        return batch.get("discounts", self.hyperparams.gamma)
+        return batch.get("discounts", cast(Discounting, self.hyperparams).gamma)
 
     def _with_learning_rates(self) -> Self:
-        """With the learning rates of the hyperparameters in the optimizers."""
+        """The learner whose optimizers have the learning rates of its hyperparameters."""
         rates = {
             name.removesuffix(_RATE): getattr(self.hyperparams, name)
             for name in field_names(self.hyperparams)
@@ -257,11 +278,11 @@ class Learner(PicklableNode):
         """Raises if the networks do not fit the example.
 
         Raises:
-            ValueError: They do not.
+            ValueError: They do not fit it.
         """
         self._check_policy(example.observations, example.actions)
 
-    def _check_policy(self, observations: Any, actions: Any) -> None:
+    def _check_policy(self, observations: PyTree, actions: ArrayLike) -> None:
         given = jax.eval_shape(
             lambda learner, x: learner._policy(x, 1.0).mode(), self, observations
         )
@@ -274,12 +295,18 @@ class Learner(PicklableNode):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _create(cls: type[Learner], config: Any, hyperparams: Any, rng: Any, example: Example) -> Any:
+def _create(
+    cls: type[LearnerT],
+    config: LearnerConfig,
+    hyperparams: Hyperparameters,
+    rng: Key[Array, ""],
+    example: Example,
+) -> LearnerT:
     learner = cls._initial(config, hyperparams, rng, example).replace(n_actions=example.n_actions)
     learner._check_networks(example)
     return without_weak_types(learner)
 
 
-def _as_seed(seed: Any) -> Key[Array, ""]:
+def _as_key(seed: ArrayLike) -> Key[Array, ""]:
     is_number = jnp.ndim(seed) == 0 and jnp.issubdtype(jnp.result_type(seed), jnp.integer)
     return jax.random.key(seed) if is_number else as_key(seed)

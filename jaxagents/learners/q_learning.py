@@ -2,11 +2,12 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -27,9 +28,9 @@ class QConfig(LearnerConfig):
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        target_update_period: Number of updates between moves of the target network. With a `tau` of 1
-            they are copies ("hard" updates); with a period of 1 and a small `tau` it follows slowly
-            ("soft" updates).
+        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
+            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
+            updates).
     """
 
     actor_network: ClassVar[None] = None
@@ -49,7 +50,7 @@ class QHyperparameters(Hyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target network.
-        epsilon: Probability of a random action, where a learner acts at a temperature of 1.
+        epsilon: Probability of a random action when a learner acts at a temperature of 1.
         critic_learning_rate: Step size of the network.
     """
 
@@ -59,11 +60,15 @@ class QHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class QLearner(Learner):
+QConfigT = TypeVar("QConfigT", bound=QConfig)
+QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
+
+
+class QLearner(Learner[QConfigT, QHyperparametersT]):
     """A network of action values with a target copy, for discrete actions.
 
     A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
-    `_q`. An agent learns by the hooks of its learner, and has none of its own.
+    `_q`. An agent uses the hooks of its learner, and has no such hooks itself.
 
     Attributes:
         critic: The network.
@@ -79,7 +84,7 @@ class QLearner(Learner):
     discrete_actions = True
     hooks = ("_q", "_q_target", "_loss")
 
-    def _q(self, params: Any, obs: Any) -> Float[Array, "*batch n_actions"]:
+    def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
 
         Args:
@@ -93,7 +98,7 @@ class QLearner(Learner):
 
     @abstractmethod
     def _q_target(self, batch: Batch) -> Float[Array, "batch ..."]:
-        """Targets, to which the values of the batch's actions are fitted.
+        """Targets for the values of the batch's actions.
 
         Args:
             batch: Transitions.
@@ -104,7 +109,7 @@ class QLearner(Learner):
 
     @abstractmethod
     def _loss(
-        self, params: Any, batch: Batch, targets: Float[Array, "batch ..."]
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[Float[Array, "batch"], Info]:
         """The loss of each sample.
 
@@ -114,12 +119,12 @@ class QLearner(Learner):
             targets: Those of `_q_target`.
 
         Returns:
-            The losses, and arrays shaped as these, whose means are reported. One of them,
-            `td_errors`, is the priority with which prioritised replay draws the samples again.
+            The losses, and arrays of the same shape, whose means are reported. One of them,
+            `td_errors`, gives the priorities of the samples in prioritised replay.
         """
 
     @jax.jit
-    def q(self, observations: Any) -> Float[Array, "*batch n_actions"]:
+    def q(self, observations: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
 
         Args:
@@ -130,8 +135,8 @@ class QLearner(Learner):
         """
         return self._q(self.critic.params, observations)
 
-    def epsilon_greedy(self, observations: Any, epsilon: Any) -> ops.EpsilonGreedy:
-        """The distribution of actions of which a share is drawn uniformly.
+    def epsilon_greedy(self, observations: PyTree, epsilon: ArrayLike) -> ops.EpsilonGreedy:
+        """The distribution that is greedy but for a share of uniformly random actions.
 
         Args:
             observations: One observation, or a batch of them.
@@ -143,13 +148,13 @@ class QLearner(Learner):
         return ops.EpsilonGreedy(self._q(self.critic.params, observations), epsilon)
 
     @classmethod
-    def _n_outputs(cls, config: Any) -> int | None:
-        """Numbers that the network gives for each action; `None` for its value alone."""
+    def _n_outputs(cls, config: QConfigT) -> int | None:
+        """Number of outputs of the network for each action; `None` if it gives the value alone."""
         return None
 
     @classmethod
     def _initial(
-        cls, config: QConfig, hyperparams: Any, rng: Key[Array, ""], example: Example
+        cls, config: QConfigT, hyperparams: QHyperparametersT, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
         default = DuelingCritic if config.dueling else DiscreteCritic
@@ -173,7 +178,7 @@ class QLearner(Learner):
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         targets = self._q_target(batch)
 
-        def loss_fn(params: Any) -> tuple[Array, Info]:
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
             losses, details = self._loss(params, batch, targets)
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}
@@ -198,7 +203,7 @@ class QLearner(Learner):
             target,
         )
 
-    def _policy(self, observations: Any, temperature: Any) -> ops.Distribution:
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         epsilon = jnp.clip(temperature * self.hyperparams.epsilon, 0.0, 1.0)
         return self.epsilon_greedy(observations, epsilon)
 
