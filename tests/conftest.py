@@ -88,11 +88,6 @@ def options_of_users(*args, env_options_overrides=None, **kwargs):
     return get_compile_options(*args, env_options_overrides=options, **kwargs)
 
 
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """What all tests have."""
-
-
 @pytest.fixture(autouse=True, scope="module")
 def unload_programs():
     """Unloads what a file compiled: with all programs of all tests, a process runs out of mappings."""

@@ -11,8 +11,6 @@ from probes import Box, Discrete, Endless, MatchSign, Probe, Target
 
 from jaxagents import C51, DQN, QRDQN, SAC, DQNBase, c51, dqn, ops, qrdqn, sac
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 SMALL = {
     "n_steps": 4,
