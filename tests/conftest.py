@@ -1,14 +1,21 @@
 """How tests run: types checked, programs compiled quickly, work shared among processes."""
 
 import functools
+import math
 import os
+from pathlib import Path
 
 # Few optimisations and the simpler of two code generators, here and in processes that tests start.
-# `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles everything as users do.
+# Programs are kept for later runs, by what is compiled, how and for which machine; `make clean` drops
+# them. `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles all as for users.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
 import pytest
@@ -58,6 +65,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 QUICK = jax.config.read("jax_disable_most_optimizations")
+KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
 get_compile_options = compiler.get_compile_options
 
 
@@ -70,6 +78,8 @@ def pytest_runtest_setup(item):
     """Changes the way of compiling between tests that differ in it, and forgets what was compiled."""
     quick = QUICK and not is_optimised(item)
     if quick != jax.config.read("jax_disable_most_optimizations"):
+        kept_after = KEPT_AFTER if quick else math.inf
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_after)
         jax.config.update("jax_disable_most_optimizations", quick)
         compiler.get_compile_options = get_compile_options if quick else options_of_users
         jax.clear_caches()
@@ -80,11 +90,6 @@ def options_of_users(*args, env_options_overrides=None, **kwargs):
     """The compiler's options, with what the flags above turn off."""
     options = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
     return get_compile_options(*args, env_options_overrides=options, **kwargs)
-
-
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """What all tests have."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,8 +13,6 @@ from jaxagents.cql import CQLLearner, DiscreteCQLLearner
 from jaxagents.networks import Policy
 from jaxagents.sac import SACLearner
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 OBS_DIM, ACTION_DIM, N_ACTIONS, N_SAMPLES = 5, 2, 3, 4
 NORMAL = nn.initializers.normal(1.0)
 RATES = {

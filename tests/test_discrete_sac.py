@@ -13,8 +13,6 @@ from jaxagents import ops
 from jaxagents.networks import DiscreteCritic
 from jaxagents.sac import DiscreteSACLearner, expected_soft_value
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 OBS_DIM, N_ACTIONS = 5, 3
 NORMAL = nn.initializers.normal(1.0)
 RATES = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.2, "temperature_learning_rate": 0.3}

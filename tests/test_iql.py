@@ -14,8 +14,6 @@ from trees import assert_close, assert_equal
 from jaxagents import ops
 from jaxagents.iql import IQLLearner
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 OBS_DIM, ACTION_DIM = 5, 2
 NORMAL = nn.initializers.normal(1.0)
 

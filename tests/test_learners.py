@@ -14,8 +14,6 @@ from trees import assert_close, assert_equal, equal
 from jaxagents.bc import DiscreteBCLearner
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())

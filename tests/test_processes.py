@@ -14,8 +14,6 @@ from registry import AGENTS
 
 from jaxagents.sharding import make_mesh
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 FIELDS = {"n_groups": 4, "replicated_updates": True}

@@ -20,8 +20,6 @@ from jaxagents.learners.q_learning import QLearner
 from jaxagents.networks import DiscreteCritic, DuelingCritic
 from jaxagents.qrdqn import QRDQNLearner
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 OBS_DIM, N_ACTIONS, N_ATOMS, N_QUANTILES = 5, 3, 13, 4
 ROWS = np.arange(16)
 SUPPORT = {"v_min": -2.0, "v_max": 4.0}

@@ -11,8 +11,6 @@ from trees import assert_close, equal
 from jaxagents.networks import Critic, ensemblize
 from jaxagents.sac import SACLearner
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROW = LEARNERS["SAC"]
 BATCH = ROW.batch()
 OBS, ACTIONS = (jnp.asarray(BATCH[key]) for key in ("observations", "actions"))

@@ -12,8 +12,6 @@ from trees import assert_close, assert_equal, equal
 from jaxagents import ops
 from jaxagents.td3 import TD3Learner
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 OBS_DIM, ACTION_DIM = 5, 2
 NORMAL = nn.initializers.normal(1.0)
 RATES = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.2}

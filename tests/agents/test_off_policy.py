@@ -25,8 +25,6 @@ from jaxagents import (
     sac,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 SMALL = {
     "n_steps": 4,

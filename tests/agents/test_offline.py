@@ -11,8 +11,6 @@ from jaxagents import BC, CQL, DQN, IQL, SAC, bc, cql, dqn, iql, sac
 from jaxagents.bc import DiscreteBCLearner
 from jaxagents.data import Dataset
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 SMALL = {"n_steps": 4, "eval_frequency": 2, "n_evals": 3, "minibatch_size": 8, "features": (8,)}
 MODULES = {BC: bc, CQL: cql, IQL: iql}

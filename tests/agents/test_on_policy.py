@@ -14,8 +14,6 @@ from jaxagents.agents import rollout
 from jaxagents.learners import fitting
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 
 

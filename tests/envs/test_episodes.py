@@ -13,8 +13,6 @@ from jaxagents import IPPO, PPO, PPOBase, reinforce
 from jaxagents.envs import Episodes, as_environment, is_box
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 SMALL = {"n_steps": 1, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4, "n_evals": 2}
 

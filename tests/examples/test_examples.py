@@ -10,8 +10,6 @@ import pytest
 from nbclient import NotebookClient
 from PIL import Image
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def test_cartpole_script(load, check_files, tmp_path, capsys):
     output = tmp_path / "run"

@@ -13,8 +13,6 @@ from jaxagents.learners import fitting
 from jaxagents.learners.fitting import Fit, fit
 from jaxagents.learners.train_state import TrainState
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 OBS = jax.random.normal(KEY, (6, 4, 3))  # time, environments, components
 RNGS = jax.random.split(KEY, (4, 2))  # epochs, groups of environments

@@ -18,8 +18,6 @@ from jaxagents.networks import (
     Torso,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 N_ACTORS = 3
 RNG = np.random.default_rng(0)

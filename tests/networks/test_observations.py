@@ -17,8 +17,6 @@ from jaxagents.networks import (
     observation_encoder,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 

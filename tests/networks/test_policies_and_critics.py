@@ -22,8 +22,6 @@ from jaxagents.networks import (
     ensemblize,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 WIDTHS = (8, 7)

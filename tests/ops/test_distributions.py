@@ -7,8 +7,6 @@ import pytest
 
 from jaxagents import ops
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 N_SAMPLES = 50_000
 LOW, HIGH = jnp.array([-2.0, 0.5]), jnp.array([3.0, 0.75])
 ALLOWED = np.array([0, 2, 3])

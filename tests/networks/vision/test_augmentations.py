@@ -19,8 +19,6 @@ from jaxagents.networks.vision.augmentations import (
     solarize,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 LUMA = np.array([0.299, 0.587, 0.114])

@@ -27,8 +27,6 @@ from jaxagents.networks.vision.resnet import BasicBlock, Bottleneck, PreActivati
 from jaxagents.networks.vision.vit import sincos_positions
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 
