@@ -115,6 +115,16 @@ def test_refuses_two_numbers_of_one_name():
         train(Twice)
 
 
+def test_refuses_names_of_other_metrics():
+    class Taken(PPO):
+        def _actor_loss(self, *inputs):
+            losses, info = super()._actor_loss(*inputs)
+            return losses, {**info, "returns": losses}
+
+    with pytest.raises(ValueError, match=r"reports \['returns'\], which names another metric"):
+        train(Taken)
+
+
 def test_refuses_to_stop_by_a_divergence_that_is_not_reported():
     class Silent(PPO):
         def _actor_loss(self, *inputs):
