@@ -72,7 +72,7 @@ class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return hyperparams.gae_lambda
 
 
-class A2C(ReadyMadePolicy, A2CBase):
+class A2C(ReadyMadePolicy[AgentConfig, HyperParameters], A2CBase):
     """A2C, complete for discrete and box actions.
 
     ```python

@@ -135,7 +135,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return hyperparams.kl_threshold
 
 
-class PPO(ReadyMadePolicy, PPOBase):
+class PPO(ReadyMadePolicy[AgentConfig, HyperParameters], PPOBase):
     """PPO, complete for discrete and box actions.
 
     ```python

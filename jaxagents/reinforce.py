@@ -97,7 +97,7 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return -objective, {"entropy": entropy}
 
 
-class REINFORCE(ReadyMadePolicy, REINFORCEBase):
+class REINFORCE(ReadyMadePolicy[AgentConfig, HyperParameters], REINFORCEBase):
     """REINFORCE with a critic as baseline, complete for discrete and box actions.
 
     Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is

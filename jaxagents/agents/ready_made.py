@@ -9,23 +9,18 @@ import numpy as np
 from flax import linen as nn
 
 from jaxagents import ops
-from jaxagents.envs.episodes import Episodes
+from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
+from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, StateCritic
 
 
-class ReadyMadePolicy:
+class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """Mixin that gives an agent's policy, with default networks, for discrete and box actions.
 
     The actor emits logits for discrete actions, and a mean and a logarithm of the standard
     deviation for box actions, both in units of half the box where its bounds are finite.
     """
-
-    env: Any
-    episodes: Episodes
-    config: Any
-    n_actors: int
-    _actors_shape: tuple[int, ...]
 
     def _distribution_of(self, output: Any) -> ops.Distribution:
         """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
@@ -72,7 +67,7 @@ class ReadyMadePolicy:
 
     def _validate(self) -> None:
         self._check_action_space()
-        super()._validate()  # pyright: ignore[reportAttributeAccessIssue]
+        super()._validate()
 
     def _check_action_space(self) -> None:
         """Raises unless the policy can act in the environment's action space."""
