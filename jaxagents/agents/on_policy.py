@@ -29,8 +29,7 @@ from jaxagents.learners.fitting import (
     Fit,
     fewest_parts,
     fit,
-    is_per_sample,
-    names_of_info,
+    with_example,
 )
 from jaxagents.learners.losses import Info, described
 from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
@@ -119,7 +118,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             config.critic_epochs,
             prepare=samples,
         )
-        if is_per_sample(actor, config.n_minibatches):
+        actor, critic = (with_example(fit, config.n_minibatches) for fit in (actor, critic))
+        if actor.example.is_per_sample:
             actor = actor._replace(prepare=lambda *x: self._actor_minibatch(*samples(*x)))
         return actor, critic
 
@@ -163,8 +163,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             carry=carry,
         )
         traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
-        fits = self._fits(runner, traj)
-        names = [names_of_info(fit, self.config.n_minibatches) for fit in fits]
+        names = [fit.example.names for fit in self._fits(runner, traj)]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
         return _info_of_update(actor, critic, traj)
 

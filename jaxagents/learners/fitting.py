@@ -24,6 +24,30 @@ _SAMPLES_OF_A_PART = 4096
 """Intermediate results of so many, for two networks, fit into the caches of a CPU."""
 
 
+class Example(NamedTuple):
+    """A minibatch and its losses, as shapes.
+
+    Attributes:
+        samples: The inputs that the loss is given.
+        losses: One loss for each sample, or a single one.
+        info: Arrays that describe the samples.
+    """
+
+    samples: Any
+    losses: Any
+    info: Info
+
+    @property
+    def is_per_sample(self) -> bool:
+        """Whether there is a loss for each sample, rather than one for the whole minibatch."""
+        return self.losses.ndim > 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers that a fitted network comes with."""
+        return [*self.info, *OF_EVERY_FIT]
+
+
 class Fit(NamedTuple):
     """How a network is to be fitted.
 
@@ -38,6 +62,8 @@ class Fit(NamedTuple):
             limit.
         prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
             parts.
+        example: The [`Example`][jaxagents.learners.fitting.Example] of a minibatch; `None` before it is
+            known.
     """
 
     training: TrainState
@@ -46,6 +72,7 @@ class Fit(NamedTuple):
     n_epochs: int
     kl_threshold: Any = None
     prepare: Callable[..., tuple] = lambda *inputs: inputs
+    example: Any = None
 
 
 class Fitted(NamedTuple):
@@ -58,6 +85,28 @@ class Fitted(NamedTuple):
 
     training: TrainState
     info: Info
+
+
+def with_example(fit: Fit, n_minibatches: int) -> Fit:
+    """A fit with the shapes of a minibatch, for which its loss is traced if they are not known yet.
+
+    Args:
+        fit: How a network is to be fitted.
+        n_minibatches: Number of minibatches of each epoch.
+
+    Returns:
+        The fit.
+    """
+    size = _n_elements(fit) // n_minibatches
+
+    def of_minibatch(training: TrainState, inputs: Any) -> Example:
+        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
+        samples = fit.prepare(*elements)
+        return Example(samples, *fit.loss_fn(training, *samples))
+
+    if fit.example is not None:
+        return fit
+    return fit._replace(example=jax.eval_shape(of_minibatch, fit.training, fit.inputs))
 
 
 def fit(
@@ -84,8 +133,8 @@ def fit(
         The fitted networks.
     """
     n_devices = 1 if replicated else sharding.n_devices()
-    examples = [_example(fit, n_minibatches) for fit in fits]
-    in_parts = _n_parts(examples, n_devices) > 1
+    fits = [with_example(fit, n_minibatches) for fit in fits]
+    in_parts = _n_parts(fits, n_devices) > 1
     fit_together = functools.partial(
         _fit_in_one_loop,
         seeds=jax.random.key_data(rngs)[..., :2],
@@ -93,58 +142,13 @@ def fit(
         n_devices=n_devices,
     )
     if in_parts or _n_elements(fits[0]) // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
-        return fit_together(fits, examples)
-    return [fit_together([fit], [x])[0] for fit, x in zip(fits, examples, strict=True)]
-
-
-def names_of_info(fit: Fit, n_minibatches: int) -> list[str]:
-    """The names of the numbers that a fitted network comes with.
-
-    Args:
-        fit: How the network is to be fitted.
-        n_minibatches: Number of minibatches of each epoch.
-
-    Returns:
-        The names.
-    """
-    return [*_example(fit, n_minibatches).info, *OF_EVERY_FIT]
-
-
-def is_per_sample(fit: Fit, n_minibatches: int) -> bool:
-    """Whether the loss of a fit gives a number for each sample.
-
-    Args:
-        fit: How a network is to be fitted.
-        n_minibatches: Number of minibatches of each epoch.
-
-    Returns:
-        Whether it does, rather than one number for the whole minibatch.
-    """
-    return _example(fit, n_minibatches).losses.ndim > 0
+        return fit_together(fits)
+    return [fit_together([fit])[0] for fit in fits]
 
 
 def fewest_parts(n_samples: int) -> int:
     """The fewest parts in which networks compute with samples, to be fast on the default backend."""
     return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
-
-
-class _Example(NamedTuple):
-    """A minibatch and its losses, as shapes."""
-
-    samples: Any
-    losses: Any
-    info: Info
-
-
-def _example(fit: Fit, n_minibatches: int) -> _Example:
-    size = _n_elements(fit) // n_minibatches
-
-    def of_minibatch(training: TrainState, inputs: Any) -> _Example:
-        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
-        samples = fit.prepare(*elements)
-        return _Example(samples, *fit.loss_fn(training, *samples))
-
-    return jax.eval_shape(of_minibatch, fit.training, fit.inputs)
 
 
 def _n_elements(fit: Fit) -> int:
@@ -154,7 +158,6 @@ def _n_elements(fit: Fit) -> int:
 
 def _fit_in_one_loop(
     fits: Sequence[Fit],
-    examples: Sequence[_Example],
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
     n_devices: int,
@@ -164,10 +167,8 @@ def _fit_in_one_loop(
     def minibatches_of(epoch: Int[Array, ""]) -> Array:
         return ops.minibatch_indices(seeds[epoch], n_samples, n_minibatches)
 
-    names = [[*example.info, *OF_EVERY_FIT] for example in examples]
     fitted = [
-        Fitted(fit.training, {name: jnp.zeros(()) for name in of_fit})
-        for fit, of_fit in zip(fits, names, strict=True)
+        Fitted(fit.training, {name: jnp.zeros(()) for name in fit.example.names}) for fit in fits
     ]
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
@@ -179,7 +180,7 @@ def _fit_in_one_loop(
             range(first, last),
             functools.partial(
                 _gradients,
-                n_parts=_n_parts([examples[i] for i in learning], n_devices),
+                n_parts=_n_parts([fits[i] for i in learning], n_devices),
                 n_devices=n_devices,
             ),
         )
@@ -264,10 +265,10 @@ def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, Info]:
     return grads, info
 
 
-def _n_parts(examples: Sequence[_Example], n_devices: int) -> int:
+def _n_parts(fits: Sequence[Fit], n_devices: int) -> int:
     """Number of equal parts in which a device computes the gradients of minibatches."""
-    sizes = {len(x) for example in examples for x in jax.tree.leaves(example.samples)}
-    if len(sizes) > 1 or not all(example.losses.ndim for example in examples):
+    sizes = {len(x) for fit in fits for x in jax.tree.leaves(fit.example.samples)}
+    if len(sizes) > 1 or not all(fit.example.is_per_sample for fit in fits):
         return 1
     return equal_parts(sizes.pop() // n_devices)
 
