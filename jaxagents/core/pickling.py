@@ -18,9 +18,9 @@ _shared: dict[tuple[bytes, int], Any] = {}
 class PicklableNode(struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
-    Within a process, what is unpickled or copied has the very same static objects, so that it shares
-    compiled programs with the original. In another process, all that is unpickled shares them, but not
-    with nodes that are made there anew.
+    Within a process, unpickled nodes and copies have the very same static objects, and so share compiled
+    programs with the original. In another process, all unpickled nodes share them, but not with nodes
+    that are made there.
 
     As with every pickle, load only what you trust, and with the versions of Python and of the libraries
     that wrote it. Checkpoints are for what has to last.
