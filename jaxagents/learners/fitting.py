@@ -19,9 +19,9 @@ OF_EVERY_FIT = (_LOSS, _GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
 
 _LARGEST_SHARED_MINIBATCH = 8192
-"""Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+"""Samples. Larger ones keep several cores busy by themselves, and two at once crowd the caches."""
 _SAMPLES_OF_A_PART = 4096
-"""Intermediate results of so many, for two networks, fit into the caches of a CPU."""
+"""The intermediate results of this many, for two networks, fit into the caches of a CPU."""
 
 
 class Fit(NamedTuple):
@@ -31,7 +31,7 @@ class Fit(NamedTuple):
         training: State of its training.
         loss_fn: Maps a state and the inputs of a minibatch to losses, one for each sample or a single
             one for the whole minibatch, and a dict of arrays that describe the samples. The mean of
-            the losses is made small, and the means of the arrays are reported.
+            the losses is minimised, and the means of the arrays are reported.
         inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
         n_epochs: Largest number of epochs.
         kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fitted network, with what its last epoch showed.
+    """A fitted network, with the metrics of its last epoch.
 
     Attributes:
         training: State of its training.
@@ -75,8 +75,8 @@ def fit(
 
     Args:
         fits: The networks.
-        rngs: Random keys of as many epochs as a network has at most, and of the groups of environments
-            within which samples are mixed.
+        rngs: Random keys of each epoch, up to the largest number of any network, and of each group of
+            environments within which samples are mixed.
         n_minibatches: Number of minibatches of each epoch.
         replicated: Whether each device of a mesh learns from all samples.
 
@@ -98,7 +98,7 @@ def fit(
 
 
 def names_of_info(fit: Fit, n_minibatches: int) -> list[str]:
-    """The names of the numbers that a fitted network comes with.
+    """The names of the numbers that are reported of a fitted network.
 
     Args:
         fit: How the network is to be fitted.
@@ -124,7 +124,7 @@ def is_per_sample(fit: Fit, n_minibatches: int) -> bool:
 
 
 def fewest_parts(n_samples: int) -> int:
-    """The fewest parts in which networks compute with samples, to be fast on the default backend."""
+    """The fewest parts in which samples are passed to networks, to be fast on the default backend."""
     return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
 
 
@@ -171,19 +171,19 @@ def _fit_in_one_loop(
     ]
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
-        learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
+        active = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
         after = _epochs(
-            [fits[i] for i in learning],
-            [fitted[i] for i in learning],
+            [fits[i] for i in active],
+            [fitted[i] for i in active],
             minibatches_of,
             range(first, last),
             functools.partial(
                 _gradients,
-                n_parts=_n_parts([examples[i] for i in learning], n_devices),
+                n_parts=_n_parts([examples[i] for i in active], n_devices),
                 n_devices=n_devices,
             ),
         )
-        for i, network in zip(learning, after, strict=True):
+        for i, network in zip(active, after, strict=True):
             fitted[i] = network
         first = last
     return fitted
@@ -201,12 +201,12 @@ def _epochs(
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
         data = jax.tree.map(lambda x: _in_groups(x, len(indices)), inputs)
-        elements = ops.take_minibatch(data, indices)
-        samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
-        found = gradients(fits, trainings, samples)
-        steps = zip(trainings, found, strict=True)
+        batches = ops.take_minibatch(data, indices)
+        samples = [fit.prepare(*batch) for fit, batch in zip(fits, batches, strict=True)]
+        results = gradients(fits, trainings, samples)
+        steps = zip(trainings, results, strict=True)
         after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
-        return after, [{**info, _GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in found]
+        return after, [{**info, _GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in results]
 
     def epoch(number: Any, before: list[Fitted]) -> list[Fitted]:
         trainings = [network.training for network in before]
@@ -233,7 +233,7 @@ def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
 def _gradients(
     fits: list[Fit], trainings: list[TrainState], samples: list[Any], n_parts: int, n_devices: int
 ) -> list[tuple[Any, Info]]:
-    """The gradient of each loss, with what describes it."""
+    """The gradient of each loss, with the numbers to report."""
 
     def of_part(samples: list[Any]) -> list[tuple[Any, Info]]:
         return [_gradient(*of_fit) for of_fit in zip(fits, trainings, samples, strict=True)]
@@ -273,7 +273,7 @@ def _n_parts(examples: Sequence[_Example], n_devices: int) -> int:
 
 
 def equal_parts(size: int) -> int:
-    """Number of equal parts that are not much smaller than they may be; 1 if there are none."""
+    """Number of equal parts that are not much smaller than they may be; 1 if there is no such number."""
     fewest = fewest_parts(size)
     if fewest == 1:
         return 1

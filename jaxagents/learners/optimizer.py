@@ -14,7 +14,7 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.train_state import TrainState
 
-_made: dict[Any, optax.GradientTransformation] = {}
+_optimizers: dict[Any, optax.GradientTransformation] = {}
 
 
 class OptimizerParams(Hyperparameters):
@@ -49,10 +49,10 @@ def make_optimizer(
         The optimizer.
     """
     key = fingerprint((optimizer, type(params)))
-    if key not in _made:
+    if key not in _optimizers:
         names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
-        _made[key] = _inject(optimizer, accepted_names(optimizer, names))
-    return _made[key]
+        _optimizers[key] = _inject(optimizer, accepted_names(optimizer, names))
+    return _optimizers[key]
 
 
 def optimized(
@@ -73,11 +73,11 @@ def optimized(
         The state before its first gradient step.
     """
     key = fingerprint((optimizer, "learning_rate"))
-    if key not in _made:
-        _made[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
+    if key not in _optimizers:
+        _optimizers[key] = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
             learning_rate=0.0
         )
-    state = TrainState.from_variables(model_def, variables, _made[key])
+    state = TrainState.from_variables(model_def, variables, _optimizers[key])
     return with_learning_rate(state, learning_rate)
 
 
