@@ -30,7 +30,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of A2C.
 
-    They are these beside those of
+    They are these and those of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:

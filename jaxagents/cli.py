@@ -18,7 +18,7 @@ _N_MINIBATCHES = 4
 
 
 def annealed_adam(learning_rate: Any, eps: Any, n_gradient_steps: int) -> Any:
-    """Adam whose steps shrink linearly to nothing over the training."""
+    """Adam whose steps shrink linearly to zero over the training."""
     annealing = optax.linear_schedule(1.0, 0.0, n_gradient_steps)
     return optax.chain(optax.adam(learning_rate, eps=eps), optax.scale_by_schedule(annealing))
 

@@ -1,7 +1,7 @@
 """Independent PPO (de Witt et al., 2020) for environments of several actors.
 
 All actors share one update: the networks emit the outputs of all of them, with a leading `n_actors`
-axis, and losses are averaged over samples and actors. What is independent is the learning: each
+axis, and losses are averaged over samples and actors. Learning is independent: each
 actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves the policy to a
 subclass.
 """

@@ -1,4 +1,4 @@
-"""Where the metrics of a training go."""
+"""Loggers of the metrics of a training."""
 
 import abc
 import contextlib
@@ -60,7 +60,7 @@ class ConsoleLogger(ClosingLogger):
     """Writes one aligned line for each step, above a progress bar if there is one."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """Takes where to write.
+        """Takes the stream to write to.
 
         Args:
             stream: An open text stream; by default the standard output.
@@ -75,7 +75,7 @@ class ConsoleLogger(ClosingLogger):
         tqdm.write("  ".join(columns), file=self._stream)
 
     def close(self) -> None:
-        """Leaves the stream open, which is not its own."""
+        """Does nothing: the stream is not its own to close."""
 
 
 class JSONLLogger(ClosingLogger):
@@ -144,7 +144,7 @@ class WandbLogger(ClosingLogger):
     """Logs to a run of its own on Weights & Biases (extra `wandb`).
 
     Attributes:
-        run: The run, for whatever else is to be kept in it.
+        run: The run, for anything else that is to be kept in it.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class WandbLogger(ClosingLogger):
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
-    """Metrics as numbers of Python, those of single precision with their own digits."""
+    """Metrics as Python numbers, those of single precision with their own digits."""
     return {name: _number(name, value) for name, value in metrics.items()}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a training (matplotlib, extra `plot`)."""
+"""Plots of a training (matplotlib, extra `plot`)."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def plot_learning_curve(
         _plot_line(axes, x, values, label or metric.replace("_", " "))
     else:
         _plot_bands(axes, x, values, label or "mean of the episodes")
-    axes.set_xlabel(x_label or ("environment steps" if steps_per_update else _counted(metrics)))
+    axes.set_xlabel(x_label or ("environment steps" if steps_per_update else _unit(metrics)))
     axes.set_ylabel(metric.replace("_", " "))
     axes.set_title(title or "")
     axes.margins(x=0.01)
@@ -95,8 +95,8 @@ def _next_colour(axes: "Axes") -> str:
     return _COLOURS[len(axes.lines) % len(_COLOURS)]
 
 
-def _counted(metrics: dict[str, Any]) -> str:
-    """What the metrics count, in words; of the loops on the host, only that online plays episodes."""
+def _unit(metrics: dict[str, Any]) -> str:
+    """The unit of the steps, in words; of the loops on the host, only the online one plays episodes."""
     if "update_step" in metrics:
         return "update steps"
     return "environment steps" if "episode_return" in metrics else "updates"

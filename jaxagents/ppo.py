@@ -57,7 +57,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
-    They are these beside those of
+    They are these and those of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:

@@ -52,7 +52,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
-    They are these beside those of
+    They are these and those of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:

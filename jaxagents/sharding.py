@@ -1,4 +1,4 @@
-"""Meshes of devices, what is split over them, and what each of them has a copy of."""
+"""Meshes of devices: splitting arrays over them, and copying arrays to each of them."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ DATA_AXIS = "data"
 _N_PROCESSES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Where launchers say how many processes they start."""
 _LAUNCHED = ("JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST", "OMPI_MCA_orte_hnp_uri")
-"""What is set where JAX finds out by itself how processes were launched."""
+"""Variables that are set where JAX can find out by itself how processes were launched."""
 
 
 def initialize(
@@ -31,7 +31,7 @@ def initialize(
     """Lets this process train together with others.
 
     Call it before JAX computes anything, as it already does when gymnax is imported. Under Slurm, under
-    Open MPI and on TPUs, JAX finds out all arguments by itself. A process that is alone goes on alone,
+    Open MPI and on TPUs, JAX finds out all arguments by itself. A single process goes on alone,
     so that a script may always begin with this. A second call does nothing.
 
     ```python
@@ -49,7 +49,7 @@ def initialize(
         coordinator_address: Host and port of process 0, such as `"10.0.0.1:12345"`.
         num_processes: Number of processes.
         process_id: Number of this process, from 0.
-        heartbeat_timeout_seconds: After how long a silent process is taken for dead.
+        heartbeat_timeout_seconds: Seconds after which a silent process is taken for dead.
         **options: Further arguments of `jax.distributed.initialize`.
 
     Raises:
@@ -89,7 +89,7 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
         The mesh.
 
     Raises:
-        ValueError: There are not so many devices.
+        ValueError: There are not that many devices.
     """
     devices = jax.devices()
     n_devices = len(devices) if n_devices is None else n_devices
@@ -104,7 +104,7 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
 def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> Any:
     """Splits the samples of a batch over devices.
 
-    A compiled function of what it returns runs on all of them, without a change to it:
+    A compiled function that is given the result runs on all of them, unchanged:
 
     ```python
     learner = replicate(learner)
@@ -158,17 +158,17 @@ def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
 
 
 def on_each_device(function: Callable, *args: Any) -> Any:
-    """Calls a function of rows with those that a device of the mesh of `jax.set_mesh` has.
+    """Calls a function of rows on each device of the mesh of `jax.set_mesh`, with the device's rows.
 
-    So each device decides by itself what the function decides by all of its rows.
+    A decision that the function bases on all of its rows is then made by each device for itself.
 
     Args:
-        function: What is computed of rows, for each of them.
+        function: Function that returns a row for each row.
         *args: Pytrees of arrays with a common leading axis.
 
     Returns:
-        What it gives of all rows; of all at once, if there is no mesh, or the devices cannot share them
-        equally.
+        What it returns for all rows. It is called once with all of them if there is no mesh, or if the
+        devices cannot share them equally.
     """
     if not _can_share(args):
         return function(*args)
@@ -177,21 +177,21 @@ def on_each_device(function: Callable, *args: Any) -> Any:
 
 
 def mean_over_devices(function: Callable, *args: Any) -> Any:
-    """Calls a function of rows with those that a device of the mesh of `jax.set_mesh` has.
+    """Calls a function of rows on each device of the mesh of `jax.set_mesh`, with the device's rows.
 
     Args:
-        function: What is computed of rows, such as a mean over them.
+        function: Function of rows, such as a mean over them.
         *args: Pytrees of arrays with a common leading axis, which the devices share equally.
 
     Returns:
-        The mean of what it gives on each device.
+        The mean of what it returns on each device.
     """
 
-    def averaged(*args: Any) -> Any:
+    def average(*args: Any) -> Any:
         return jax.lax.pmean(function(*args), DATA_AXIS)
 
     rows = PartitionSpec(DATA_AXIS)
-    shared = jax.shard_map(averaged, in_specs=rows, out_specs=PartitionSpec(), check_vma=False)
+    shared = jax.shard_map(average, in_specs=rows, out_specs=PartitionSpec(), check_vma=False)
     return shared(*args)
 
 

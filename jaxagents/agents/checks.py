@@ -1,4 +1,4 @@
-"""Checks of what agents are given, made on shapes alone, before anything is compiled."""
+"""Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
 import inspect
 from typing import Any

@@ -19,14 +19,14 @@ _EVALUATED_ONCE = {"n_steps": 1, "eval_frequency": 1, "eval_rng": None, "n_evals
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Config(StaticConfig):
-    """What every agent's configuration holds. Compares and hashes by value.
+    """Base of the configurations of all agents. Compares and hashes by value.
 
     Attributes:
         n_steps: Number of update steps that `train` makes (additional ones when it goes on from a
             runner).
         eval_frequency: Number of update steps between evaluations.
-        eval_rng: Random key of the evaluations during training; every evaluation plays the same
-            episodes' seeds. `None` is key 0.
+        eval_rng: Random key of the evaluations during training; every evaluation plays
+            episodes of the same seeds. `None` is key 0.
         n_evals: Number of episodes of an evaluation during training. `None` is 32.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
@@ -37,8 +37,8 @@ class Config(StaticConfig):
             mixed. The devices of a mesh share out the groups, so that no sample has to leave its device.
             Results depend on it, but not on the number of devices.
         replicated_updates: Whether every device of a mesh learns from the samples of all of them,
-            instead of taking the mean of the gradients that each finds in its own. Training is then bit
-            for bit the same on any number of devices, and only collecting samples gets faster by more.
+            instead of taking the mean of the gradients that each computes from its own. Training is then
+            bit for bit the same on any number of devices, but more of them speed up collecting only.
     """
 
     n_steps: int = 200
@@ -73,7 +73,7 @@ class Config(StaticConfig):
         )
 
     def check_devices(self, n_devices: int) -> None:
-        """Raises if so many devices cannot share the work equally.
+        """Raises if that many devices cannot share the work equally.
 
         Args:
             n_devices: Number of devices along the axis of a mesh over which it is split.
@@ -105,22 +105,22 @@ class Config(StaticConfig):
     def _check_divides(self, divisor: str, dividend: str) -> None:
         small, large = getattr(self, divisor), getattr(self, dividend)
         if large % small:
-            fitting = [n for n in range(1, large + 1) if large % n == 0]
+            divisors = [n for n in range(1, large + 1) if large % n == 0]
             raise ValueError(
                 f"{type(self).__name__}.{divisor} must divide {dividend}: {large} is not a multiple "
-                f"of {small}. Values of {divisor} that would: {', '.join(map(str, fitting))}."
+                f"of {small}. Values of {divisor} that would: {', '.join(map(str, divisors))}."
             )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OnPolicyConfig(Config):
-    """What the configurations of on-policy agents share.
+    """Base of the configurations of on-policy agents.
 
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
         minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
-            rollout_length` samples. Divides `batch_size`; `None` is all of it. (Elsewhere the number of
+            rollout_length` samples. Divides `batch_size`; `None` takes all. (Elsewhere the number of
             minibatches, `batch_size / minibatch_size`, is given.)
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
@@ -171,7 +171,7 @@ class OnPolicyConfig(Config):
 
 
 class OnPolicyHyperparameters(Hyperparameters):
-    """What the traced hyperparameters of on-policy agents share.
+    """Base of the traced hyperparameters of on-policy agents.
 
     Attributes:
         gamma: Discount.
@@ -188,7 +188,7 @@ class OnPolicyHyperparameters(Hyperparameters):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerAgentConfig(Config):
-    """What the configurations of agents around a learner share.
+    """Base of the configurations of agents around a learner.
 
     Attributes:
         n_steps: Number of update steps that `train` makes.
@@ -216,7 +216,7 @@ class LearnerAgentConfig(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OffPolicyConfig(LearnerAgentConfig):
-    """What the configurations of off-policy agents share.
+    """Base of the configurations of off-policy agents.
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
     the replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
@@ -234,7 +234,7 @@ class OffPolicyConfig(LearnerAgentConfig):
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
             of uniformly.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
-            training that goes on from one first has to fill a new buffer, and is another training.
+            training that goes on from one has to fill a new buffer first, which changes its results.
     """
 
     batch_size: int = 8

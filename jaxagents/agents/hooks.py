@@ -148,7 +148,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            carry: The memory: first that of `initial_carry`, then what this gives.
+            carry: The memory: first that of `initial_carry`, then the one that this returns.
             obs: One observation.
 
         Returns:
@@ -245,18 +245,18 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
 
     def _actor_minibatch(self, *inputs: Any) -> tuple[Any, ...]:
-        """What `_actor_loss` is given of a minibatch, computed of all its samples at once.
+        """The inputs of `_actor_loss` for a minibatch, computed from all its samples at once.
 
         Args:
-            *inputs: What `_actor_loss_input` gave of the minibatch, samples first.
+            *inputs: The minibatch of what `_actor_loss_input` returned, samples first.
 
         Returns:
-            As many samples, such as with standardised advantages.
+            The inputs of as many samples, with standardised advantages for instance.
         """
         return inputs
 
     def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
-        """What `_actor_loss` is given of a rollout, between `training` and `hyperparams`.
+        """The inputs of `_actor_loss` from a rollout, between `training` and `hyperparams`.
 
         Args:
             runner: The runner after the rollout.
@@ -268,7 +268,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._policy.inputs(traj), traj.action, traj.log_prob, traj.advantage
 
     def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
-        """What `_critic_loss` is given of a rollout, between `training` and `hyperparams`.
+        """The inputs of `_critic_loss` from a rollout, between `training` and `hyperparams`.
 
         Args:
             runner: The runner after the rollout.
@@ -290,7 +290,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            obs: What `_actor_loss` is given.
+            obs: The observations that `_actor_loss` is given.
             actions: The actions, samples first.
 
         Returns:
@@ -324,13 +324,13 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return getattr(type(self), hook) is not getattr(OnPolicyHooks, hook)
 
 
-def _make_network(given: Any, default: Callable[[], nn.Module], config: Any) -> nn.Module:
-    if given is None:
+def _make_network(choice: Any, default: Callable[[], nn.Module], config: Any) -> nn.Module:
+    if choice is None:
         return default()
-    network = given if isinstance(given, nn.Module) else given(config)
+    network = choice if isinstance(choice, nn.Module) else choice(config)
     if not isinstance(network, nn.Module):
         raise TypeError(
             "A network must be a flax.linen module, or be called with the configuration to make one; "
-            f"{given!r} gave {network!r}."
+            f"{choice!r} gave {network!r}."
         )
     return network

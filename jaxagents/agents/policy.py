@@ -34,7 +34,7 @@ class Sequence(NamedTuple):
 class Policy(abc.ABC):
     """How an agent acts, in one of its environments.
 
-    What learns asks for `inputs`, dealt to minibatches as `elements` and given to losses as `samples`.
+    Learning takes `inputs`, deals them to minibatches as `elements`, and gives losses `samples`.
     """
 
     @abc.abstractmethod
@@ -116,7 +116,7 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def samples(self, minibatch: Any) -> Any:
-        """A minibatch of elements with samples first, but for the inputs of the policy itself.
+        """A minibatch of elements with samples first, except for the inputs of the policy itself.
 
         Args:
             minibatch: A pytree with a leading axis of elements.
@@ -133,7 +133,7 @@ class Policy(abc.ABC):
 
         Args:
             network: State of the actor's training.
-            inputs: What `inputs` gave, of a minibatch.
+            inputs: The inputs of a minibatch, from `inputs`.
             actions: The actions, samples first.
 
         Returns:
@@ -153,7 +153,7 @@ class MemorylessPolicy(Policy):
         """The distribution of actions at one observation."""
 
     def initial(self, network: TrainState) -> tuple[()]:
-        """Nothing."""
+        """No memory."""
         return ()
 
     def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
@@ -277,7 +277,7 @@ class RecurrentPolicy(Policy):
     """The policy of a network with a memory, which learns from whole sequences."""
 
     def __init__(self, distribution: Callable[[Any], Any]) -> None:
-        """Takes what makes a distribution of the network's output."""
+        """Takes the function that makes a distribution of the network's output."""
         self._distribution = distribution
 
     def initial(self, network: TrainState) -> Carry:
@@ -309,11 +309,11 @@ class RecurrentPolicy(Policy):
         return Sequence(traj.obs, traj.carry, first)
 
     def elements(self, rollout: Any) -> Any:
-        """What happened in each environment is an element."""
+        """One element for each environment: its whole sequence."""
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
 
     def samples(self, minibatch: Any) -> Any:
-        """The steps of all sequences one after another, but for sequences of the policy."""
+        """The steps of all sequences one after another, except for sequences of the policy."""
 
         def flat(x: Any) -> Any:
             return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
@@ -337,5 +337,5 @@ class RecurrentPolicy(Policy):
 
 
 def where(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
-    """One of two pytrees."""
+    """The leaves of one of two pytrees, by a condition."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)

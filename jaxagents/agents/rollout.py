@@ -15,11 +15,11 @@ from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.learners.train_state import TrainState
 
 _MOST_NOISE = 64
-"""Random numbers drawn ahead for a step of an environment. More would take too much memory."""
+"""The most random numbers that are drawn ahead for each step of an environment, to save memory."""
 
 
 class Players(NamedTuple):
-    """Where many environments and their actors' memories stand.
+    """The current state of many environments, and of the memories of their actors.
 
     Attributes:
         obs: Current observations, environments first.
@@ -46,12 +46,12 @@ def rollout(
         policy: How actions are drawn.
         actor: State of the actor's training.
         episodes: The environment.
-        players: Where the environments stand.
+        players: The current state of the environments.
         rng: Random key.
         n_steps: Number of steps in each environment.
 
     Returns:
-        Where they stand afterwards, and what happened, shaped `(time, environments, ...)`.
+        Their state afterwards, and the rollout, shaped `(time, environments, ...)`.
     """
     first = jax.tree.map(lambda x: x[0], players)
     initial = policy.initial(actor)
@@ -64,9 +64,9 @@ def rollout(
         return carry, action, log_prob
 
     def act_and_step(
-        players: Players, given: tuple[Array, Key[Array, "environments 2"]]
+        players: Players, draws: tuple[Array, Key[Array, "environments 2"]]
     ) -> tuple[Players, Transition]:
-        noise, keys = given
+        noise, keys = draws
         carry, action, log_prob = jax.vmap(act)(noise, players.carry, players.obs)
         step = episodes.step_all(keys, players.envstate, action)
         transition = Transition(
@@ -85,14 +85,14 @@ def rollout(
 
     shape = (n_steps, len(players.envstate.step))
     rngs = jax.random.split(rng, 1 + 2 * math.prod(shape))
-    given = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
-    return jax.lax.scan(act_and_step, players, given)
+    draws = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
+    return jax.lax.scan(act_and_step, players, draws)
 
 
 def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callable, Callable]:
-    """What is drawn for all steps at once, and what makes an action of a distribution and a draw.
+    """The function that draws for all steps at once, and that which turns each draw into an action.
 
-    It draws the noise of the distribution, if that is few numbers, and otherwise keys.
+    Draws are the noise of the distribution if that is few numbers, and otherwise keys.
     """
     _, distribution = jax.eval_shape(policy.step, actor, first.carry, first.obs)
     if isinstance(distribution, ops.Reparametrised) and distribution.draws_noise:
@@ -103,9 +103,9 @@ def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callab
 
 
 def _forget(over: Bool[Array, "environments"], initial: Carry, carry: Carry) -> Carry:
-    """Fresh memories where an episode is over."""
+    """The memories, fresh where an episode is over."""
 
-    def chosen(fresh: Array, kept: Array) -> Array:
+    def choose(fresh: Array, kept: Array) -> Array:
         return jnp.where(over.reshape(-1, *[1] * fresh.ndim), fresh, kept)
 
-    return jax.tree.map(chosen, initial, carry)
+    return jax.tree.map(choose, initial, carry)

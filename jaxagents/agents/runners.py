@@ -33,7 +33,7 @@ class Runner(struct.PyTreeNode):
         hyperparams: Hyperparameters.
         update_step: Number of updates made so far.
         info: Scalars that describe the last update (NaN before the first).
-        carry: Memories of the policy, environments first; `()` of one that remembers nothing.
+        carry: Memories of the policy, environments first; `()` if it has none.
     """
 
     actor_training: TrainState
@@ -82,7 +82,7 @@ class OffPolicyRunner(LearnerRunner):
     """Everything that training carries from one update step to the next.
 
     Attributes:
-        buffer: The replay buffer; `None` as restored from a checkpoint without it.
+        buffer: The replay buffer; `None` if restored from a checkpoint without it.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
     """

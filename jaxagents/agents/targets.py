@@ -11,7 +11,7 @@ from jaxagents import ops
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
-"""Maps what was accumulated at the following step, and this step, to what is carried and collected."""
+"""Maps the accumulated value of the following step, and this step, to what is carried and collected."""
 
 
 def with_targets(
@@ -33,7 +33,7 @@ def with_targets(
         gae_lambda: Weight of the trace.
         advantages: One backward step of the advantages.
         returns: One backward step of the returns.
-        steps_at_once: Of how many steps values are computed at once.
+        steps_at_once: Number of steps whose values are computed at once.
 
     Returns:
         The rollout.

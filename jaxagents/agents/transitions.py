@@ -1,4 +1,4 @@
-"""What a rollout consists of, and what returns and advantages are computed of."""
+"""The data of a rollout, and the inputs of returns and advantages."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class Transition(NamedTuple):
         next_value: Value of `next_obs`.
         advantage: Advantage of `action`.
         target: Return that the critic is fitted to.
-        carry: Memory of the policy before the step; `()` of one that remembers nothing.
+        carry: Memory of the policy before the step; `()` if it has none.
     """
 
     obs: Any
@@ -36,7 +36,7 @@ class Transition(NamedTuple):
 
 
 class AdvantageInput(NamedTuple):
-    """What `_trajectory_advantages` is given of each time step (arrays over environments).
+    """The inputs of `_trajectory_advantages` at each time step (arrays over environments).
 
     Attributes:
         reward: Reward received.
@@ -56,7 +56,7 @@ class AdvantageInput(NamedTuple):
 
 
 class ReturnInput(NamedTuple):
-    """What `_trajectory_returns` is given of each time step (arrays over environments).
+    """The inputs of `_trajectory_returns` at each time step (arrays over environments).
 
     Attributes:
         reward: Reward received.

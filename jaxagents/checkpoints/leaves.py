@@ -16,7 +16,7 @@ Leaf = tuple[str, Any]
 
 _ALONE, _JOINED = "alone", "joined"
 _FEW_NUMBERS = 65_536
-"""Arrays of at most so many are joined. Larger ones orbax writes side by side."""
+"""Arrays of at most this many are joined. Orbax writes larger ones side by side."""
 
 
 def leaves_of(tree: Any) -> list[Leaf]:
@@ -34,19 +34,19 @@ def leaves_of(tree: Any) -> list[Leaf]:
 
 
 def signature(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
-    """What identifies a saved leaf, as JSON.
+    """The signature of a saved leaf, as JSON.
 
     Args:
         path: Its path.
         array: Its array.
-        digests: Digests of its equal blocks of rows, or the one of all of it.
+        digests: Digests of its equal blocks of rows, or the single one of all of it.
 
     Returns:
         Path, shape, type and digest.
     """
     blocks = {"blocks": len(digests)} if len(digests) > 1 else {}
-    described = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
-    return {**described, "crc32": _digest_of_all(digests), **blocks}
+    leaf = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
+    return {**leaf, "crc32": _digest_of_all(digests), **blocks}
 
 
 def digest(array: np.ndarray) -> int:
@@ -55,7 +55,7 @@ def digest(array: np.ndarray) -> int:
 
 
 def pack(leaves: Iterable[Leaf]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Copies leaves into few arrays, since orbax takes its time for each: small ones are joined by type.
+    """Copies leaves into few arrays, since each costs orbax time: small ones are joined by type.
 
     Args:
         leaves: Paths and leaves.
@@ -64,26 +64,26 @@ def pack(leaves: Iterable[Leaf]) -> tuple[dict[str, np.ndarray], list[dict[str, 
         The arrays by name, and signatures of the leaves, which say where in an array a joined one
         begins.
     """
-    alone: dict[str, np.ndarray] = {}
-    joined: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+    large: dict[str, np.ndarray] = {}
+    small: dict[str, list[np.ndarray]] = collections.defaultdict(list)
     signatures = []
     for path, leaf in leaves:
         array = np.asarray(leaf)
-        signed = signature(path, array, [digest(array)])
+        entry = signature(path, array, [digest(array)])
         if array.size <= _FEW_NUMBERS:
-            parts = joined[str(array.dtype)]
-            signed["start"] = sum(part.size for part in parts)
+            parts = small[str(array.dtype)]
+            entry["start"] = sum(part.size for part in parts)
             parts.append(array.ravel())
         else:
-            alone[path] = array.copy()
-        signatures.append(signed)
-    arrays = {f"{_ALONE}/{path}": array for path, array in alone.items()}
-    arrays |= {f"{_JOINED}/{dtype}": np.concatenate(parts) for dtype, parts in joined.items()}
+            large[path] = array.copy()
+        signatures.append(entry)
+    arrays = {f"{_ALONE}/{path}": array for path, array in large.items()}
+    arrays |= {f"{_JOINED}/{dtype}": np.concatenate(parts) for dtype, parts in small.items()}
     return without_empty(arrays), signatures
 
 
 def without_empty(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays but for those without numbers, which orbax does not save."""
+    """The arrays without the empty ones, which orbax does not save."""
     return {name: array for name, array in arrays.items() if array.size}
 
 
@@ -93,7 +93,7 @@ def array_name(saved: Mapping[str, Any]) -> str:
 
 
 def unpack(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """A leaf out of saved arrays.
+    """A leaf from saved arrays.
 
     Args:
         saved: Its signature.

@@ -1,4 +1,4 @@
-"""A folder of checkpoints: which there are, and how they are read and verified."""
+"""A folder of checkpoints: listing, reading and verifying them."""
 
 import contextlib
 import math
@@ -17,13 +17,13 @@ from jaxagents.core.metrics import Metrics
 Read = TypeVar("Read")
 
 META, TREE, HISTORY = "meta", "tree", "history"
-"""What a checkpoint consists of: notes as JSON, and two parts of an item with arrays."""
+"""The parts of a checkpoint: notes as JSON, and two parts of an item with arrays."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
     "learner": "a learner (restore_learner reads them)",
 }
-"""Whose checkpoints they are, by the names of their pytrees."""
+"""The owners of checkpoints, by the names of their pytrees."""
 
 
 class CorruptCheckpointError(ValueError):
@@ -31,12 +31,12 @@ class CorruptCheckpointError(ValueError):
 
 
 class Restored(NamedTuple):
-    """What a checkpoint holds.
+    """The contents of a checkpoint.
 
     Attributes:
         tree: The pytree.
         history: Metrics of the points up to the checkpoint.
-        notes: What else was noted with it, as JSON.
+        notes: Notes kept with it, as JSON.
     """
 
     tree: Any
@@ -47,8 +47,8 @@ class Restored(NamedTuple):
 class Store:
     """The checkpoints of a training, in a folder of its own.
 
-    A checkpoint holds a pytree with a digest of every leaf, the history of metrics up to it, and
-    whose it is. A subclass says of what kind the training is.
+    A checkpoint holds a pytree with a digest of every leaf, the history of metrics up to it, and the
+    names of its owner. A subclass says what kind of training it is.
     """
 
     item: ClassVar[str]
@@ -56,13 +56,13 @@ class Store:
     owner: ClassVar[str]
     """Whose pytree it is, in messages."""
     unit: ClassVar[str]
-    """What a step is, in messages."""
+    """The unit of steps, in messages."""
     step_name: ClassVar[str]
     """Name of the steps in the history."""
     if_filled: ClassVar[str]
-    """What to do where the folder already holds checkpoints."""
+    """Advice in messages where the folder already holds checkpoints."""
     if_behind: ClassVar[str]
-    """What to do where it holds later ones."""
+    """Advice in messages where it holds later ones."""
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
@@ -112,7 +112,7 @@ class Store:
             read: Reads the checkpoint of a step.
 
         Returns:
-            What was read.
+            The result of `read`.
 
         Raises:
             FileNotFoundError: There is no such checkpoint.
@@ -137,11 +137,11 @@ class Store:
 
         Args:
             step: Its step.
-            identity: What it has to be of, by kind.
+            identity: Names that its notes must have, by kind.
             template: A pytree structured as the one that was saved; shapes are enough.
 
         Returns:
-            What it holds.
+            Its contents.
 
         Raises:
             ValueError: It is of something else; the first leaf that differs is named.
@@ -177,7 +177,7 @@ class Store:
         """
 
     def notes(self, step: int | str) -> dict[str, Any]:
-        """What was noted with a checkpoint.
+        """The notes of a checkpoint.
 
         Args:
             step: Its step, or the name of its folder.
@@ -247,7 +247,7 @@ class Store:
     def _verified(
         self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
     ) -> dict[str, dict[str, np.ndarray]]:
-        """Parts of what a checkpoint holds, by path, read back as they were written."""
+        """The arrays of parts of a checkpoint, by path, checked against their digests."""
         arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
 
         def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
@@ -261,7 +261,7 @@ class Store:
     def _restore_arrays(
         self, step: int, signatures: Mapping[str, list[dict[str, Any]]]
     ) -> dict[str, dict[str, np.ndarray]]:
-        """The arrays that hold some leaves, by part and name, as arrays of NumPy."""
+        """The arrays that hold some leaves, by part and name, as NumPy arrays."""
         from orbax.checkpoint import RestoreArgs, args
 
         wanted = {

@@ -30,7 +30,7 @@ def is_key(x: Any) -> bool:
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Stacks pytrees along a new leading axis, without a program to be compiled for their number."""
+    """Stacks pytrees along a new leading axis, without compiling a program for each number of them."""
 
     def stacked(*leaves: Any) -> Any:
         if is_key(leaves[0]):

@@ -75,7 +75,7 @@ class KnownFields:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class StaticConfig(KnownFields):
-    """What a compiled program depends on. Compares and hashes by value."""
+    """The settings that a compiled program depends on. Compares and hashes by value."""
 
     def __post_init__(self) -> None:
         """Validates the fields.

@@ -1,4 +1,4 @@
-"""Libraries that are installed only by those who use them."""
+"""Optional libraries."""
 
 import importlib
 from typing import Any
@@ -9,7 +9,7 @@ def require(module: str, requirement: str) -> Any:
 
     Args:
         module: Name of the module.
-        requirement: What pip installs it with.
+        requirement: Requirement by which pip installs it.
 
     Returns:
         The module.

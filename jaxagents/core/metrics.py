@@ -40,7 +40,7 @@ def join(earlier: Metrics | None, later: Metrics, step_name: str = "update_step"
 
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:
-    """The mean of each metric over episodes and actors, and over episodes of each actor.
+    """The mean of each metric over episodes and actors, and over the episodes of each actor.
 
     Args:
         metrics: Metrics of one evaluation point, shaped `()`, `(episodes,)` or `(episodes, n_actors)`.

@@ -19,7 +19,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def multiples_near(number: int, divisor: int) -> str:
-    """The positive multiples of `divisor` next to a number that is none, for the end of a message."""
+    """The positive multiples of `divisor` around a number that is not one, for the end of a message."""
     below = number // divisor * divisor
     nearby = [str(multiple) for multiple in (below, below + divisor) if multiple > 0]
     return f"{' or '.join(nearby)} would do"

@@ -1,4 +1,4 @@
-"""What the processes of one training have to agree on."""
+"""Agreement between the processes of one training."""
 
 import jax
 import numpy as np

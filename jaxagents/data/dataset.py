@@ -42,18 +42,18 @@ class Normalisation(NamedTuple):
         return cls(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
 
     def __call__(self, x: Any) -> Any:
-        """Normalises."""
+        """Normalises an array."""
         centred = x - self.mean
         centred /= self.std
         return centred
 
     def inverse(self, x: Any) -> Any:
-        """Undoes it."""
+        """Undoes the normalisation."""
         return x * self.std + self.mean
 
 
 def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Standard deviation over the first axis, of some rows at a time to take little memory."""
+    """Standard deviation over the first axis, a few rows at a time to save memory."""
     n_rows = max(1, _NUMBERS_AT_ONCE // max(1, mean.size))
     squares = np.zeros_like(mean)
     for start in range(0, len(array), n_rows):
@@ -74,15 +74,15 @@ class Dataset(Sampled):
     It is read like a dict, but its length is that of its arrays, and it equals nothing but itself. It
     is a pytree of the arrays, which it keeps as they are given, without a copy.
 
-    Datasets made from it are sampled by its seed too, those of `split` by two others that follow from
-    it. `Dataset({**dataset}, seed)` has the seed of one's choice.
+    Datasets made from it are sampled with its seed too, those of `split` with two others derived from
+    it. `Dataset({**dataset}, seed)` has a seed of your choice.
 
     Keys that have a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where
     the environment ended the episode, so that nothing follows, else 1) and `ends` (whether the row is
     the last of its episode, be it terminated or truncated).
     """
 
-    _seed: int = 0  # of datasets that were pickled without one
+    _seed: int = 0  # for datasets that were pickled without one
 
     def __init__(self, arrays: Mapping[str, Any], seed: int = 0) -> None:
         """Makes a dataset.
@@ -92,8 +92,8 @@ class Dataset(Sampled):
             seed: Seed of the sampling.
 
         Raises:
-            TypeError: A key is no string.
-            ValueError: The lengths differ, or a value is no array; the error names the key.
+            TypeError: A key is not a string.
+            ValueError: The lengths differ, or a value is not an array; the error names the key.
         """
         self._arrays = rows.unflatten(rows.flatten(arrays))
         self._seed = seed
@@ -224,7 +224,7 @@ class Dataset(Sampled):
         follow each other in time: take it before `split`, not after.
 
         It is a view: the successors stay rows of this dataset's arrays, and are copied as batches are
-        drawn. To ask for `next_observations` itself, or to save them, copies all of them each time.
+        drawn. Asking for `next_observations` itself, or saving them, copies all of them each time.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
@@ -238,7 +238,7 @@ class Dataset(Sampled):
         Raises:
             KeyError: A key is missing.
             ValueError: `n` is not positive, the dataset has `discounts` already, there is not one
-                reward, mask and end for each row, or a row with a mask of 0 is no end.
+                reward, mask and end for each row, or a row with a mask of 0 is not an end.
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
@@ -252,14 +252,14 @@ class Dataset(Sampled):
             rewards += np.where(goes_on, np.float32(discount**step) * flat["rewards"][last], 0.0)
         discounts = np.float32(discount) ** (last - np.arange(self._size) + 1)
         successors = rows.flatten({"next_observations": self["next_observations"]})
-        stepped = {
+        columns = {
             **{name: rows.Gathered(array, last) for name, array in successors.items()},
             "rewards": rewards,
             "masks": flat["masks"][last],
             "ends": flat["ends"][last],
             "discounts": discounts.astype(np.float32),
         }
-        return Dataset(rows.unflatten({**flat, **stepped}), self._seed)
+        return Dataset(rows.unflatten({**flat, **columns}), self._seed)
 
     def _check_can_step(self) -> None:
         for key in ("rewards", "next_observations", "masks", "ends"):
@@ -314,7 +314,7 @@ class Dataset(Sampled):
                 HDF5 (`.h5` or `.hdf5`), whose groups nest as the dicts do.
 
         Raises:
-            ValueError: The ending is another.
+            ValueError: The ending is unknown.
             FileExistsError: The file exists.
             TypeError: The format cannot keep the type of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.

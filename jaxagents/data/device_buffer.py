@@ -18,7 +18,7 @@ from jaxagents.data.dataset import Dataset
 from jaxagents.data.priorities import PriorityTree
 
 _OF_THE_LAST = ("next_observations", "masks", "ends")
-"""What n-step transitions have of the last of their rows."""
+"""The keys that n-step transitions take from the last of their rows."""
 
 
 class DeviceBuffer(struct.PyTreeNode):
@@ -81,10 +81,10 @@ class DeviceBuffer(struct.PyTreeNode):
             The buffer.
 
         Raises:
-            ValueError: `n_envs` is not positive, or `capacity` is no positive multiple of it.
-            TypeError: One of them is no whole number.
+            ValueError: `n_envs` is not positive, or `capacity` is not a positive multiple of it.
+            TypeError: One of them is not a whole number.
         """
-        capacity, n_envs = _checked_sizes(capacity, n_envs)
+        capacity, n_envs = _check_sizes(capacity, n_envs)
         shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
         return cls(
             storage=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), shapes),
@@ -96,7 +96,7 @@ class DeviceBuffer(struct.PyTreeNode):
         )
 
     def add(self, transitions: Any) -> "DeviceBuffer":
-        """Adds one transition of each environment, in the place of the oldest once it is full.
+        """Adds one transition of each environment, in place of the oldest once it is full.
 
         With priorities, they get the largest that any row had so far.
 
@@ -107,15 +107,15 @@ class DeviceBuffer(struct.PyTreeNode):
             The buffer.
 
         Raises:
-            ValueError: The structure or a shape is another; the error names the key.
+            ValueError: The structure or a shape differs; the error names the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
-        new = _fitted(transitions, self.storage, self.n_envs)
+        new = _convert(transitions, self.storage, self.n_envs)
         priorities = self.priorities
         if priorities is not None:
             priorities = priorities.set_largest(self.position, self.n_envs)
         return self.replace(
-            storage=jax.tree.map(lambda x, y: _written(x, y, self.position), self.storage, new),
+            storage=jax.tree.map(lambda x, y: _write(x, y, self.position), self.storage, new),
             position=(self.position + self.n_envs) % self.capacity,
             size=jnp.minimum(self.size + self.n_envs, self.capacity),
             priorities=priorities,
@@ -154,7 +154,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             Structured as the example, with the axes of `indices` in front.
         """
-        return _taken(self.storage, indices)
+        return _take(self.storage, indices)
 
     def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> Any:
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
@@ -190,8 +190,8 @@ class DeviceBuffer(struct.PyTreeNode):
         powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
         rewards = powers[:-1] * self.storage["rewards"][window]
         last = (indices + self.n_envs * (m - 1)) % self.capacity
-        return _taken(self.storage, indices) | {
-            **_taken({key: self.storage[key] for key in _OF_THE_LAST}, last),
+        return _take(self.storage, indices) | {
+            **_take({key: self.storage[key] for key in _OF_THE_LAST}, last),
             "rewards": jnp.where(steps < m[..., None], rewards, 0.0).sum(axis=-1),
             "discounts": powers[m],
         }
@@ -203,8 +203,8 @@ class DeviceBuffer(struct.PyTreeNode):
 
         $$P_i = \frac{p_i}{\sum_j p_j}$$
 
-        Rows whose priority is zero are never drawn. If all are zero, it is the first row each time, with
-        a probability that is not a number.
+        Rows whose priority is zero are never drawn. If all are zero, the first row is drawn each time,
+        with a probability that is not a number.
 
         Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
 
@@ -224,7 +224,7 @@ class DeviceBuffer(struct.PyTreeNode):
     def with_priorities(
         self, indices: Int[Array, "n"], priorities: Float[Array, "n"]
     ) -> "DeviceBuffer":
-        r"""Gives rows other priorities.
+        r"""Sets the priorities of rows.
 
         Args:
             indices: Numbers of the rows. One that occurs twice gets either of its priorities.
@@ -243,7 +243,7 @@ class DeviceBuffer(struct.PyTreeNode):
         """A copy of what the buffer holds, on the host.
 
         The rows of an environment follow each other in time, then come those of the next one. The newest
-        row of each is an end, even in the midst of an episode, so that
+        row of each is an end, even in the middle of an episode, so that
         [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment.
 
         Args:
@@ -287,10 +287,10 @@ class DeviceBuffer(struct.PyTreeNode):
                 )
 
 
-def _written(array: Array, new: Array, first: Int[Array, ""]) -> Array:
-    """An array with new rows.
+def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
+    """Writes new rows to an array.
 
-    A single one is written twice. Otherwise XLA takes it for so little work that it does it again where
+    A single row is written twice. Otherwise XLA takes it for so little work that it repeats it where
     rows are read, and copies the whole array to keep the old one for that.
     """
     if len(new) == 1:
@@ -298,7 +298,7 @@ def _written(array: Array, new: Array, first: Int[Array, ""]) -> Array:
     return jax.lax.dynamic_update_slice_in_dim(array, new, first, axis=0)
 
 
-def _checked_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
+def _check_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
     for name, value in (("capacity", capacity), ("n_envs", n_envs)):
         if not hasattr(value, "__index__"):
             raise TypeError(f"{name} must be a whole number, got {value!r}.")
@@ -313,21 +313,21 @@ def _checked_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
     return capacity, n_envs
 
 
-def _fitted(transitions: Any, storage: Any, n_envs: int) -> Any:
-    """The transitions in the structure and the types of the storage."""
-    given, held = _leaves_by_name(transitions), _leaves_by_name(storage)
-    if given.keys() != held.keys():
+def _convert(transitions: Any, storage: Any, n_envs: int) -> Any:
+    """Converts transitions to the structure and the types of the storage."""
+    new, held = _leaves_by_name(transitions), _leaves_by_name(storage)
+    if new.keys() != held.keys():
         raise ValueError(
-            f"The transitions have {sorted(given)}, but the buffer holds {sorted(held)}."
+            f"The transitions have {sorted(new)}, but the buffer holds {sorted(held)}."
         )
     for name, array in held.items():
-        shape, expected = jnp.shape(given[name]), (n_envs, *array.shape[1:])
+        shape, expected = jnp.shape(new[name]), (n_envs, *array.shape[1:])
         if shape != expected:
             raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
-        dtype = jnp.result_type(given[name])
+        dtype = jnp.result_type(new[name])
         if not np.can_cast(dtype, array.dtype, "same_kind"):
             raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {array.dtype}.")
-    leaves = [jnp.asarray(given[name], array.dtype) for name, array in held.items()]
+    leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)
 
 
@@ -337,5 +337,5 @@ def _leaves_by_name(tree: Any) -> dict[str, Any]:
     return {name(path): leaf for path, leaf in leaves}
 
 
-def _taken(arrays: Any, indices: Array) -> Any:
+def _take(arrays: Any, indices: Array) -> Any:
     return jax.tree.map(lambda x: x[indices], arrays)

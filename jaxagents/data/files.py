@@ -19,7 +19,7 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
         flat: Arrays by name. A slash in a name separates the groups of HDF5.
 
     Raises:
-        ValueError: The ending is another.
+        ValueError: The ending is unknown.
         FileExistsError: The file exists.
         TypeError: The format cannot keep the type of an array; the error names the array.
     """
@@ -32,7 +32,7 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
     try:
         file_format.write(path, flat)
     except BaseException:
-        path.unlink()  # what is left of this very call
+        path.unlink()  # the incomplete file of this call
         raise
 
 
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         The arrays by name.
 
     Raises:
-        ValueError: The ending is of another format.
+        ValueError: The ending is unknown.
     """
     path = Path(path).expanduser()
     return _format_of(path).read(path)
@@ -68,7 +68,7 @@ def _format_of(path: Path) -> _Format:
 
 
 def _write_npz(path: Path, flat: Mapping[str, np.ndarray]) -> None:
-    """What `np.savez_compressed` writes, which cannot take arrays named `file` or `allow_pickle`."""
+    """Does what `np.savez_compressed` does, which takes no arrays named `file` or `allow_pickle`."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in flat.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -18,7 +18,7 @@ class GroupedBuffer(DeviceBuffer):
 
     It has the methods of a [`DeviceBuffer`][jaxagents.data.DeviceBuffer], whose arrays it holds with a
     leading axis of groups. Devices that share out the groups draw batches without asking each other for
-    rows. Environments are dealt to groups in order, and the rows of a batch are those of the first
+    rows. Environments are assigned to groups in order, and the rows of a batch are those of the first
     group, then those of the second, and so on.
 
     Attributes:
@@ -72,9 +72,9 @@ class GroupedBuffer(DeviceBuffer):
         )
 
     def add(self, transitions: Any) -> "GroupedBuffer":
-        """Adds one transition of each environment, in the place of the oldest once it is full."""
-        added = self._of_groups(DeviceBuffer.add, self._dealt(transitions), gives_buffers=True)
-        return self.replace(**vars(added))
+        """Adds one transition of each environment, in place of the oldest once it is full."""
+        after = self._map_groups(DeviceBuffer.add, self._split(transitions), gives_buffers=True)
+        return self.replace(**vars(after))
 
     def sample_indices(
         self, key: Key[Array, ""], batch_size: int
@@ -82,22 +82,22 @@ class GroupedBuffer(DeviceBuffer):
         """Numbers of rows held, equally many of each group, drawn uniformly, with replacement."""
         n_rows = self._rows_of_each(batch_size)
 
-        def sampled(buffer: DeviceBuffer, key: Key[Array, ""]) -> Array:
+        def sample(buffer: DeviceBuffer, key: Key[Array, ""]) -> Array:
             return buffer.sample_indices(key, n_rows)
 
-        return self._of_groups(sampled, jax.random.split(key, self.n_groups))
+        return self._map_groups(sample, jax.random.split(key, self.n_groups))
 
     def take(self, indices: Int[Array, "groups rows_of_each"]) -> Any:
         """Rows by their numbers, with one leading axis."""
-        return self._in_one(self._of_groups(DeviceBuffer.take, indices))
+        return self._join(self._map_groups(DeviceBuffer.take, indices))
 
     def n_step(self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike) -> Any:
         """Transitions over up to `n` steps, with one leading axis."""
 
-        def stepped(buffer: DeviceBuffer, indices: Array) -> Any:
+        def n_step(buffer: DeviceBuffer, indices: Array) -> Any:
             return buffer.n_step(indices, n, gamma)
 
-        return self._in_one(self._of_groups(stepped, indices))
+        return self._join(self._map_groups(n_step, indices))
 
     def sample_prioritised(
         self, key: Key[Array, ""], batch_size: int
@@ -108,20 +108,20 @@ class GroupedBuffer(DeviceBuffer):
         """
         n_rows = self._rows_of_each(batch_size)
 
-        def sampled(buffer: DeviceBuffer, key: Key[Array, ""]) -> tuple[Array, Array]:
+        def sample(buffer: DeviceBuffer, key: Key[Array, ""]) -> tuple[Array, Array]:
             return buffer.sample_prioritised(key, n_rows)
 
-        indices, probabilities = self._of_groups(sampled, jax.random.split(key, self.n_groups))
+        indices, probabilities = self._map_groups(sample, jax.random.split(key, self.n_groups))
         return indices, probabilities.reshape(-1) / self.n_groups
 
     def with_priorities(
         self, indices: Int[Array, "groups rows_of_each"], priorities: Float[Array, "batch_size"]
     ) -> "GroupedBuffer":
-        """Gives rows other priorities."""
-        with_new = self._of_groups(
-            DeviceBuffer.with_priorities, indices, self._dealt(priorities), gives_buffers=True
+        """Sets the priorities of rows."""
+        after = self._map_groups(
+            DeviceBuffer.with_priorities, indices, self._split(priorities), gives_buffers=True
         )
-        return self.replace(priorities=with_new.priorities)
+        return self.replace(priorities=after.priorities)
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of what the buffers hold, on the host, environment by environment."""
@@ -133,8 +133,8 @@ class GroupedBuffer(DeviceBuffer):
         ]
         return Dataset(jax.tree.map(lambda *x: np.concatenate(x), *map(dict, parts)), seed)
 
-    def _of_groups(self, function: Any, *args: Any, gives_buffers: bool = False) -> Any:
-        """A function of a group's buffer, of each of them."""
+    def _map_groups(self, function: Any, *args: Any, gives_buffers: bool = False) -> Any:
+        """Applies a function of one group's buffer to those of all groups."""
         buffers = self._group(self.storage, self.priorities)
         axes = buffers.replace(storage=0, position=None, size=None, priorities=0)
         out_axes = axes if gives_buffers else 0
@@ -145,14 +145,14 @@ class GroupedBuffer(DeviceBuffer):
             storage, self.position, self.size, priorities, self.capacity, self.n_envs
         )
 
-    def _dealt(self, tree: Any) -> Any:
-        def dealt(x: Any) -> Any:
+    def _split(self, tree: Any) -> Any:
+        def split(x: Any) -> Any:
             n_rows = self._rows_of_each(len(x), "The leading axis of what is added")
             return jnp.reshape(x, (self.n_groups, n_rows, *jnp.shape(x)[1:]))
 
-        return jax.tree.map(dealt, tree)
+        return jax.tree.map(split, tree)
 
-    def _in_one(self, tree: Any) -> Any:
+    def _join(self, tree: Any) -> Any:
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
     def _rows_of_each(self, n_rows: int, name: str = "batch_size") -> int:

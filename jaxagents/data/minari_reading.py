@@ -35,10 +35,10 @@ def from_minari(
         FileNotFoundError: There is no such dataset on this machine; the error lists the others.
         ValueError: It is empty, its episodes do not fit together, or actions that are not of a bounded
             box are to be rescaled.
-        TypeError: A part of it, such as a graph, is no array.
+        TypeError: A part of it, such as a graph, is not an array.
         ImportError: Minari is not installed.
     """
-    source = _opened(dataset) if isinstance(dataset, str) else dataset
+    source = _open(dataset) if isinstance(dataset, str) else dataset
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -52,11 +52,11 @@ def from_minari(
             f"{n_rows}, and has {start}."
         )
     if rescale_actions:
-        arrays["actions"] = _rescaled(arrays["actions"], source.action_space)
+        arrays["actions"] = _rescale(arrays["actions"], source.action_space)
     return Dataset(rows.unflatten(arrays), seed)
 
 
-def _opened(dataset_id: str) -> Any:
+def _open(dataset_id: str) -> Any:
     minari = require("minari", "jaxagents[minari]")
     try:
         return minari.load_dataset(dataset_id)
@@ -92,7 +92,7 @@ def _columns(episode: Any) -> dict[str, np.ndarray]:
 
 
 def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
-    """The arrays of what a space holds, by name."""
+    """The arrays of an element of a space, by name."""
     flat = rows.flatten({key: _in_dicts(nested)})
     for name, array in flat.items():
         if array.dtype.kind == "O":
@@ -101,7 +101,7 @@ def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
 
 
 def _in_dicts(nested: Any) -> Any:
-    """Dicts and tuples, as dicts."""
+    """Nested dicts and tuples, all as dicts."""
     if isinstance(nested, tuple):
         nested = {str(i): part for i, part in enumerate(nested)}
     if isinstance(nested, Mapping):
@@ -125,7 +125,7 @@ def _with_room(
     return array.astype(dtype, copy=False)
 
 
-def _rescaled(actions: np.ndarray, space: Any) -> np.ndarray:
+def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
     from gymnasium import spaces
 
     if not isinstance(space, spaces.Box) or not space.is_bounded():

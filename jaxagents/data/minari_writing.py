@@ -24,7 +24,7 @@ def to_minari(
 ) -> Any:
     """Writes a dataset to Minari's folder on this machine, cut into episodes.
 
-    Its rows must be in the order of time. If the last row is no end, its episode counts as truncated.
+    Its rows must be in the order of time. If the last is not an end, its episode counts as truncated.
     [`from_minari`][jaxagents.data.from_minari] gives the same arrays back. Only the keys that it gives
     are written; images are not compressed with loss unless `jpeg_encoding=True`.
 
@@ -34,7 +34,7 @@ def to_minari(
         env: The environment that the transitions are of, its identifier or its specification.
         observation_space: Space of the observations, if not that of `env`.
         action_space: Space of the actions, if not that of `env`.
-        **metadata: What else `minari.create_dataset_from_buffers` takes: `author`, `author_email`,
+        **metadata: Further arguments of `minari.create_dataset_from_buffers`: `author`, `author_email`,
             `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
 
     Returns:
@@ -58,7 +58,7 @@ def to_minari(
         _in_space(space, key, first_row[key])
     slices = _episodes(dataset)
     buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)
-    written = minari.create_dataset_from_buffers(
+    minari_dataset = minari.create_dataset_from_buffers(
         dataset_id,
         [next(buffers)],
         env=env,
@@ -66,7 +66,7 @@ def to_minari(
         action_space=spaces["actions"],
         **{"jpeg_encoding": False, **metadata},
     )
-    written.storage.update_episodes(buffers)  # one by one, not all in memory
+    minari_dataset.storage.update_episodes(buffers)  # one by one, not all in memory
     return minari.load_dataset(dataset_id)
 
 
@@ -76,14 +76,14 @@ def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, An
             raise ValueError("Without env, both observation_space and action_space must be given.")
         import gymnasium
 
-        made = env if isinstance(env, gymnasium.Env) else gymnasium.make(env)
-        observation_space = observation_space or made.observation_space
-        action_space = action_space or made.action_space
+        made_env = env if isinstance(env, gymnasium.Env) else gymnasium.make(env)
+        observation_space = observation_space or made_env.observation_space
+        action_space = action_space or made_env.action_space
     return {"observations": observation_space, "actions": action_space}
 
 
 def _in_space(space: Any, name: str, values: Any) -> Any:
-    """Nested dicts of arrays with the dicts and tuples of a space."""
+    """Turns nested dicts of arrays into the dicts and tuples of a space."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -113,8 +113,8 @@ def _episodes(dataset: Dataset) -> list[slice]:
     successors = rows.flatten({"observations": dataset["next_observations"]})
     for episode in episodes:
         for name, array in observed.items():
-            followed = array[episode][1:]
-            if not _same(successors[name][episode][:-1], followed):
+            next_rows = array[episode][1:]
+            if not _same(successors[name][episode][:-1], next_rows):
                 raise ValueError(
                     f"Rows {episode.start} to {episode.stop - 1} are one episode by their 'ends', but "
                     f"'next_{name}' are not the {name!r} of the next rows: rows must be in the order of "
@@ -128,7 +128,7 @@ def _same(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:
-    """An episode as Minari takes it."""
+    """An episode in the form that Minari takes."""
     from minari.data_collector import EpisodeBuffer
 
     observed = rows.flatten({"observations": episode["observations"]})

@@ -16,9 +16,9 @@ _LARGEST_SUM = 1e38
 class PriorityTree(struct.PyTreeNode):
     """Priorities of numbered items, and their sums in blocks, in blocks of blocks, and so on.
 
-    Sums are taken anew of what has changed instead of being added to, so that they do not drift.
+    Sums are computed anew where priorities change instead of being added to, so that they do not drift.
 
-    Schaul et al., 2016, "Prioritized experience replay", with more children to a node.
+    Schaul et al., 2016, "Prioritized experience replay", with more children per node.
 
     Attributes:
         levels: The priorities, and sums of ever larger blocks; zero where there is nothing.
@@ -49,8 +49,8 @@ class PriorityTree(struct.PyTreeNode):
 
         Args:
             indices: Numbers of the items. One that occurs twice gets either of its priorities.
-            priorities: Their priorities. Negative ones count as zero, and those with which a sum might
-                overflow as the largest with which it cannot.
+            priorities: Their priorities. Negative ones count as zero, and those so large that a sum
+                might overflow as the largest with which none can.
 
         Returns:
             The tree.
@@ -81,7 +81,7 @@ class PriorityTree(struct.PyTreeNode):
         levels = [jax.lax.dynamic_update_slice(leaves, priorities, (first,))]
         for parents in sums:
             n_blocks = len(levels[-1]) // FAN_OUT
-            n = min((n + FAN_OUT - 2) // FAN_OUT + 1, n_blocks)  # in how many blocks they may lie
+            n = min((n + FAN_OUT - 2) // FAN_OUT + 1, n_blocks)  # most blocks they may lie in
             first = jnp.minimum(first // FAN_OUT, n_blocks - n)
             children = jax.lax.dynamic_slice(levels[-1], (first * FAN_OUT,), (n * FAN_OUT,))
             new = children.reshape(n, FAN_OUT).sum(axis=-1)
@@ -91,8 +91,8 @@ class PriorityTree(struct.PyTreeNode):
     def sample(self, key: Key[Array, ""], n: int) -> tuple[Int[Array, "n"], Float[Array, "n"]]:
         """Draws items with probabilities in proportion to their priorities, with replacement.
 
-        In each block a new random number decides, since one alone has too few digits for many items. If
-        there are no priorities, it is the first item each time, and its probability is not a number.
+        Each level takes a new random number, since one alone has too few digits for many items. If all
+        priorities are zero, it is the first item each time, and its probability is not a number.
 
         Args:
             key: Random key.
@@ -114,21 +114,21 @@ class PriorityTree(struct.PyTreeNode):
         return self.levels[-1].sum()
 
     def _after_reading(self, values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """The values, in such a way that they depend on all sums.
+        """The values, made to depend on all sums.
 
-        XLA copies an array that is written to, unless it knows from what depends on what that all
+        XLA copies an array before writing to it, unless the dependencies of the program show that all
         reading of it is done.
         """
         return jnp.where(self._total >= 0.0, values, jnp.nan)
 
 
 def importance_weights(probabilities: Float[Array, "n"], exponent: ArrayLike) -> Float[Array, "n"]:
-    r"""Weights that make up for the probabilities with which a batch was drawn.
+    r"""Weights that correct for the probabilities with which a batch was drawn.
 
     $$w_i = \frac{(N P_i)^{-\beta}}{\max_j (N P_j)^{-\beta}}
           = \left(\frac{\min_j P_j}{P_i}\right)^{\beta}$$
 
-    The number $N$ of rows held has no part in it.
+    The number $N$ of rows held cancels out.
 
     Schaul et al., 2016, "Prioritized experience replay", section 3.4.
 
@@ -143,9 +143,9 @@ def importance_weights(probabilities: Float[Array, "n"], exponent: ArrayLike) ->
 
 
 def _chosen(priorities: Float[Array, "n fan_out"], fraction: Float[Array, "n"]) -> Int[Array, "n"]:
-    """The first child up to which the sum exceeds a fraction, below 1, of the whole.
+    """The first child at which the running sum exceeds a fraction, below 1, of the total.
 
-    Summed one after another, however they are rounded, only a child that has a priority exceeds it.
+    However sums are rounded, it can only be a child with a priority: the others leave the sum as it is.
     """
     *sums, whole = itertools.accumulate(priorities.T)
     return (jnp.stack(sums) <= fraction * whole).sum(axis=0, dtype=jnp.int32)

@@ -13,7 +13,7 @@ from jaxagents.data.sampling import Sampled
 
 
 class ReplayBuffer(Sampled):
-    """The most recent transitions, in memory that is taken once.
+    """The most recent transitions, in memory that is allocated once.
 
     ```python
     buffer = ReplayBuffer.create(example_transition, size=1_000_000)
@@ -55,8 +55,8 @@ class ReplayBuffer(Sampled):
             The buffer.
 
         Raises:
-            ValueError: `size` is not positive, or a value is no array; the error names the key.
-            TypeError: `size` is no whole number.
+            ValueError: `size` is not positive, or a value is not an array; the error names the key.
+            TypeError: `size` is not a whole number.
         """
         example = rows.flatten(example_transition)
         return cls(_zeros(size, {k: (v.shape, v.dtype) for k, v in example.items()}), seed)
@@ -77,7 +77,7 @@ class ReplayBuffer(Sampled):
 
         Raises:
             ValueError: The dataset is larger than `size`, or `size` is not positive.
-            TypeError: `size` is no whole number.
+            TypeError: `size` is not a whole number.
         """
         flat = rows.flatten({**dataset})
         n_rows = rows.common_length(flat)
@@ -108,8 +108,8 @@ class ReplayBuffer(Sampled):
             transition: A dict structured as the example.
 
         Raises:
-            ValueError: A key is missing, or a value has another shape or is no array; the error names
-                the key.
+            ValueError: A key is missing, or a value has another shape or is not an array; the error
+                names the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
         values = []
@@ -123,8 +123,8 @@ class ReplayBuffer(Sampled):
             if not hasattr(value, "dtype"):
                 value = rows.as_array(name, value)
             if value.shape != shape:
-                raise _misshapen(name, value.shape, shape)
-            if value.dtype is not dtype:  # mostly it is, and time is spent here
+                raise _shape_error(name, value.shape, shape)
+            if value.dtype is not dtype:  # it mostly is, and the check takes time
                 _check_kind(name, value.dtype, dtype)
             values.append(value)
         row = self._n_added % self._capacity
@@ -147,7 +147,7 @@ class ReplayBuffer(Sampled):
             if name not in flat:
                 raise ValueError(f"The transitions have no {name!r}.")
             if flat[name].shape[1:] != array.shape[1:]:
-                raise _misshapen(name, flat[name].shape[1:], array.shape[1:])
+                raise _shape_error(name, flat[name].shape[1:], array.shape[1:])
             _check_kind(name, flat[name].dtype, array.dtype)
         n_new = rows.common_length({name: flat[name] for name in self._flat})
         first_kept = max(0, n_new - self._capacity)
@@ -176,7 +176,7 @@ class ReplayBuffer(Sampled):
         return rows.take(self._flat, np.arange(self._n_added - n, self._n_added) % self._capacity)
 
     def to_dataset(self, seed: int = 0) -> Dataset:
-        """A copy of what the buffer holds, oldest first.
+        """A copy of the transitions held, oldest first.
 
         Args:
             seed: Seed of the dataset's sampling.
@@ -186,10 +186,10 @@ class ReplayBuffer(Sampled):
         """
         return Dataset(self.last(len(self)), seed)
 
-    # Going on later.
+    # Saving and loading.
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it takes to go on as if the buffer had never been away.
+        """Everything that a buffer needs to go on exactly from here.
 
         Returns:
             The transitions held (views of the memory, in its order, by name), the number ever added,
@@ -206,7 +206,7 @@ class ReplayBuffer(Sampled):
         """Goes on from a saved state.
 
         Args:
-            state: What [`state_dict`][jaxagents.data.ReplayBuffer.state_dict] gave, of a buffer of the
+            state: State from [`state_dict`][jaxagents.data.ReplayBuffer.state_dict], of a buffer of the
                 same capacity and structure.
 
         Raises:
@@ -239,8 +239,8 @@ class ReplayBuffer(Sampled):
             path: The file, which must not exist, as for [`Dataset.save`][jaxagents.data.Dataset.save].
         """
         state = self.state_dict()
-        held = {f"transitions/{name}": array for name, array in state.pop("transitions").items()}
-        files.write(path, held | rows.flatten(state))
+        flat = {f"transitions/{name}": array for name, array in state.pop("transitions").items()}
+        files.write(path, flat | rows.flatten(state))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "ReplayBuffer":
@@ -258,16 +258,16 @@ class ReplayBuffer(Sampled):
         state = rows.unflatten(files.read(path))
         if not {"transitions", "n_added", "capacity", "rng"} <= state.keys():
             raise ValueError(f"{path} is no file of a replay buffer; it holds {sorted(state)}.")
-        held, capacity = rows.flatten(state["transitions"]), int(state["capacity"])
-        buffer = cls({k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in held.items()})
-        buffer.load_state_dict({**state, "transitions": held})
+        flat, capacity = rows.flatten(state["transitions"]), int(state["capacity"])
+        buffer = cls({k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in flat.items()})
+        buffer.load_state_dict({**state, "transitions": flat})
         return buffer
 
 
 def _zeros(
     size: int, columns: Mapping[str, tuple[tuple[int, ...], np.dtype]]
 ) -> dict[str, np.ndarray]:
-    """Room for transitions, from the shape and type of each of their arrays."""
+    """Empty arrays for transitions, from the shape and type of each."""
     try:
         n_rows = operator.index(size)
     except TypeError:
@@ -277,7 +277,7 @@ def _zeros(
     return {name: np.zeros((n_rows, *shape), dtype) for name, (shape, dtype) in columns.items()}
 
 
-def _misshapen(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> ValueError:
+def _shape_error(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> ValueError:
     return ValueError(f"{name!r} has shape {shape}, but the buffer holds {expected}.")
 
 

@@ -12,7 +12,7 @@ SEPARATOR = "/"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gathered:
-    """Rows of an array by their numbers, copied when they are taken and not before.
+    """Rows of an array by their numbers, copied only when they are taken.
 
     Attributes:
         array: The array.
@@ -47,7 +47,7 @@ class Gathered:
 
     def whole(self) -> np.ndarray:
         """Copies the rows."""
-        return _copied(self.array, self.numbers)
+        return _copy(self.array, self.numbers)
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -61,8 +61,8 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         The arrays by name.
 
     Raises:
-        TypeError: A key is no string.
-        ValueError: A key contains a slash, or a value is no array; the error names the key.
+        TypeError: A key is not a string.
+        ValueError: A key contains a slash, or a value is not an array; the error names the key.
     """
     flat = {}
     for key, value in nested.items():
@@ -98,7 +98,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 
 def whole(nested: Any) -> Any:
-    """Copies what is still to be gathered.
+    """Copies the rows that have not been copied yet.
 
     Args:
         nested: An array, or a dict of them that may be nested.
@@ -191,7 +191,7 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
         ends: Whether the row is the last of its episode.
 
     Raises:
-        ValueError: A row with a mask of 0 is no end; the error names the first.
+        ValueError: A row with a mask of 0 is not an end; the error names the first.
     """
     terminated_inside = (np.asarray(masks) == 0) & ~np.asarray(ends, bool)
     if terminated_inside.any():
@@ -209,12 +209,12 @@ def take(flat: Mapping[str, Any], indices: Any) -> Arrays:
     Returns:
         The rows as a nested dict.
     """
-    return unflatten({name: _copied(array, indices) for name, array in flat.items()})
+    return unflatten({name: _copy(array, indices) for name, array in flat.items()})
 
 
-def _copied(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
+def _copy(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
     if isinstance(array, Gathered):
-        return _copied(array.array, array.numbers[indices])
+        return _copy(array.array, array.numbers[indices])
     if not array.flags.c_contiguous:
         return array[indices]
-    return array.take(indices, axis=0)  # faster, but it copies all of what is not contiguous
+    return array.take(indices, axis=0)  # faster, but it copies arrays that are not contiguous

@@ -39,7 +39,7 @@ class Sampled:
         """
         if indx is None:
             return rows.take(self._flat, self._draw(batch_size=batch_size))
-        return rows.take(self._flat, _checked(indx, batch_size, len(self)))
+        return rows.take(self._flat, _check_indices(indx, batch_size, len(self)))
 
     def sample_many(self, n_batches: int, batch_size: int) -> rows.Arrays:
         """Copies the rows of several batches, those that as many calls of `sample` would give.
@@ -57,7 +57,7 @@ class Sampled:
         return rows.take(self._flat, self._draw(n_batches=n_batches, batch_size=batch_size))
 
     def rng_state(self) -> np.ndarray:
-        """The state of the sampling, with which the same rows are drawn again.
+        """The state of the sampling, from which the same rows are drawn again.
 
         Returns:
             Bytes, for [`set_rng_state`][jaxagents.data.ReplayBuffer.set_rng_state].
@@ -65,10 +65,10 @@ class Sampled:
         return np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
 
     def set_rng_state(self, state: Any) -> None:
-        """Samples as from the moment of a saved state on.
+        """Goes on sampling from a saved state.
 
         Args:
-            state: What [`rng_state`][jaxagents.data.ReplayBuffer.rng_state] gave.
+            state: State from [`rng_state`][jaxagents.data.ReplayBuffer.rng_state].
         """
         self._rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
 
@@ -81,7 +81,7 @@ class Sampled:
         return self._rng.integers(len(self), size=tuple(sizes.values()))
 
 
-def _checked(indx: Any, batch_size: int, n_rows: int) -> np.ndarray:
+def _check_indices(indx: Any, batch_size: int, n_rows: int) -> np.ndarray:
     indices = rows.chosen(indx, n_rows)
     if indices.shape[-1] != batch_size:
         raise ValueError(f"indx chooses {indices.shape[-1]} rows, but batch_size is {batch_size}.")

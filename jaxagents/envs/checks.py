@@ -19,7 +19,7 @@ def check_one_actor(env: Environment, name: str) -> None:
         name: Name of the agent, which trains one.
 
     Raises:
-        ValueError: It has.
+        ValueError: It does.
     """
     if env.n_actors is not None and env.n_actors > 1:
         raise ValueError(
@@ -35,7 +35,7 @@ def check_several_actors(env: Environment, name: str) -> None:
         name: Name of the agent, which trains several.
 
     Raises:
-        ValueError: It has not.
+        ValueError: It does not.
     """
     if env.n_actors is None:
         raise ValueError(
@@ -75,14 +75,14 @@ def check_environment(episodes: Episodes, action: Any) -> None:
 
 
 def check_info(info: Any, what: str) -> None:
-    """Raises unless what an environment reports of a step is a dict.
+    """Raises unless the info of a step is a dict.
 
     Args:
-        info: What it reports.
-        what: Names the step.
+        info: The info.
+        what: Name of the step, for the message.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not.
     """
     if not isinstance(info, dict):
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")

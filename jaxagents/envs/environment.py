@@ -10,7 +10,7 @@ class Step(NamedTuple):
     """Outcome of one step of an environment.
 
     Attributes:
-        obs: The true successor: the observation in which the action ended, also where the episode did.
+        obs: The true successor: the observation after the action, also at the end of an episode.
         state: State that belongs to `obs`.
         reward: Reward, one number; with several actors one for each, shaped `(n_actors,)`.
         terminated: Whether the environment ended the episode, so that nothing follows `obs`.
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """Names by which messages speak of an environment.
+    """The names that messages use for an environment.
 
     Attributes:
         environment: The class that its author wrote.
@@ -60,7 +60,7 @@ class Environment(abc.ABC):
         observation_space: Space of the observations, which are checked against it; `None` if it is not
             declared.
         max_steps: Longest episode, in steps, if the environment has a limit of its own.
-        params: What describes the environment in checkpoints besides its name.
+        params: Description of the environment in checkpoints, besides its name.
     """
 
     n_actors: int | None = None
@@ -97,7 +97,7 @@ class Environment(abc.ABC):
 
     @property
     def name(self) -> str:
-        """What is shown, and stored with checkpoints: the class's name unless overridden."""
+        """The name shown, and stored with checkpoints: that of the class unless overridden."""
         return type(self).__name__
 
     @property

@@ -13,9 +13,9 @@ from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_box
 
 _MANY_ENVIRONMENTS = 256
-"""Few episodes of so many end in one step, and a CPU is faster if it starts few at a time."""
+"""From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
 _TURNS_OF_ALL = 16
-"""About so many turns start the episodes of all environments."""
+"""The approximate number of turns in which the episodes of all environments would be started."""
 
 
 class EpisodeState(struct.PyTreeNode):
@@ -108,10 +108,10 @@ class Episodes:
             The outcome.
         """
         step_key, reset_key = jax.random.split(key)
-        played = self.play(step_key, state, action)
-        over = played.terminated | played.truncated
-        obs, envstate = _select(over, self.reset(reset_key), (played.obs, played.envstate))
-        return played._replace(obs=obs, envstate=envstate)
+        timestep = self.play(step_key, state, action)
+        over = timestep.terminated | timestep.truncated
+        obs, envstate = _select(over, self.reset(reset_key), (timestep.obs, timestep.envstate))
+        return timestep._replace(obs=obs, envstate=envstate)
 
     def step_all(
         self, keys: Key[Array, "environments 2"], states: EpisodeState, actions: Any
@@ -126,12 +126,12 @@ class Episodes:
         Returns:
             The outcomes, environments first.
         """
-        played = jax.vmap(self.play)(keys[:, 0], states, actions)
-        over = played.terminated | played.truncated
+        timestep = jax.vmap(self.play)(keys[:, 0], states, actions)
+        over = timestep.terminated | timestep.truncated
         obs, envstate = sharding.on_each_device(
-            self._restart, over, keys[:, 1], (played.obs, played.envstate)
+            self._restart, over, keys[:, 1], (timestep.obs, timestep.envstate)
         )
-        return played._replace(obs=obs, envstate=envstate)
+        return timestep._replace(obs=obs, envstate=envstate)
 
     def play(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
         """Takes one step without starting a new episode.
@@ -146,41 +146,41 @@ class Episodes:
         """
         if self._bounds is not None:
             action = jnp.clip(action, *self._bounds)
-        played = self.env.step(key, state.envstate, action)
-        obs, envstate = without_weak_types((played.obs, played.state))
+        outcome = self.env.step(key, state.envstate, action)
+        obs, envstate = without_weak_types((outcome.obs, outcome.state))
         step = state.step + 1
-        terminated = jnp.asarray(played.terminated, bool).reshape(())
-        truncated = jnp.asarray(played.truncated, bool).reshape(()) | (step >= self.max_steps)
+        terminated = jnp.asarray(outcome.terminated, bool).reshape(())
+        truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
         return Timestep(
             obs=obs,
             envstate=EpisodeState(envstate=envstate, step=step),
-            reward=jnp.asarray(played.reward, jnp.float32).reshape(self.actors_shape),
+            reward=jnp.asarray(outcome.reward, jnp.float32).reshape(self.actors_shape),
             terminated=terminated,
             truncated=truncated & ~terminated,
             next_obs=obs,
-            info=played.info,
+            info=outcome.info,
         )
 
     def _restart(
         self,
         over: Bool[Array, "environments"],
         keys: Key[Array, "environments"],
-        played_on: tuple[Any, EpisodeState],
+        current: tuple[Any, EpisodeState],
     ) -> tuple[Any, EpisodeState]:
-        """Starts the next episode where one is over; nowhere, without any reset, if none is."""
+        """Starts the next episode where one is over; computes no reset if none is."""
 
-        def with_restarts(played_on: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
-            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys), played_on)
+        def with_restarts(current: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
+            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys), current)
 
         if len(over) >= _MANY_ENVIRONMENTS and jax.default_backend() == "cpu":
-            return self._restart_in_turn(over, keys, played_on)
-        return jax.lax.cond(over.any(), with_restarts, lambda played_on: played_on, played_on)
+            return self._restart_in_turn(over, keys, current)
+        return jax.lax.cond(over.any(), with_restarts, lambda current: current, current)
 
     def _restart_in_turn(
         self,
         over: Bool[Array, "environments"],
         keys: Key[Array, "environments"],
-        played_on: tuple[Any, EpisodeState],
+        current: tuple[Any, EpisodeState],
     ) -> tuple[Any, EpisodeState]:
         """Starts the next episode where one is over, in a few environments at a time."""
         n_envs = len(over)
@@ -193,10 +193,8 @@ class Episodes:
                 lambda x, new: x.at[some].set(new, mode="drop"), state, (False, fresh)
             )
 
-        _, played_on = jax.lax.while_loop(
-            lambda state: state[0].any(), restart_some, (over, played_on)
-        )
-        return played_on
+        _, current = jax.lax.while_loop(lambda state: state[0].any(), restart_some, (over, current))
+        return current
 
 
 def _select(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:

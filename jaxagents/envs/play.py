@@ -74,12 +74,12 @@ def _play_until_all_are_over(
         time, carry, obs, envstate, outcomes = state
         keys = jax.vmap(jax.random.fold_in, (0, None))(step_keys, time)
         carry, actions = jax.vmap(policy)(carry, obs)
-        played = jax.vmap(episodes.play)(keys, envstate, actions)
+        timestep = jax.vmap(episodes.play)(keys, envstate, actions)
         after = EpisodeOutcomes(
-            returns=outcomes.returns + played.reward,
-            final_rewards=played.reward,
-            terminated=played.terminated,
-            truncated=played.truncated,
+            returns=outcomes.returns + timestep.reward,
+            final_rewards=timestep.reward,
+            terminated=timestep.terminated,
+            truncated=timestep.truncated,
             lengths=outcomes.lengths + 1,
         )
         was_over = over(outcomes)
@@ -88,7 +88,7 @@ def _play_until_all_are_over(
             outcomes,
             after,
         )
-        return time + 1, carry, played.obs, played.envstate, outcomes
+        return time + 1, carry, timestep.obs, timestep.envstate, outcomes
 
     carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
     state = (jnp.zeros((), jnp.int32), carries, obs, envstate, outcomes)

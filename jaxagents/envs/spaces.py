@@ -1,4 +1,4 @@
-"""Telling spaces apart by what they offer, whichever suite they come from."""
+"""Telling spaces apart by their attributes, whichever suite they come from."""
 
 from collections.abc import Mapping
 from typing import Any

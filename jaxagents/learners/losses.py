@@ -1,4 +1,4 @@
-"""The losses that hooks give: of each sample with what describes it, or of a whole minibatch."""
+"""Losses as hooks return them: of each sample with arrays to report, or of a whole minibatch."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Info = dict[str, Any]
 
 
 def described(output: Any) -> tuple[Array, Info]:
-    """Losses and a dict of what describes the samples, of anything that a loss hook may return.
+    """Losses and a dict of arrays that describe samples, of anything that a loss hook may return.
 
     Args:
         output: Losses alone; or losses and a dict of arrays; or a loss and a mean KL divergence.

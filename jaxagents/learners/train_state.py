@@ -50,7 +50,7 @@ class TrainState(PicklableNode):
     ) -> "TrainState":
         """A state before its first gradient step.
 
-        It copies the arrays, so that it can be donated without loss to others made of the same.
+        It copies the arrays, so that it can be donated without harm to others made from the same ones.
 
         Args:
             model_def: The network.
@@ -85,7 +85,7 @@ class TrainState(PicklableNode):
     def from_variables(
         cls, model_def: nn.Module, variables: Mapping[str, Any], tx: Any = None
     ) -> "TrainState":
-        """A state before its first gradient step, of what `model_def.init` gives.
+        """A state before its first gradient step, from the output of `model_def.init`.
 
         Args:
             model_def: The network.
@@ -171,10 +171,10 @@ class TrainState(PicklableNode):
 
 
 def _separate(tree: Any, axis_name: str) -> Any:
-    """The same values as ones of their own at each place of a mapped axis.
+    """The same values, with a copy of their own for each place of a mapped axis.
 
-    The gradient of values that all places share is the sum over the places (if `shard_map` checks
-    what varies), of which a mean would be too large by their number.
+    The gradient of values that all places share is a sum over the places (if `shard_map` checks what
+    varies), so that its mean would be too large by a factor of their number.
     """
     here = jax.lax.axis_index(axis_name) >= 0
     return jax.tree.map(lambda x: jnp.where(here, x, x), tree)

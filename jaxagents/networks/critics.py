@@ -122,6 +122,6 @@ class ValueCritic(MLPHead):
 
 
 def _values(x: Array, n_actions: int, n_outputs: int | None) -> ActionValues:
-    """The output layer of all actions."""
+    """Applies the output layer of all actions."""
     values = Dense(n_actions * (n_outputs or 1), kernel_init=default_init())(x)
     return values if n_outputs is None else values.reshape(*x.shape[:-1], n_actions, n_outputs)

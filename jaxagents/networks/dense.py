@@ -23,14 +23,14 @@ _matmul_p = Primitive("jaxagents_matmul")
 def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]:
     """The product of matrices, `x @ weights`.
 
-    The gradient of the weights is the product of the transposed `x` with the gradient of the rows. XLA
-    would compute it without the transposition, for which its CPU backend takes more than twice as long
-    as for the transposition and an ordinary product, where there are many more rows than columns. Where
-    the gradient of the rows has few columns, as after a last layer, a product with each is faster still.
-    Of few numbers, as in a layer of few inputs for few environments, a product takes a CPU less time
-    than the call of the library that computes it: it is written as multiplications and sums.
+    The gradient of the weights is the product of the transposed `x` and the gradient of the rows. XLA
+    would compute it without transposing. Where there are many more rows than columns, that takes its CPU
+    backend more than twice as long as a transposition and an ordinary product. Where the gradient of the
+    rows has few columns, as after a last layer, a product with each column is faster still. Where there
+    are few numbers, as in a layer of few inputs for few environments, a CPU spends more time on calling
+    a library than on the product, which is then written as multiplications and sums.
 
-    This is a primitive, and no `jax.custom_vjp`, because the rows of a batch are to be one product also
+    This is a primitive rather than a `jax.custom_vjp`, so that the rows of a batch are one product even
     where a function of one row is vmapped.
 
     Args:
@@ -43,7 +43,7 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
     precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     dtype = jnp.result_type(x, weights)
     x, weights = x.astype(dtype), weights.astype(dtype)
-    if _manual_axes(x) != _manual_axes(weights):  # XLA's product is made to bring them together
+    if _manual_axes(x) != _manual_axes(weights):  # XLA's own product can bring them together
         return jnp.matmul(x, weights)
     return _matmul_p.bind(x, weights, precision=precision)
 
@@ -82,7 +82,7 @@ def _product(x: Array, weights: Array, *, precision: Any) -> Array:
 
 
 def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
-    """The product, which is too small to be worth the call of a library on a CPU."""
+    """The product; a small one without the library call that would take a CPU longer."""
     is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
     if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
         return (x[..., None] * weights).sum(axis=-2)
@@ -116,13 +116,13 @@ def _gradient_of_weights(gradient: Array, x: Array, weights: Any, *, precision: 
 
 
 def _without_single_rows(x: Array, n_batch: int) -> Array:
-    """One axis of rows where there is no more than one; several stay, lest devices have to swap them."""
+    """Drops axes of a single row; others stay separate, so that devices need not exchange rows."""
     rows = [size for size in x.shape[n_batch:-1] if size != 1] or [1]
     return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
 
 def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
-    """Of the transposed `x` with each column of the gradient."""
+    """The product of the transposed `x` and each column of the gradient."""
     rows = tuple(range(x.ndim - 1))
 
     def product(column: Array) -> Array:
@@ -133,7 +133,7 @@ def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
 
 
 def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision: Any) -> Array:
-    transposed = _transposed(x, n_batch)
+    transposed = _transpose(x, n_batch)
     if x.ndim == n_batch + 2:
         return _matmul_p.bind(transposed, gradient, precision=precision)
     batch, rows = tuple(range(n_batch)), tuple(range(n_batch, x.ndim - 1))
@@ -143,17 +143,17 @@ def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision
     )
 
 
-def _transposed(x: Array, n_batch: int) -> Array:
-    def swapped(x: Array) -> Array:
+def _transpose(x: Array, n_batch: int) -> Array:
+    def swap(x: Array) -> Array:
         return jnp.moveaxis(x, -1, n_batch)
 
-    def swapped_in_memory(x: Array) -> Array:
-        return jax.lax.optimization_barrier(swapped(x))
+    def swap_in_memory(x: Array) -> Array:
+        return jax.lax.optimization_barrier(swap(x))
 
     is_tall = n_batch == 0 and math.prod(x.shape[:-1]) >= _TALL * x.shape[-1]
     if not is_tall:
-        return swapped(x)
-    return jax.lax.platform_dependent(x, cpu=swapped_in_memory, default=swapped)
+        return swap(x)
+    return jax.lax.platform_dependent(x, cpu=swap_in_memory, default=swap)
 
 
 def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:

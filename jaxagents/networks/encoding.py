@@ -20,7 +20,7 @@ class WithEncoder(nn.Module):
 
     Attributes:
         encoder: Maps observations to vectors.
-        network: Takes these in the place of observations.
+        network: Takes these vectors in place of observations.
         stop_gradient: Whether the encoder is kept from being trained through the network.
     """
 
@@ -52,13 +52,13 @@ class DictEncoder(nn.Module):
     """Encodes a dict of observations, such as images beside a state, as one vector.
 
     Attributes:
-        encoders: An encoder for each key that needs one. What the other keys hold is taken as vectors.
+        encoders: An encoder for each key that needs one. The values of the other keys must be vectors.
     """
 
     encoders: Mapping[str, nn.Module]
 
     def __post_init__(self) -> None:
-        """Makes the encoder hashable."""
+        """Makes the module hashable."""
         self.encoders = FrozenDict(self.encoders)
         super().__post_init__()
 

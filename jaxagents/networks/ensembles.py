@@ -40,8 +40,8 @@ class Ensemble(nn.Module):
             own = {name: jax.random.fold_in(rng, member) for name, rng in rngs.items()}
             return network.apply({"params": params}, *args, rngs=own, **kwargs)
 
-        # Inputs that have the axis of members too leave every product a batch of plain ones. Otherwise
-        # XLA makes a single product of all first layers, whose outputs it has to transpose.
+        # If inputs have the axis of members too, every product is a batch of plain ones. Otherwise
+        # XLA merges all first layers into a single product, whose outputs it has to transpose.
         own_args = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (self.n_members, *jnp.shape(x))), args
         )
@@ -49,7 +49,7 @@ class Ensemble(nn.Module):
 
 
 def ensemblize(network: Callable[..., nn.Module], n_members: int) -> Callable[..., Ensemble]:
-    """Makes the class of a network one of several copies of it.
+    """Turns the class of a network into one of several copies of it.
 
     ```python
     critic = ensemblize(Critic, 2)(features=(256, 256))

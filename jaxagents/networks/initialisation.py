@@ -25,11 +25,11 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
 
 
 def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[str, Any]:
-    """The variables of a network; vmapped on a CPU, those of one network after another.
+    """The variables of a network; when vmapped on a CPU, of one network after another.
 
-    Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of those in tasks on the
-    very threads that wait for the batch: a program in which as many batches wait at once as there are
-    threads never ends.
+    Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of these as tasks on the
+    same threads that wait for the batch: a program in which as many batches wait at once as there are
+    threads never finishes.
 
     Args:
         network: The network.
@@ -43,9 +43,9 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[st
     def init(rng: Key[Array, ""], *inputs: Any) -> dict[str, Any]:
         return dict(network.init(rng, *inputs))
 
-    initialised = custom_vmap(init)
+    vmappable_init = custom_vmap(init)
 
-    @initialised.def_vmap
+    @vmappable_init.def_vmap
     def _(axis_size: int, in_batched: Any, *args: Any) -> tuple[Any, Any]:
         in_axes = tuple(jax.tree.map(lambda batched: 0 if batched else None, in_batched))
         variables = jax.lax.platform_dependent(
@@ -55,7 +55,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[st
         )
         return variables, jax.tree.map(lambda _: True, variables)
 
-    return initialised(rng, *inputs)
+    return vmappable_init(rng, *inputs)
 
 
 def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From batches of observations of any structure to vectors."""
+"""Encoding batches of observations of any structure as vectors."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class ObservationEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observations: Any, train: bool = False) -> Float[Array, "*batch features"]:
-        """Encodes observations; in training it does the same."""
+        """Encodes observations; `train` makes no difference."""
         if self.n_categories is not None:
             return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
         leaves = map(jnp.asarray, jax.tree.leaves(observations))
@@ -51,7 +51,7 @@ class ObservationEncoder(nn.Module):
 
 
 def observation_encoder(obs: Any, n_categories: int | None = None) -> ObservationEncoder | None:
-    """The encoder that a network of vectors needs for its observations.
+    """The encoder that makes observations fit a network of vectors.
 
     Args:
         obs: One observation, or its shapes and types.

@@ -80,12 +80,12 @@ class Policy(MLPHead, kw_only=True):
         return ops.TanhGaussian(gaussian, -1.0, 1.0) if self.squash == "distribution" else gaussian
 
     def _moments(self, x: Array) -> tuple[Array, Array]:
-        learned_by_layer = self.fixed_std is None and self.state_dependent_std
-        n_outputs = self.action_dim * (2 if learned_by_layer else 1)
+        std_by_layer = self.fixed_std is None and self.state_dependent_std
+        n_outputs = self.action_dim * (2 if std_by_layer else 1)
         outputs = Dense(n_outputs, kernel_init=default_init(self.output_scale))(x)
         if self.fixed_std is not None:
             return outputs, jnp.log(jnp.asarray(self.fixed_std, jnp.float32))
-        if learned_by_layer:
+        if std_by_layer:
             mean, log_std = jnp.split(outputs, 2, axis=-1)
         else:
             mean = outputs

@@ -10,7 +10,7 @@ from jaxagents.networks.torsos import Torso
 
 
 class Recurrent(nn.Module):
-    """A network with a memory, for one environment: `network(carry, obs)` gives both carry and output.
+    """A network with a memory, for one environment: `network(carry, obs)` gives carry and output.
 
     A subclass says how the memory begins (`initial`) and goes on (`__call__`).
     """
@@ -25,7 +25,7 @@ class Recurrent(nn.Module):
 
     @abc.abstractmethod
     def __call__(self, carry: Any, obs: Any) -> tuple[Any, Any]:
-        """One step.
+        """Takes one step.
 
         Args:
             carry: The memory.
@@ -55,11 +55,11 @@ class WithMemory(Recurrent):
 
     @nn.nowrap
     def initial(self) -> Any:
-        """What the cell begins with, such as zeros."""
+        """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
     @nn.compact
     def __call__(self, carry: Any, obs: Any) -> tuple[Any, Any]:
-        """One step; see `Recurrent`."""
+        """Takes one step; see `Recurrent`."""
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output)

@@ -1,4 +1,4 @@
-"""From observations to features."""
+"""Networks that map observations to features."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

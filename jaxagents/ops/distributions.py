@@ -44,8 +44,8 @@ class Distribution(struct.PyTreeNode):
 class Reparametrised(Distribution):
     """A distribution whose action is a function of its parameters and of noise independent of them.
 
-    Rollouts draw the noise of many steps at once. A subclass gives `noise` and `sample_from` in the
-    place of `sample`. One that gives `sample` itself is asked for that.
+    Rollouts draw the noise of many steps at once. A subclass gives `noise` and `sample_from` in place of
+    `sample`. If it gives `sample` itself, that is used.
 
     Attributes:
         draws_noise: Whether actions are drawn by `noise` and `sample_from`.
@@ -54,7 +54,7 @@ class Reparametrised(Distribution):
     draws_noise: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Notes which of both a subclass gives."""
+        """Notes which of the two a subclass gives."""
         super().__init_subclass__(**kwargs)
         if "sample_from" in vars(cls):
             cls.draws_noise = True
@@ -65,7 +65,7 @@ class Reparametrised(Distribution):
     def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Array:
         """Draws the random numbers of actions.
 
-        Only shapes and types of the parameters are known to it, whose values a rollout does not have
+        It may use only the shapes and types of the parameters: a rollout does not have their values
         yet.
 
         Args:
@@ -78,7 +78,7 @@ class Reparametrised(Distribution):
 
     @abstractmethod
     def sample_from(self, noise: Array) -> Array:
-        """The action that the noise of one draw makes."""
+        """The action made from the noise of one draw."""
 
     def sample(self, key: Key[Array, ""]) -> Array:
         """Draws one action."""
@@ -102,7 +102,7 @@ class Categorical(Reparametrised):
         return jax.random.gumbel(key, (*shape, *self.logits.shape), self.logits.dtype)
 
     def sample_from(self, noise: Float[Array, "*batch n_actions"]) -> Int[Array, "*batch"]:
-        """The action of the largest logit plus noise.
+        """The action whose logit plus noise is largest.
 
         Maddison et al., 2014, "A* sampling", section 2 (the Gumbel-max trick).
         """
@@ -112,8 +112,8 @@ class Categorical(Reparametrised):
         """Log-probability of an action, in nats; minus infinity if there is no such action."""
         # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
         n_actions = self.logits.shape[-1]
-        taken = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
-        terms = jax.tree.map(lambda taken, x: jnp.where(taken, x, 0.0), taken, self._log_probs())
+        one_hot = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
+        terms = jax.tree.map(lambda hot, x: jnp.where(hot, x, 0.0), one_hot, self._log_probs())
         exists = (action >= 0) & (action < n_actions)
         return jnp.where(exists, _over_actions(jnp.add, terms), -jnp.inf)
 
@@ -145,7 +145,7 @@ class Categorical(Reparametrised):
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
     def _log_probs(self) -> Any:
-        """Log-softmax of the logits, in the form that `_by_action` gives them."""
+        """Log-softmax of the logits, in the form that `_by_action` gives."""
         logits = _by_action(self.logits)
         largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
         shifted = jax.tree.map(lambda x: x - largest, logits)
@@ -155,7 +155,7 @@ class Categorical(Reparametrised):
 
 
 class EpsilonGreedy(Distribution):
-    r"""The action of the largest value, or with probability $\epsilon$ any, all being equally likely.
+    r"""The action of the largest value, or with probability $\epsilon$ a uniformly random one.
 
     $$\pi(a) = \frac{\epsilon}{n} + (1 - \epsilon) \, 1(a = \arg\max_b Q_b)$$
 
@@ -170,13 +170,13 @@ class EpsilonGreedy(Distribution):
     epsilon: Any
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
-        """Draws one action, by one random number: below epsilon it chooses the action too."""
+        """Draws one action by one random number, which also chooses the action if below epsilon."""
         n_actions = self.values.shape[-1]
         greedy = self.mode()
         u = jax.random.uniform(key, greedy.shape)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
-        explored = jnp.floor(u / positive * n_actions).astype(greedy.dtype)
-        return jnp.where(u < self.epsilon, jnp.minimum(explored, n_actions - 1), greedy)
+        random_action = jnp.floor(u / positive * n_actions).astype(greedy.dtype)
+        return jnp.where(u < self.epsilon, jnp.minimum(random_action, n_actions - 1), greedy)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Log-probability of an action, in nats; minus infinity if there is no such action."""
@@ -258,7 +258,7 @@ class TanhGaussian(Reparametrised):
         return self.base.noise(key, shape)
 
     def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
-        """The squashed action that the base makes of the noise."""
+        """The squashed action that the base makes from the noise."""
         return self._squash(self.base.sample_from(noise))
 
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
@@ -310,13 +310,13 @@ def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch
 
 
 def _by_action(x: Array) -> Any:
-    """Few actions as a list of arrays, which XLA joins with what is around them; many as they are."""
+    """Few actions as a list of arrays, which XLA fuses with the code around them; many unchanged."""
     n_actions = x.shape[-1]
     return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
 
 
 def _over_actions(operation: Any, by_action: Any, *, keepdims: bool = False) -> Array:
-    """Reduces what `_by_action` gives by a `jnp.ufunc`; with `keepdims`, the result broadcasts to it."""
+    """Reduces the output of `_by_action` by a `jnp.ufunc`; `keepdims` lets the result broadcast."""
     if isinstance(by_action, list):
         return functools.reduce(operation, by_action)
     return operation.reduce(by_action, axis=-1, keepdims=keepdims)

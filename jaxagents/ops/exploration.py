@@ -1,15 +1,15 @@
-"""How much is explored, as training goes on."""
+"""Schedules of exploration."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
 Scalar = float | Float[Array, ""]
 Count = int | float | Num[Array, ""]
-_LEAST = float(jnp.finfo(jnp.float32).tiny)  # divides no steps by no steps
+_LEAST = float(jnp.finfo(jnp.float32).tiny)  # keeps 0 / 0 out of decays over no steps
 
 
 def linear_decay(step: Count, initial: Scalar, final: Scalar, n_steps: Count) -> Float[Array, ""]:
-    r"""A straight line from one value to another, which is kept.
+    r"""A straight line from one value to another, which is then kept.
 
     $$\epsilon_t = \epsilon_N + (\epsilon_0 - \epsilon_N) \max(1 - t / N, 0)$$
 

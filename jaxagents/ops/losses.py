@@ -113,7 +113,7 @@ def clipped_value_loss(
     target: Float[Array, "*batch"],
     eps_clip: Scalar,
 ) -> Float[Array, "*batch"]:
-    r"""The squared error of a value estimate that gains nothing from leaving the old one's vicinity.
+    r"""The squared error of a value estimate, without a gain from moving far from the old one.
 
     $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon,
     \epsilon) - G)^2\right)$$
@@ -145,8 +145,8 @@ def explained_variance(
         target: Returns $G$.
 
     Returns:
-        The share (for each actor): 1 of perfect values, 0 of constant ones, negative of worse; 0 where
-        returns do not vary.
+        The share (for each actor): 1 for perfect values, 0 for constant ones, negative for worse ones;
+        0 where returns do not vary.
     """
     unexplained, variance = jnp.stack([target - value, target]).var(axis=(1, 2))
     varies = variance > 0.0

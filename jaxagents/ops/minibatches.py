@@ -55,8 +55,7 @@ def minibatch_indices(
 ) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
     """Deals every sample of each group into exactly one minibatch.
 
-    Groups are mixed apart from each other, and every minibatch takes the same number of samples from
-    each.
+    Groups are mixed separately, and every minibatch takes the same number of samples from each.
 
     Args:
         seeds: Two random words for each group, such as `jax.random.bits(key, (n_groups, 2))`.
@@ -93,8 +92,8 @@ def random_indices(
 ) -> Int[Array, "n_samples"]:
     """Indices below a size, drawn independently, with replacement.
 
-    Their probabilities differ by a share of at most `size / 2**32`. It is one draw of bits, where
-    `jax.random.randint` makes three.
+    Their probabilities differ by a share of at most `size / 2**32`. It takes one draw of bits, where
+    `jax.random.randint` takes three.
 
     Args:
         key: Random key.
@@ -111,7 +110,7 @@ def random_indices(
 def _radices(n: int) -> tuple[int, int]:
     """Two near-equal factors of `n`, or of a number slightly above it if it has none.
 
-    One row would leave nothing but rotations, two keep too many neighbours together.
+    With one row there are only rotations; with two, too many neighbours stay together.
     """
     side = math.isqrt(n)
     rows = next(divisor for divisor in range(max(side, 1), 0, -1) if n % divisor == 0)

@@ -1,4 +1,4 @@
-"""What keeps learning from fixed datasets near their actions."""
+"""Losses and weights that keep offline learning near the actions of the dataset."""
 
 import jax
 import jax.numpy as jnp
@@ -54,17 +54,17 @@ def conservative_penalty(
     log_prob: Scalar | Float[Array, "*#batch samples"],
     data_value: Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
-    r"""By how much the values of all actions exceed that of the action in the data.
+    r"""The excess of the values of all actions over that of the action in the data.
 
     $$C = \log \sum_i \frac{\exp Q(s, a_i)}{\mu(a_i | s)} - Q(s, a)$$
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4 and
-    appendix F. Of $n$ samples the sum is taken, as in the authors' code, to which their thresholds
-    belong; it estimates the integral of $\exp Q$ over all actions up to the factor $n$.
+    appendix F. The $n$ samples are summed, as in the authors' code, for which their thresholds were
+    chosen; the sum estimates the integral of $\exp Q$ over all actions up to the factor $n$.
 
     Args:
         value: Values $Q(s, a_i)$ of all actions, or of samples.
-        log_prob: Log-density $\log \mu(a_i | s)$ of what the samples were drawn from; 0 for all actions.
+        log_prob: Log-density $\log \mu(a_i | s)$ with which samples were drawn; 0 for all actions.
         data_value: Value $Q(s, a)$ of the action in the data.
 
     Returns:

@@ -29,7 +29,7 @@ def scan_backwards(
         step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated
             value of time t and its output.
         inputs: Pytree whose leaves have a leading time axis.
-        bootstrap: What is accumulated beyond each time if the episode or the rollout is cut there, in
+        bootstrap: Accumulated value beyond each time if the episode or the rollout is cut there, in
             one array or several.
         truncated: Whether the episode is cut after each time.
 

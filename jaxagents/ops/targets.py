@@ -60,5 +60,5 @@ def values_of(
         The value of each.
     """
     # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
-    taken = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
-    return jnp.where(taken, values, 0.0).sum(axis=-1)
+    one_hot = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
+    return jnp.where(one_hot, values, 0.0).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""What makes an `Environment` of the environments of each suite, one file a suite."""
+"""Adapters of the environments of other suites, one file for each suite."""
 
 from typing import Any
 

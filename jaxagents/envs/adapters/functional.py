@@ -10,7 +10,7 @@ from jaxagents.envs.checks import check_info
 from jaxagents.envs.environment import Environment, Step, Wording
 
 _N_VALUES = 5
-"""What a step gives: observation, state, reward, terminated, info."""
+"""The number of values that a step returns: observation, state, reward, terminated, info."""
 
 
 class Functional(Environment):
@@ -76,7 +76,7 @@ class Functional(Environment):
             The outcome.
 
         Raises:
-            ValueError: `step_env` returns something else than its five values.
+            ValueError: `step_env` returns anything but its five values.
         """
         what = f"{type(self.env).__name__}.step_env"
         outcome = self.env.step_env(key, state, action, self.params)

@@ -1,4 +1,4 @@
-"""Environments of gymnax (1.0 or newer), which say apart from a step whether its episode is cut."""
+"""Environments of gymnax (1.0 or newer), which report truncations separately from steps."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class Gymnax(Functional):
             The outcome, truncated also where `is_truncated` says so.
 
         Raises:
-            ValueError: `step_env` returns something else than its five values.
+            ValueError: `step_env` returns anything but its five values.
         """
         step = super().step(key, state, action)
         is_truncated = jnp.asarray(self.env.is_truncated(step.state, self.params), bool)
@@ -33,9 +33,9 @@ class Gymnax(Functional):
 
 
 def tells_truncation(functional: Functional) -> bool:
-    """Whether an object has an `is_truncated` that can be asked of its states.
+    """Whether an object has an `is_truncated` that works with its states.
 
-    The one that gymnax's base class gives cannot if the states have no field `time`.
+    That of gymnax's base class does not if the states have no field `time`.
 
     Args:
         functional: The object and its parameters.

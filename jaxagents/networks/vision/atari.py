@@ -21,7 +21,7 @@ class AtariEncoder(Encoder):
 
     @property
     def smallest_side(self) -> int:
-        """Where the last feature map has a single pixel."""
+        """The side for which the last feature map has a single pixel."""
         return 36
 
     @nn.compact

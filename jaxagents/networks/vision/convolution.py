@@ -61,9 +61,9 @@ class Conv(nn.Module):
 def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Maps:
     """A two-dimensional convolution (without reversal of the kernel, as is usual in networks).
 
-    XLA's convolutions are as fast as any on a CPU, but for four things that this does otherwise:
-    gradients, which take up to fifty times as long inside of a loop as outside, kernels of one pixel or
-    larger than the image, and few output channels. On other devices this is XLA's convolution. There
+    XLA's convolutions are as fast as any on a CPU, except in four cases that are computed differently
+    here: gradients, which take up to fifty times as long inside a loop as outside, kernels of one pixel
+    or larger than the image, and few output channels. On other devices this is XLA's convolution. There
     is no forward-mode derivative.
 
     Args:
@@ -129,7 +129,7 @@ def _is_smaller(x: Array, kernel: Array) -> bool:
 
 
 def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
-    """Patches times a matrix."""
+    """The convolution as patches times a matrix."""
     size, _, channels, features = kernel.shape
     x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
     strips = [_every(x, i, size, stride, axis=1) for i in range(size)]
@@ -138,7 +138,7 @@ def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Arra
 
 
 def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
-    """Neighbouring columns as one with twice the channels, which fill more of a processor's vectors."""
+    """The convolution of pairs of columns, whose channels fill more of a processor's vectors."""
     size, _, channels, features = kernel.shape
     x = jnp.pad(x, [(0, 0), (0, 0), (padding, padding), (0, 0)])
     batch, height, width, _ = x.shape
@@ -150,8 +150,8 @@ def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
     return y.reshape(batch, y.shape[1], -1, features)
 
 
-# In loops, XLA's convolutions are fast only if batch and channels are the first and last axes. In those
-# that it derives for gradients they are not. The barriers keep it from undoing the transpositions.
+# In loops, XLA's convolutions are fast only if batch and channels are the first and last axes, unlike in
+# those that it derives for gradients. The barriers keep it from undoing the transpositions.
 
 
 def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, padding: int) -> Array:

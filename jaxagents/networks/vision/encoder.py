@@ -1,4 +1,4 @@
-"""What all encoders of images have in common."""
+"""The base of all encoders of images."""
 
 import math
 from dataclasses import field
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
     are taken to be in 0..255, others in 0..1.
 
     Attributes:
-        scaling: What pixels are scaled to: `"unit"` to 0..1, `"signed"` to -1..1, `"imagenet"` to zero
+        scaling: Range of the scaled pixels: `"unit"` to 0..1, `"signed"` to -1..1, `"imagenet"` to zero
             mean and unit variance over the images of ImageNet, in red, green and blue.
     """
 

@@ -12,7 +12,7 @@ class ImpalaEncoder(Encoder):
 
     Espeholt et al., 2018, "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
     architectures", figure 3. Every section has a convolution, a pooling that halves the image, and
-    residual blocks of two convolutions. The layers behind are left to the network behind the encoder.
+    residual blocks of two convolutions. The layers that follow are left to the network behind.
 
     Attributes:
         sections: Numbers of channels of the sections.
@@ -26,7 +26,7 @@ class ImpalaEncoder(Encoder):
 
     @property
     def smallest_side(self) -> int:
-        """Where the last feature map has a single pixel."""
+        """The side for which the last feature map has a single pixel."""
         return 2 ** len(self.sections)
 
     @nn.compact

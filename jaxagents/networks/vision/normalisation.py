@@ -18,7 +18,7 @@ class GroupNorm(nn.Module):
     "Group normalization".
 
     Attributes:
-        n_groups: Number of groups; where it does not divide the number of channels, as many as do.
+        n_groups: Largest number of groups; it is lowered until it divides the number of channels.
         epsilon: Added to the variance.
         scale_init: Initialiser of the scale.
     """
@@ -31,7 +31,7 @@ class GroupNorm(nn.Module):
     def __call__(
         self, x: Float[Array, "batch height width channels"]
     ) -> Float[Array, "batch height width channels"]:
-        """Normalises."""
+        """Normalises feature maps."""
         batch, height, width, channels = x.shape
         n_groups = next(n for n in range(self.n_groups, 0, -1) if channels % n == 0)
         per_group = channels // n_groups

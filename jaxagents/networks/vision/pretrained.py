@@ -53,9 +53,9 @@ def load_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> di
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file's ending is unknown, its content is not what the ending says or holds other
-            things than arrays, or names, shapes or kinds of numbers differ. The error tells the names
-            that are missing or too many, or the first array that differs.
+        ValueError: The file's ending is unknown, its content is not what the ending says or holds
+            anything but arrays, or names, shapes or kinds of numbers differ. The error gives the names
+            that are missing or superfluous, or the first array that differs.
     """
     path = _checked(path)
     return _fitted(str(path), variables, _read(path))
@@ -82,7 +82,7 @@ def from_torch_resnet(variables: Mapping[str, Any], tensors: Mapping[str, Any]) 
         ValueError: A name is not one of these networks', or names, shapes or kinds of numbers differ
             from the network's, as those of a ResNet-34 do from a ResNet-18's.
     """
-    found = {}
+    arrays = {}
     for name, tensor in tensors.items():
         if name.startswith("fc.") or name.endswith(".num_batches_tracked"):
             continue
@@ -92,8 +92,8 @@ def from_torch_resnet(variables: Mapping[str, Any], tensors: Mapping[str, Any]) 
             leaf = "kernel" if array.ndim == 4 else "scale"
             array = jnp.transpose(array, (2, 3, 1, 0)) if array.ndim == 4 else array
         collection = "batch_stats" if leaf in ("mean", "var") else "params"
-        found[f"{collection}/{module}/{leaf}"] = array
-    return _fitted("The network of the tensors", variables, found)
+        arrays[f"{collection}/{module}/{leaf}"] = array
+    return _fitted("The network of the tensors", variables, arrays)
 
 
 _TORCH_NAME = re.compile(
@@ -183,7 +183,7 @@ def _check_leaf(source: str, name: str, expected: Array | jax.ShapeDtypeStruct, 
 
 
 def _listing(verb: str, names: Iterable[str]) -> str:
-    """What a file lacks or has, with the first names; empty if it is nothing."""
+    """A verb with the first of the names that it is about; empty if there are none."""
     names = sorted(names)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"{verb} {', '.join(map(repr, names[:_MOST_NAMES]))}{more}" if names else ""

@@ -39,7 +39,7 @@ class ViT(Encoder):
 
     @property
     def smallest_side(self) -> int:
-        """One patch."""
+        """The side of one patch."""
         return self.patch_size
 
     @nn.compact

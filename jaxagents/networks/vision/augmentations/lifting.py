@@ -1,4 +1,4 @@
-"""What all augmentations have in common."""
+"""Batch axes, pixel types and checks of all augmentations."""
 
 import functools
 import inspect
@@ -63,7 +63,7 @@ def like(images: Array, x: Array) -> Array:
 
 
 def for_some(key: Array, probability: float, changed: Array, images: Array) -> Array:
-    """Changed images with a probability, and else the images."""
+    """The images, each replaced by its changed one with a probability."""
     check("probability", probability, 0.0, 1.0)
     chosen = jax.random.bernoulli(key, probability, (images.shape[0], 1, 1, 1))
     return jnp.where(chosen, changed, images)
