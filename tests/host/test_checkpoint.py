@@ -340,7 +340,8 @@ def test_says_what_an_interruption_leaves(tmp_path, capsys, monkeypatch):
 def test_an_interrupted_evaluation_is_kept_once(tmp_path, capsys):
     config = ONLINE.replace(checkpoint_dir=tmp_path, log_frequency=7)
     recorder = Recorder(25, interrupt)
-    _, metrics = train_online.func(learner_for(Line()), Line(), config, loggers=[recorder])
+    learner = learner_for(Line())
+    _, metrics = train_online.func(learner, Line(), config, eval_env=Line(), loggers=[recorder])
     np.testing.assert_array_equal(metrics["step"], [0, 25])
     assert "Interrupted after 25 of 60 steps." in capsys.readouterr().err
     assert HostStore(tmp_path).steps() == [0, 25]
@@ -522,6 +523,6 @@ def test_a_disk_that_is_full_does_not_stop_training(tmp_path, monkeypatch):
 
 def test_going_on_compiles_nothing_again(tmp_path):
     trained(tmp_path, n_steps=40)
-    compiled = updates._learned._cache_size()
+    compiled = updates._update._cache_size()
     train(Line, ONLINE.replace(checkpoint_dir=tmp_path), resume=True)
-    assert updates._learned._cache_size() == compiled
+    assert updates._update._cache_size() == compiled

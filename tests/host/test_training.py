@@ -180,9 +180,9 @@ def test_a_filled_buffer_is_learned_from_at_once():
 
 
 def test_compiles_one_update():
-    compiled = updates._learned._cache_size()
+    compiled = updates._update._cache_size()
     train_online(Tiny.create(np.zeros(2), 1, discrete=False), Line(), ONLINE.replace(batch_size=9))
-    assert updates._learned._cache_size() == compiled + 1
+    assert updates._update._cache_size() == compiled + 1
 
 
 # What is reported.

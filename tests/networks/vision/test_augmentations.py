@@ -57,6 +57,7 @@ def float_images(*shape):
 # What all have in common.
 
 
+@pytest.mark.optimised  # which keeps more digits of bfloat16 between operations
 @every_augmentation
 def test_images_of_every_shape_and_type(name, function):
     images = uint8_images(6, 8, 10, 3)
