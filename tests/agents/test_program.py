@@ -12,8 +12,6 @@ from jaxagents.agents.program import Program
 KEY = jax.random.key(0)
 CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "BC")]
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_an_agent_runs_its_program(case):

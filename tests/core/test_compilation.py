@@ -2,7 +2,6 @@
 
 import pickle
 import weakref
-from pathlib import Path
 from typing import NamedTuple
 
 import gymnax
@@ -14,12 +13,10 @@ import trees
 from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
-from jaxagents.core import compilation
 from jaxagents.core.compilation import Programs, compile_meanwhile, quick_jit
 
 pytestmark = pytest.mark.optimised
 
-MAPS = Path("/proc/self/maps")
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
 
@@ -124,21 +121,6 @@ def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
         scaled(Programs.of(Behaviour(-1.0)), 1.0)
         scaled(Programs.of(Behaviour(19)), 1.0)
     assert not made
-
-
-@pytest.mark.skipif(not MAPS.exists(), reason="memory mappings are listed on Linux alone")
-@pytest.mark.usefixtures("quick_compilation")
-def test_ever_new_configurations_fill_no_memory(monkeypatch):
-    monkeypatch.setattr(compilation, "_among_the_last_used", lambda programs: None)
-    n_mappings = []
-    for length in (2, 3, 4, 5):
-        config = ppo.AgentConfig(**FIELDS, rollout_length=length, n_steps=1, n_evals=2)
-        agent = PPO(*gymnax.make("CartPole-v1"), config)
-        agent.train(KEY, ppo.HyperParameters(), progress=False)
-        agent.eval(KEY, n_evals=3)
-        del agent
-        n_mappings.append(len(MAPS.read_text().splitlines()))
-    assert n_mappings[-1] < n_mappings[0] + 100  # one agent's programs have about a thousand
 
 
 def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():

@@ -17,8 +17,6 @@ from jaxagents.envs import Episodes, Step, as_environment
 from jaxagents.envs.adapters import Functional, Gymnax
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(0)
 CONFIG = AgentConfig(n_steps=2, batch_size=4, minibatch_size=2, rollout_length=4, n_evals=2)
 

@@ -9,7 +9,6 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guide"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("page", ["environments"])
 def test_the_code_of_a_page_runs(page):
     path = GUIDES / f"{page}.md"
