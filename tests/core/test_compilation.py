@@ -13,6 +13,7 @@ import trees
 from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
+from jaxagents.core import compilation
 from jaxagents.core.compilation import Programs, compile_meanwhile, quick_jit
 
 pytestmark = pytest.mark.optimised
