@@ -102,8 +102,11 @@ def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
     """The shapes of the numbers that updates report, found by tracing one."""
     name = type(learner).__name__
     try:
+        # A function of its own: JAX would take learners of another class for one traced before.
         updated, info = jax.eval_shape(
-            _update_once, learner, jax.tree.map(_one_batch, dict(example))
+            lambda learner, batches: learner.update_many(batches),
+            learner,
+            jax.tree.map(_one_batch, dict(example)),
         )
     except (KeyError, AttributeError):
         raise
@@ -120,10 +123,6 @@ def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
                 f"{values.shape} for a single one."
             )
     return info
-
-
-def _update_once(learner: LearnerLike, batches: Batch) -> tuple[LearnerLike, Info]:
-    return learner.update_many(batches)
 
 
 def _one_batch(x: np.ndarray | np.generic | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
