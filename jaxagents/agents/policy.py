@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from jaxagents import ops
 from jaxagents.agents.transitions import Transition
+from jaxagents.core.arrays import select
 from jaxagents.learners.train_state import TrainState
 
 Carry = Any
@@ -297,7 +298,7 @@ class RecurrentPolicy(Policy):
 
         def step(carry: Carry, at_t: tuple[Any, Array]) -> tuple[Carry, Any]:
             obs, first = at_t
-            return network(where(first, initial, carry), obs)
+            return network(select(first, initial, carry), obs)
 
         _, outputs = jax.lax.scan(step, carry, (obs, first))
         return jax.vmap(self._distribution)(outputs)
@@ -334,8 +335,3 @@ class RecurrentPolicy(Policy):
 
         distributions = self.samples(jax.vmap(of_sequence)(inputs))
         return jax.vmap(of_sample)(distributions, actions)
-
-
-def where(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
-    """The leaves of one of two pytrees, by a condition."""
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Key
 
 from jaxagents import ops
 from jaxagents.agents.policy import Carry, Policy
 from jaxagents.agents.transitions import Transition
+from jaxagents.core.arrays import select
 from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.learners.train_state import TrainState
 
@@ -80,7 +80,7 @@ def rollout(
             truncated=step.truncated,
             carry=players.carry,
         )
-        carry = _forget(step.terminated | step.truncated, initial, carry)
+        carry = jax.vmap(select, (0, None, 0))(step.terminated | step.truncated, initial, carry)
         return Players(step.obs, step.envstate, carry), transition
 
     shape = (n_steps, len(players.envstate.step))
@@ -100,12 +100,3 @@ def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callab
         if noise.size <= _MOST_NOISE:
             return distribution.noise, lambda distribution, noise: distribution.sample_from(noise)
     return jax.random.split, lambda distribution, key: distribution.sample(key)
-
-
-def _forget(over: Bool[Array, "environments"], initial: Carry, carry: Carry) -> Carry:
-    """The memories, fresh where an episode is over."""
-
-    def choose(fresh: Array, kept: Array) -> Array:
-        return jnp.where(over.reshape(-1, *[1] * fresh.ndim), fresh, kept)
-
-    return jax.tree.map(choose, initial, carry)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array
 
 
 def without_weak_types(tree: Any) -> Any:
@@ -39,3 +40,17 @@ def stack(trees: Sequence[Any]) -> Any:
         return jnp.asarray(np.stack(leaves))
 
     return jax.tree.map(stacked, *trees)
+
+
+def select(condition: Array, if_true: Any, if_false: Any) -> Any:
+    """One of two pytrees of arrays.
+
+    Args:
+        condition: A single truth value.
+        if_true: The pytree if it holds.
+        if_false: The pytree if it does not.
+
+    Returns:
+        The pytree.
+    """
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)

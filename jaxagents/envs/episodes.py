@@ -8,7 +8,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key
 
 from jaxagents import sharding
-from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.arrays import select, without_weak_types
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_box
 
@@ -110,7 +110,7 @@ class Episodes:
         step_key, reset_key = jax.random.split(key)
         timestep = self.play(step_key, state, action)
         over = timestep.terminated | timestep.truncated
-        obs, envstate = _select(over, self.reset(reset_key), (timestep.obs, timestep.envstate))
+        obs, envstate = select(over, self.reset(reset_key), (timestep.obs, timestep.envstate))
         return timestep._replace(obs=obs, envstate=envstate)
 
     def step_all(
@@ -170,7 +170,7 @@ class Episodes:
         """Starts the next episode where one is over; computes no reset if none is."""
 
         def with_restarts(current: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
-            return jax.vmap(_select)(over, jax.vmap(self.reset)(keys), current)
+            return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
 
         if len(over) >= _MANY_ENVIRONMENTS and jax.default_backend() == "cpu":
             return self._restart_in_turn(over, keys, current)
@@ -195,7 +195,3 @@ class Episodes:
 
         _, current = jax.lax.while_loop(lambda state: state[0].any(), restart_some, (over, current))
         return current
-
-
-def _select(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)

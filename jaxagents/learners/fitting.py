@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Int, Key, UInt32
 
 from jaxagents import ops, sharding
+from jaxagents.core.arrays import select
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 
@@ -228,7 +229,7 @@ def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
             f"'kl': it must report 'kl', but reports {sorted(before.info)}."
         )
     goes_on = before.info["kl"] <= fit.kl_threshold
-    return jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, before)
+    return select(goes_on, after, before)
 
 
 def _gradients(
