@@ -4,9 +4,8 @@
 """
 
 import dataclasses
-from typing import Any
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
@@ -51,11 +50,11 @@ class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
     def _actor_loss(
         self,
         training: TrainState,
-        obs: Any,
-        actions: Any,
+        obs: PyTree,
+        actions: PyTree,
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
-        hyperparams: Any,
+        hyperparams: HyperParameters,
     ) -> tuple[Float[Array, "samples ..."], Info]:
         r"""The policy gradient with an entropy bonus.
 
@@ -67,7 +66,7 @@ class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
         objective = ops.policy_gradient(log_prob, advantage) + hyperparams.ent_coeff * entropy
         return -objective, {"entropy": entropy}
 
-    def _gae_lambda(self, hyperparams: Any) -> Any:
+    def _gae_lambda(self, hyperparams: HyperParameters) -> Traced:
         """Weight of the trace in returns and advantages."""
         return hyperparams.gae_lambda
 

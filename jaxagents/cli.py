@@ -4,10 +4,10 @@ import argparse
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import optax
+from jax.typing import ArrayLike
 
 from jaxagents import PPO
 from jaxagents.checkpoints.records import saved_steps
@@ -17,7 +17,9 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 _N_MINIBATCHES = 4
 
 
-def annealed_adam(learning_rate: Any, eps: Any, n_gradient_steps: int) -> Any:
+def annealed_adam(
+    learning_rate: optax.ScalarOrSchedule, eps: ArrayLike, n_gradient_steps: int
+) -> optax.GradientTransformation:
     """Adam whose steps shrink linearly to zero over the training."""
     annealing = optax.linear_schedule(1.0, 0.0, n_gradient_steps)
     return optax.chain(optax.adam(learning_rate, eps=eps), optax.scale_by_schedule(annealing))

@@ -155,7 +155,7 @@ class WandbLogger(ClosingLogger):
         config: Any = None,
         mode: str | None = None,
         directory: str | os.PathLike | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         """Starts a run.
 
@@ -203,7 +203,7 @@ def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
     return {name: _number(name, value) for name, value in metrics.items()}
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     array = np.asarray(value)
     if array.ndim == 0 and jnp.issubdtype(array.dtype, jnp.floating):
         return float(str(array[()]))

@@ -6,7 +6,7 @@
 import dataclasses
 from typing import Any
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
@@ -85,7 +85,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
 
     def _actor_minibatch(
-        self, obs: Any, actions: Any, log_prob_old: Array, advantage: Array, *others: Any
+        self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: Any
     ) -> tuple[Any, ...]:
         """A minibatch with standardised advantages."""
         return obs, actions, log_prob_old, ops.standardise(advantage), *others
@@ -93,11 +93,11 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     def _actor_loss(
         self,
         training: TrainState,
-        obs: Any,
-        actions: Any,
+        obs: PyTree,
+        actions: PyTree,
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
-        hyperparams: Any,
+        hyperparams: HyperParameters,
     ) -> tuple[Float[Array, "samples ..."], Info]:
         r"""The clipped surrogate with an entropy bonus.
 
@@ -126,11 +126,11 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         }
         return -(objective + hyperparams.ent_coeff * entropy), info
 
-    def _gae_lambda(self, hyperparams: Any) -> Any:
+    def _gae_lambda(self, hyperparams: HyperParameters) -> Traced:
         """Weight of the trace in returns and advantages."""
         return hyperparams.gae_lambda
 
-    def _kl_threshold(self, hyperparams: Any) -> Any:
+    def _kl_threshold(self, hyperparams: HyperParameters) -> Traced | None:
         """Mean KL divergence after which no further actor epoch is made."""
         return hyperparams.kl_threshold
 

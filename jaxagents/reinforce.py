@@ -4,9 +4,9 @@
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
@@ -71,11 +71,11 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
     def _actor_loss(
         self,
         training: TrainState,
-        obs: Any,
-        actions: Any,
+        obs: PyTree,
+        actions: PyTree,
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
-        hyperparams: Any,
+        hyperparams: HyperParameters,
     ) -> tuple[Float[Array, "samples ..."], Info]:
         r"""The likelihood-ratio loss with a baseline and an entropy bonus.
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
 
 from jaxagents.core.numbers import multiples_near
 
@@ -101,7 +102,7 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
     return Mesh(np.array(devices[:n_devices]), (DATA_AXIS,))
 
 
-def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> Any:
+def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> PyTree:
     """Splits the samples of a batch over devices.
 
     A compiled function that is given the result runs on all of them, unchanged:
@@ -130,7 +131,7 @@ def shard_batch(batch: Any, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> 
     return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(axis)))
 
 
-def replicate(tree: Any, mesh: Mesh | None = None) -> Any:
+def replicate(tree: PyTree, mesh: Mesh | None = None) -> PyTree:
     """Copies arrays to every device.
 
     Args:
@@ -157,7 +158,7 @@ def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
         raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
 
 
-def on_each_device(function: Callable, *args: Any) -> Any:
+def on_each_device(function: Callable, *args: PyTree) -> PyTree:
     """Calls a function of rows on each device of the mesh of `jax.set_mesh`, with the device's rows.
 
     A decision that the function bases on all of its rows is then made by each device for itself.
@@ -176,7 +177,7 @@ def on_each_device(function: Callable, *args: Any) -> Any:
     return jax.shard_map(function, in_specs=rows, out_specs=rows, check_vma=False)(*args)
 
 
-def mean_over_devices(function: Callable, *args: Any) -> Any:
+def mean_over_devices(function: Callable, *args: PyTree) -> PyTree:
     """Calls a function of rows on each device of the mesh of `jax.set_mesh`, with the device's rows.
 
     Args:
@@ -187,7 +188,7 @@ def mean_over_devices(function: Callable, *args: Any) -> Any:
         The mean of what it returns on each device.
     """
 
-    def average(*args: Any) -> Any:
+    def average(*args: PyTree) -> PyTree:
         return jax.lax.pmean(function(*args), DATA_AXIS)
 
     rows = PartitionSpec(DATA_AXIS)
@@ -200,7 +201,7 @@ def n_devices() -> int:
     return jax.sharding.get_abstract_mesh().shape.get(DATA_AXIS, 1)
 
 
-def whole(tree: Any) -> Any:
+def whole(tree: PyTree) -> PyTree:
     """Asks the compiler for a copy on every device of the mesh of `jax.set_mesh`, if there is one.
 
     Args:
@@ -214,7 +215,7 @@ def whole(tree: Any) -> Any:
     return jax.lax.with_sharding_constraint(tree, PartitionSpec())
 
 
-def _can_share(tree: Any) -> bool:
+def _can_share(tree: PyTree) -> bool:
     """Whether there are several devices that can share rows equally."""
     n = n_devices()
     return n > 1 and not any(len(x) % n for x in jax.tree.leaves(tree))
@@ -224,7 +225,7 @@ def _mesh_with(axis: str) -> Mesh:
     return Mesh(np.array(jax.local_devices()), (axis,))
 
 
-def _check_divisible(path: Any, shape: tuple[int, ...], n_devices: int) -> None:
+def _check_divisible(path: tuple, shape: tuple[int, ...], n_devices: int) -> None:
     name = jax.tree_util.keystr(path, simple=True, separator="/")
     if not shape:
         raise ValueError(f"{name!r} is a scalar, but needs a leading axis of samples.")

@@ -5,12 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from jaxagents.core.keys import as_key
 from jaxagents.learners.learner import Learner
 
 
-def check_eval_rng(rng: Any) -> None:
+def check_eval_rng(rng: object) -> None:
     """Raises if `config.eval_rng` is neither `None` nor a random key."""
     if rng is not None:
         as_key(rng)
@@ -29,7 +30,7 @@ def check_single(runner: Any) -> None:
         )
 
 
-def check_dataset_observations(observations: Any, expected: Any) -> None:
+def check_dataset_observations(observations: PyTree, expected: PyTree) -> None:
     """Raises unless a dataset's observations are those of an environment.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import jax
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
@@ -20,6 +20,7 @@ from jaxagents.agents.policy import (
 )
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
@@ -37,7 +38,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     # The policy.
 
-    def _distribution(self, training: TrainState, params: Any, obs: Any) -> ops.Distribution:
+    def _distribution(self, training: TrainState, params: PyTree, obs: PyTree) -> ops.Distribution:
         """The distribution of actions.
 
         Args:
@@ -50,7 +51,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._distribution_of(training.apply_fn(params, obs))
 
-    def _distribution_of(self, output: Any) -> ops.Distribution:
+    def _distribution_of(self, output: PyTree) -> ops.Distribution:
         """The distribution of actions that the output of the actor's network describes.
 
         Args:
@@ -61,7 +62,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         raise NotImplementedError
 
-    def _sample_actions(self, rng: Key[Array, ""], training: TrainState, obs: Any) -> Any:
+    def _sample_actions(self, rng: Key[Array, ""], training: TrainState, obs: PyTree) -> PyTree:
         """Draws the actions for one observation.
 
         Args:
@@ -75,7 +76,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._distribution(training, training.params, obs).sample(rng)
 
     def _log_prob(
-        self, training: TrainState, params: Any, obs: Any, actions: Any
+        self, training: TrainState, params: PyTree, obs: PyTree, actions: PyTree
     ) -> Float[Array, "..."]:
         """Log-probability of actions.
 
@@ -90,7 +91,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._distribution(training, params, obs).log_prob(actions)
 
-    def _entropy(self, training: TrainState, obs: Any) -> Float[Array, "..."]:
+    def _entropy(self, training: TrainState, obs: PyTree) -> Float[Array, "..."]:
         """Entropy of the policy.
 
         Args:
@@ -102,7 +103,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._distribution(training, training.params, obs).entropy()
 
-    def policy(self, training: TrainState, obs: Any) -> Any:
+    def policy(self, training: TrainState, obs: PyTree) -> PyTree:
         """The greedy action.
 
         Args:
@@ -132,7 +133,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             return HooksPolicy(hooks)
         return DistributionPolicy(self._distribution, self.policy)
 
-    def initial_carry(self, training: TrainState) -> Any:
+    def initial_carry(self, training: TrainState) -> PyTree:
         """The memory of the policy at the start of an episode; `()` if it has none.
 
         Args:
@@ -143,7 +144,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._policy.initial(training)
 
-    def act(self, training: TrainState, carry: Any, obs: Any) -> tuple[Any, Any]:
+    def act(self, training: TrainState, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """The greedy action of a policy with or without a memory.
 
         Args:
@@ -193,7 +194,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         advantage = ops.gae_step(advantage, *traj)
         return advantage, advantage
 
-    def _gae_lambda(self, hyperparams: Any) -> Any:
+    def _gae_lambda(self, hyperparams: OnPolicyHyperparametersT) -> Traced:
         """Weight of the trace in returns and advantages; 1 gives Monte-Carlo returns."""
         return 1.0
 
@@ -203,11 +204,11 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _actor_loss(
         self,
         training: TrainState,
-        obs: Any,
-        actions: Any,
+        obs: PyTree,
+        actions: PyTree,
         log_prob_old: Float[Array, "samples ..."],
         advantage: Float[Array, "samples ..."],
-        hyperparams: Any,
+        hyperparams: OnPolicyHyperparametersT,
     ) -> tuple[Float[Array, "samples ..."], Info]:
         """The losses of the actor in a minibatch.
 
@@ -227,7 +228,11 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
 
     def _critic_loss(
-        self, training: TrainState, obs: Any, targets: Float[Array, "samples ..."], hyperparams: Any
+        self,
+        training: TrainState,
+        obs: PyTree,
+        targets: Float[Array, "samples ..."],
+        hyperparams: OnPolicyHyperparametersT,
     ) -> Float[Array, "samples ..."]:
         """The squared errors of the values.
 
@@ -244,7 +249,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
 
-    def _actor_minibatch(self, *inputs: Any) -> tuple[Any, ...]:
+    def _actor_minibatch(self, *inputs: PyTree) -> tuple[Any, ...]:
         """The inputs of `_actor_loss` for a minibatch, computed from all its samples at once.
 
         Args:
@@ -279,12 +284,12 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return traj.obs, traj.target
 
-    def _kl_threshold(self, hyperparams: Any) -> Any:
+    def _kl_threshold(self, hyperparams: OnPolicyHyperparametersT) -> Traced | None:
         """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
         return None
 
     def _log_probs_and_entropies(
-        self, training: TrainState, obs: Any, actions: Any
+        self, training: TrainState, obs: PyTree, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
 
@@ -313,7 +318,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _network_of_critic(self) -> nn.Module:
         return _make_network(self.config.critic_network, self._critic_network, self.config)
 
-    def _value(self, training: TrainState, params: Any, obs: Any) -> Float[Array, "..."]:
+    def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
         """The critic's value of one observation (for each actor)."""
         return self._per_actor(training.apply_fn(params, obs))
 
@@ -324,7 +329,11 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return getattr(type(self), hook) is not getattr(OnPolicyHooks, hook)
 
 
-def _make_network(choice: Any, default: Callable[[], nn.Module], config: Any) -> nn.Module:
+def _make_network(
+    choice: "nn.Module | Callable[[OnPolicyConfig], nn.Module] | None",
+    default: Callable[[], nn.Module],
+    config: OnPolicyConfig,
+) -> nn.Module:
     if choice is None:
         return default()
     network = choice if isinstance(choice, nn.Module) else choice(config)

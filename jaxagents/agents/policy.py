@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.transitions import Transition
@@ -27,7 +27,7 @@ class Sequence(NamedTuple):
         first: Whether a new episode starts at the step.
     """
 
-    obs: Any
+    obs: PyTree
     carry: Carry
     first: Bool[Array, "..."]
 
@@ -50,7 +50,7 @@ class Policy(abc.ABC):
         """
 
     @abc.abstractmethod
-    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
         """The distribution of actions at an observation.
 
         Args:
@@ -64,8 +64,8 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def unroll(
-        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
-    ) -> Any:
+        self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
+    ) -> ops.Distribution:
         """The distributions of actions at the observations of a sequence.
 
         Args:
@@ -78,7 +78,7 @@ class Policy(abc.ABC):
             The distributions, time first.
         """
 
-    def act(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
         """The greedy action.
 
         Args:
@@ -93,7 +93,7 @@ class Policy(abc.ABC):
         return carry, distribution.mode()
 
     @abc.abstractmethod
-    def inputs(self, traj: Transition) -> Any:
+    def inputs(self, traj: Transition) -> PyTree:
         """The observations of a rollout in the form in which the policy learns from them.
 
         Args:
@@ -104,7 +104,7 @@ class Policy(abc.ABC):
         """
 
     @abc.abstractmethod
-    def elements(self, rollout: Any) -> Any:
+    def elements(self, rollout: PyTree) -> PyTree:
         """The inputs of a loss as the elements that are dealt to minibatches.
 
         Args:
@@ -116,7 +116,7 @@ class Policy(abc.ABC):
         """
 
     @abc.abstractmethod
-    def samples(self, minibatch: Any) -> Any:
+    def samples(self, minibatch: PyTree) -> PyTree:
         """A minibatch of elements with samples first, except for the inputs of the policy itself.
 
         Args:
@@ -128,7 +128,7 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def log_probs_and_entropies(
-        self, network: TrainState, inputs: Any, actions: Any
+        self, network: TrainState, inputs: PyTree, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies, in nats.
 
@@ -150,45 +150,45 @@ class MemorylessPolicy(Policy):
         self._greedy = greedy
 
     @abc.abstractmethod
-    def distribution(self, network: TrainState, obs: Any) -> Any:
+    def distribution(self, network: TrainState, obs: PyTree) -> ops.Distribution:
         """The distribution of actions at one observation."""
 
     def initial(self, network: TrainState) -> tuple[()]:
         """No memory."""
         return ()
 
-    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
         """The distribution of actions at an observation; see `Policy`."""
         return carry, self.distribution(network, obs)
 
     def unroll(
-        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
-    ) -> Any:
+        self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
+    ) -> ops.Distribution:
         """The distributions of actions at the observations of a sequence; see `Policy`."""
         return jax.vmap(lambda obs: self.distribution(network, obs))(obs)
 
-    def act(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
         """The greedy action; see `Policy`."""
         return carry, self._greedy(network, obs)
 
-    def inputs(self, traj: Transition) -> Any:
+    def inputs(self, traj: Transition) -> PyTree:
         """The observations."""
         return traj.obs
 
-    def elements(self, rollout: Any) -> Any:
+    def elements(self, rollout: PyTree) -> PyTree:
         """The inputs as they are: a sample is an element."""
         return rollout
 
-    def samples(self, minibatch: Any) -> Any:
+    def samples(self, minibatch: PyTree) -> PyTree:
         """The minibatch as it is."""
         return minibatch
 
     def log_probs_and_entropies(
-        self, network: TrainState, inputs: Any, actions: Any
+        self, network: TrainState, inputs: PyTree, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
-        def of_sample(obs: Any, action: Any) -> tuple[Array, Array]:
+        def of_sample(obs: PyTree, action: PyTree) -> tuple[Array, Array]:
             distribution = self.distribution(network, obs)
             return distribution.log_prob(action), distribution.entropy()
 
@@ -208,7 +208,7 @@ class DistributionPolicy(MemorylessPolicy):
         super().__init__(greedy)
         self._distribution = distribution
 
-    def distribution(self, network: TrainState, obs: Any) -> Any:
+    def distribution(self, network: TrainState, obs: PyTree) -> ops.Distribution:
         """The distribution of actions at one observation."""
         return self._distribution(network, network.params, obs)
 
@@ -239,14 +239,14 @@ class HooksDistribution(ops.Distribution):
     """
 
     network: TrainState
-    obs: Any
+    obs: PyTree
     hooks: Hooks = struct.field(pytree_node=False)
 
-    def sample(self, key: Key[Array, ""]) -> Any:
+    def sample(self, key: Key[Array, ""]) -> PyTree:
         """Draws one action."""
         return self.hooks.sample(key, self.network, self.obs)
 
-    def log_prob(self, action: Any) -> Array:
+    def log_prob(self, action: PyTree) -> Array:
         """Log-probability of an action, in nats."""
         return self.hooks.log_prob(self.network, self.network.params, self.obs, action)
 
@@ -254,7 +254,7 @@ class HooksDistribution(ops.Distribution):
         """Entropy, in nats."""
         return self.hooks.entropy(self.network, self.obs)
 
-    def mode(self) -> Any:
+    def mode(self) -> PyTree:
         """The greedy action."""
         return self.hooks.greedy(self.network, self.obs)
 
@@ -268,7 +268,7 @@ class HooksPolicy(MemorylessPolicy):
         super().__init__(hooks.greedy)
         self._hooks = hooks
 
-    def distribution(self, network: TrainState, obs: Any) -> HooksDistribution:
+    def distribution(self, network: TrainState, obs: PyTree) -> HooksDistribution:
         """The distribution of actions at one observation."""
         return HooksDistribution(network, obs, self._hooks)
 
@@ -285,14 +285,14 @@ class RecurrentPolicy(Policy):
         """The memory at the start of an episode; see `Policy`."""
         return network.model_def.initial()
 
-    def step(self, network: TrainState, carry: Carry, obs: Any) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
         """The distribution of actions at an observation; see `Policy`."""
         carry, output = network(carry, obs)
         return carry, self._distribution(output)
 
     def unroll(
-        self, network: TrainState, carry: Carry, obs: Any, first: Bool[Array, "time"]
-    ) -> Any:
+        self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
+    ) -> ops.Distribution:
         """The distributions of actions at the observations of a sequence; see `Policy`."""
         initial = self.initial(network)
 
@@ -309,28 +309,28 @@ class RecurrentPolicy(Policy):
         first = jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
         return Sequence(traj.obs, traj.carry, first)
 
-    def elements(self, rollout: Any) -> Any:
+    def elements(self, rollout: PyTree) -> PyTree:
         """One element for each environment: its whole sequence."""
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
 
-    def samples(self, minibatch: Any) -> Any:
+    def samples(self, minibatch: PyTree) -> PyTree:
         """The steps of all sequences one after another, except for sequences of the policy."""
 
-        def flat(x: Any) -> Any:
+        def flat(x: PyTree) -> PyTree:
             return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
 
         return jax.tree.map(flat, minibatch, is_leaf=lambda x: isinstance(x, Sequence))
 
     def log_probs_and_entropies(
-        self, network: TrainState, inputs: Sequence, actions: Any
+        self, network: TrainState, inputs: Sequence, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
-        def of_sequence(sequence: Sequence) -> Any:
+        def of_sequence(sequence: Sequence) -> ops.Distribution:
             start = jax.tree.map(lambda x: x[0], sequence.carry)
             return self.unroll(network, start, sequence.obs, sequence.first)
 
-        def of_sample(distribution: Any, action: Any) -> tuple[Array, Array]:
+        def of_sample(distribution: ops.Distribution, action: PyTree) -> tuple[Array, Array]:
             return distribution.log_prob(action), distribution.entropy()
 
         distributions = self.samples(jax.vmap(of_sequence)(inputs))

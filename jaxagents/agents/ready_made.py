@@ -1,12 +1,12 @@
 """A policy and default networks for discrete and box actions."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
@@ -22,7 +22,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     deviation for box actions, both in units of half the box where its bounds are finite.
     """
 
-    def _distribution_of(self, output: Any) -> ops.Distribution:
+    def _distribution_of(self, output: PyTree) -> ops.Distribution:
         """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
         space = self.episodes.action_space
         if is_discrete(space):

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.policy import Carry, Policy
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.core.arrays import select
 from jaxagents.envs.episodes import Episodes, EpisodeState
 from jaxagents.learners.train_state import TrainState
@@ -27,7 +27,7 @@ class Players(NamedTuple):
         carry: Memories of the policy.
     """
 
-    obs: Any
+    obs: PyTree
     envstate: EpisodeState
     carry: Carry
 
@@ -57,7 +57,7 @@ def rollout(
     initial = policy.initial(actor)
     draw, action_of = _sampling(policy, actor, first)
 
-    def act(noise: Array, carry: Carry, obs: Any) -> tuple[Carry, Any, Array]:
+    def act(noise: Array, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
         carry, distribution = policy.step(actor, carry, obs)
         action = action_of(distribution, noise)
         log_prob = distribution.log_prob(action).reshape(episodes.actors_shape)
@@ -72,7 +72,7 @@ def rollout(
         transition = Transition(
             obs=players.obs,
             action=action,
-            value=None,
+            value=NOT_YET,
             log_prob=log_prob,
             reward=step.reward,
             next_obs=step.next_obs,

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from flax import struct
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents.learners.train_state import TrainState
 
@@ -12,8 +12,9 @@ class AnyRunner(Protocol):
     """What runners of all families have."""
 
     @property
-    def update_step(self) -> Any:
+    def update_step(self) -> Int[Array, ""]:
         """Number of updates made so far."""
+        ...
 
     @property
     def info(self) -> dict[str, Any]:
@@ -38,13 +39,13 @@ class Runner(struct.PyTreeNode):
 
     actor_training: TrainState
     critic_training: TrainState
-    envstate: Any
-    obs: Any
+    envstate: PyTree
+    obs: PyTree
     rng: Key[Array, ""]
     hyperparams: Any
-    update_step: Any
+    update_step: Int[Array, ""]
     info: dict[str, Any]
-    carry: Any = ()
+    carry: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:
@@ -69,7 +70,7 @@ class LearnerRunner(struct.PyTreeNode):
 
     learner: Any
     rng: Key[Array, ""]
-    update_step: Any
+    update_step: Int[Array, ""]
     info: dict[str, Any]
 
     @property
@@ -87,6 +88,6 @@ class OffPolicyRunner(LearnerRunner):
         obs: Their current observations.
     """
 
-    buffer: Any
-    envstate: Any
-    obs: Any
+    buffer: PyTree
+    envstate: PyTree
+    obs: PyTree

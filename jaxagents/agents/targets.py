@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from jaxagents import ops
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.hyperparameters import Traced
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 """Maps the accumulated value of the following step, and this step, to what is carried and collected."""
@@ -17,8 +18,8 @@ BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 def with_targets(
     traj: Transition,
     values: Callable[[Any], Array],
-    gamma: Any,
-    gae_lambda: Any,
+    gamma: Traced,
+    gae_lambda: Traced,
     *,
     advantages: BackwardStep,
     returns: BackwardStep,

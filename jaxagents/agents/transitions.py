@@ -1,6 +1,13 @@
 """The data of a rollout, and the inputs of returns and advantages."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
+
+from jaxtyping import Array, PyTree
+
+from jaxagents.core.hyperparameters import Traced
+
+NOT_YET = cast(Array, None)
+"""Stands for what is computed after the rollout."""
 
 
 class Transition(NamedTuple):
@@ -21,18 +28,18 @@ class Transition(NamedTuple):
         carry: Memory of the policy before the step; `()` if it has none.
     """
 
-    obs: Any
-    action: Any
-    value: Any
-    log_prob: Any
-    reward: Any
-    next_obs: Any
-    terminated: Any
-    truncated: Any
-    next_value: Any = None
-    advantage: Any = None
-    target: Any = None
-    carry: Any = ()
+    obs: PyTree
+    action: PyTree
+    value: Array
+    log_prob: Array
+    reward: Array
+    next_obs: PyTree
+    terminated: Array
+    truncated: Array
+    next_value: Array = NOT_YET
+    advantage: Array = NOT_YET
+    target: Array = NOT_YET
+    carry: PyTree = ()
 
 
 class AdvantageInput(NamedTuple):
@@ -47,12 +54,12 @@ class AdvantageInput(NamedTuple):
         gae_lambda: Weight of the trace.
     """
 
-    reward: Any
-    value: Any
-    next_value: Any
-    terminated: Any
-    gamma: Any
-    gae_lambda: Any
+    reward: Array
+    value: Array
+    next_value: Array
+    terminated: Array
+    gamma: Traced
+    gae_lambda: Traced
 
 
 class ReturnInput(NamedTuple):
@@ -65,7 +72,7 @@ class ReturnInput(NamedTuple):
         gae_lambda: Weight of the trace.
     """
 
-    reward: Any
-    discount: Any
-    next_value: Any
-    gae_lambda: Any
+    reward: Array
+    discount: Array
+    next_value: Array
+    gae_lambda: Traced

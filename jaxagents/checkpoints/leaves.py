@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from jaxagents.core.arrays import is_key
 
@@ -19,10 +20,10 @@ _FEW_NUMBERS = 65_536
 """Arrays of at most this many are joined. Orbax writes larger ones side by side."""
 
 
-def leaves_of(tree: Any) -> list[Leaf]:
+def leaves_of(tree: PyTree) -> list[Leaf]:
     """Paths and leaves of a pytree, random keys as their data."""
 
-    def raw(leaf: Any) -> Any:
+    def raw(leaf: PyTree) -> Array:
         if not is_key(leaf):
             return leaf
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -33,7 +34,7 @@ def leaves_of(tree: Any) -> list[Leaf]:
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), raw(x)) for path, x in leaves]
 
 
-def signature(path: str, array: Any, digests: Sequence[int]) -> dict[str, Any]:
+def signature(path: str, array: Array | np.ndarray, digests: Sequence[int]) -> dict[str, Any]:
     """The signature of a saved leaf, as JSON.
 
     Args:
@@ -116,10 +117,10 @@ def _digest_of_all(digests: Sequence[int]) -> int:
     return digest(np.asarray(digests, np.uint32)) if len(digests) > 1 else int(digests[0])
 
 
-def with_leaves(template: Any, saved: Mapping[str, np.ndarray]) -> Any:
+def with_leaves(template: PyTree, saved: Mapping[str, np.ndarray]) -> PyTree:
     """A pytree like a template with saved leaves, by path."""
 
-    def as_leaf(array: np.ndarray, like: Any) -> Any:
+    def as_leaf(array: np.ndarray, like: Array) -> PyTree:
         return jax.random.wrap_key_data(jnp.asarray(array)) if is_key(like) else jnp.asarray(array)
 
     like, structure = jax.tree.flatten(template)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
 from jaxagents.core.metrics import Metrics
@@ -39,7 +40,7 @@ class Restored(NamedTuple):
         notes: Notes kept with it, as JSON.
     """
 
-    tree: Any
+    tree: PyTree
     history: Metrics
     notes: dict[str, Any]
 
@@ -132,7 +133,7 @@ class Store:
                 warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
-    def read(self, step: int, identity: Mapping[str, Any], template: Any) -> Restored:
+    def read(self, step: int, identity: Mapping[str, Any], template: PyTree) -> Restored:
         """Reads a checkpoint.
 
         Args:
@@ -272,7 +273,7 @@ class Store:
         restore = args.PyTreeRestore(wanted, restore_args=as_numpy, partial_restore=True)
         return self._restore_item(step, self.item, restore)
 
-    def _restore_item(self, step: int | str, name: str, how: Any) -> Any:
+    def _restore_item(self, step: int | str, name: str, how: Any) -> PyTree:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
         try:

@@ -178,7 +178,7 @@ def warn_if_unwritten() -> Iterator[None]:
         warnings.warn(f"A checkpoint could not be written, training goes on: {error}", stacklevel=2)
 
 
-def write_description(directory: str | os.PathLike, stem: str, description: Any) -> None:
+def write_description(directory: str | os.PathLike, stem: str, description: object) -> None:
     """Writes `stem.json`, or `stem-2.json` and so on where other contents are already there.
 
     Args:

@@ -22,6 +22,9 @@ T = TypeVar("T")
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 
+_N_STRUCTURES = 16
+
+
 class Jitted(Protocol):
     """A function that is compiled when it is called."""
 
@@ -166,6 +169,30 @@ def compiled(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenat
         if self.programs is None:
             return method(self, *args, **kwargs)
         return self.programs.get(compile_, compile_)(*args, **kwargs)
+
+    return call
+
+
+def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
+    """`jax.jit` for a function of pytrees whose structures are ever-new, as those of configurations are.
+
+    The programs for a structure of the first argument are released once those for many others were
+    used. `jax.jit` would hold them as long as the function.
+
+    Args:
+        function: The function to compile.
+
+    Returns:
+        The compiled function.
+    """
+
+    @functools.lru_cache(maxsize=_N_STRUCTURES)
+    def programs(structure: Hashable) -> Jitted:
+        return jax.jit(functools.partial(function))
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return programs(jax.tree.structure(args[0]))(*args, **kwargs)
 
     return call
 

@@ -102,7 +102,7 @@ class StaticConfig(KnownFields):
             number = positive(f"{type(self).__name__}.{name}", value)
             object.__setattr__(self, name, number)
 
-    def _check_optimizer(self, optimizer: Any) -> None:
+    def _check_optimizer(self, optimizer: object) -> None:
         if not callable(optimizer):
             raise TypeError(
                 f"{type(self).__name__}.optimizer must be a function that makes an optax optimizer, "
@@ -120,6 +120,6 @@ class StaticConfig(KnownFields):
         return isinstance(other, StaticConfig) and self._fingerprint == other._fingerprint
 
 
-def _value(config: StaticConfig, field: dataclasses.Field) -> Any:
+def _value(config: StaticConfig, field: dataclasses.Field) -> object:
     value = getattr(config, field.name)
     return value.keywords if hasattr(value, "keywords") else value

@@ -5,7 +5,6 @@ import enum
 import functools
 import types
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ _SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enu
 _IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
-def fingerprint(x: Any) -> Hashable:
+def fingerprint(x: object) -> Hashable:
     """A hashable key that is equal for objects of equal type and value.
 
     Arrays are compared by their contents, dataclasses and plain objects by their attributes,
@@ -33,7 +32,7 @@ def fingerprint(x: Any) -> Hashable:
     return _fingerprint(x, ())
 
 
-def _fingerprint(x: Any, parents: tuple[int, ...]) -> Hashable:
+def _fingerprint(x: object, parents: tuple[int, ...]) -> Hashable:
     if id(x) in parents:
         return ("cycle", parents.index(id(x)))
     inner = functools.partial(_fingerprint, parents=(*parents, id(x)))
@@ -66,7 +65,7 @@ def _fingerprint(x: Any, parents: tuple[int, ...]) -> Hashable:
     return (type(x), _ByOwnEquality(x))
 
 
-def _array_fingerprint(x: Any) -> Hashable:
+def _array_fingerprint(x: object) -> Hashable:
     if isinstance(x, jax.Array) and is_key(x):
         with jax.ensure_compile_time_eval():
             data = jax.random.key_data(x)
@@ -78,7 +77,7 @@ def _array_fingerprint(x: Any) -> Hashable:
 class _ByOwnEquality:
     """Holds an object and compares by its own equality, or by identity if it is unhashable."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._value = value
         try:
             self._hash = hash(value)

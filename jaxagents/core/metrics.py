@@ -71,13 +71,13 @@ class MetricStats(struct.PyTreeNode):
     """
 
     episode_metric: Any
-    mean: Any
-    var: Any
-    std: Any
-    min: Any
-    max: Any
-    median: Any
-    has_nans: Any
+    mean: ArrayLike
+    var: ArrayLike
+    std: ArrayLike
+    min: ArrayLike
+    max: ArrayLike
+    median: ArrayLike
+    has_nans: ArrayLike
 
     @classmethod
     def of(cls, metric: ArrayLike) -> "MetricStats":

@@ -1,10 +1,10 @@
 """Checks of the numbers that users give."""
 
 import operator
-from typing import Any
+from typing import SupportsIndex
 
 
-def positive(name: str, value: Any) -> int:
+def positive(name: str, value: SupportsIndex) -> int:
     """A positive integer.
 
     Raises:

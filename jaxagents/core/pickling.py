@@ -52,18 +52,18 @@ def _static_fields(node: PicklableNode) -> list[str]:
     return [f.name for f in dataclasses.fields(node) if not f.metadata.get("pytree_node", True)]
 
 
-def _packed(value: Any) -> tuple[bytes, int]:
+def _packed(value: object) -> tuple[bytes, int]:
     """The pickled value, and its number among different objects that are pickled alike."""
     content = cloudpickle.dumps(value)
     number = next(n for n in itertools.count() if _share((content, n), lambda: value) is value)
     return content, number
 
 
-def _unpacked(packed: tuple[bytes, int]) -> Any:
+def _unpacked(packed: tuple[bytes, int]) -> object:
     return _share(packed, lambda: cloudpickle.loads(packed[0]))
 
 
-def _share(key: tuple[bytes, int], make: Callable[[], Any]) -> Any:
+def _share(key: tuple[bytes, int], make: Callable[[], Any]) -> object:
     """The object that is shared under a key, which is made if there is none."""
     with _lock:
         if key not in _shared:

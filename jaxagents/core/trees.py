@@ -1,11 +1,12 @@
 """Checks of the structure, shapes and types of pytrees."""
 
-from typing import Any
-
 import jax
+from jaxtyping import PyTree
 
 
-def check_same_tree(first: Any, second: Any, what: str, first_name: str, second_name: str) -> None:
+def check_same_tree(
+    first: PyTree, second: PyTree, what: str, first_name: str, second_name: str
+) -> None:
     """Raises if two pytrees differ in structure, or in the shape or dtype of a leaf.
 
     Raises:
@@ -28,7 +29,7 @@ def check_same_tree(first: Any, second: Any, what: str, first_name: str, second_
             )
 
 
-def check_size(x: Any, shape: tuple[int, ...], what: str) -> None:
+def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:
     """Raises unless an output has as many elements as it should.
 
     Raises:
@@ -41,6 +42,6 @@ def check_size(x: Any, shape: tuple[int, ...], what: str) -> None:
         raise ValueError(f"{what} must have shape {shape}, got {shape_and_dtype(x)}.")
 
 
-def shape_and_dtype(x: Any) -> str:
+def shape_and_dtype(x: PyTree) -> str:
     """The shape and dtype of an array, in words."""
     return f"shape {tuple(x.shape)} and dtype {x.dtype}"

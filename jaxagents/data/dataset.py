@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.data import files, rows
 from jaxagents.data.sampling import Sampled
@@ -41,13 +42,13 @@ class Normalisation(NamedTuple):
         constant = std < _SMALLEST_STD
         return cls(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: PyTree) -> PyTree:
         """Normalises an array."""
         centred = x - self.mean
         centred /= self.std
         return centred
 
-    def inverse(self, x: Any) -> Any:
+    def inverse(self, x: PyTree) -> PyTree:
         """Undoes the normalisation."""
         return x * self.std + self.mean
 
@@ -110,11 +111,11 @@ class Dataset(Sampled):
 
     # A dict and a pytree.
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> PyTree:
         """The array, or dict of arrays, of a key."""
         return rows.whole(self._arrays[key])
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: PyTree = None) -> PyTree:
         """The array, or dict of arrays, of a key, or `default` if there is no such key."""
         try:
             return self[key]
@@ -169,7 +170,7 @@ class Dataset(Sampled):
 
     # Choosing rows.
 
-    def get_subset(self, indx: Any) -> "Dataset":
+    def get_subset(self, indx: PyTree) -> "Dataset":
         """The dataset of some rows.
 
         Args:
@@ -208,7 +209,7 @@ class Dataset(Sampled):
         first, second = np.random.SeedSequence(self._seed).spawn(2)
         return self._subset(in_first, _seed_of(first)), self._subset(~in_first, _seed_of(second))
 
-    def _subset(self, indx: Any, seed: int) -> "Dataset":
+    def _subset(self, indx: PyTree, seed: int) -> "Dataset":
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
         flat = {name: array[chosen] for name, array in self._flat.items()}
         return Dataset(rows.unflatten(flat), seed)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, ArrayLike, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.numbers import multiples_near
@@ -57,7 +57,7 @@ class DeviceBuffer(struct.PyTreeNode):
         n_envs: Number of transitions that are added at a time (static).
     """
 
-    storage: Any
+    storage: PyTree
     position: Int[Array, ""]
     size: Int[Array, ""]
     priorities: PriorityTree | None
@@ -66,7 +66,7 @@ class DeviceBuffer(struct.PyTreeNode):
 
     @classmethod
     def create(
-        cls, example: Any, capacity: int, n_envs: int = 1, prioritised: bool = False
+        cls, example: PyTree, capacity: int, n_envs: int = 1, prioritised: bool = False
     ) -> "DeviceBuffer":
         """An empty buffer.
 
@@ -95,7 +95,7 @@ class DeviceBuffer(struct.PyTreeNode):
             n_envs=n_envs,
         )
 
-    def add(self, transitions: Any) -> "DeviceBuffer":
+    def add(self, transitions: PyTree) -> "DeviceBuffer":
         """Adds one transition of each environment, in place of the oldest once it is full.
 
         With priorities, they get the largest that any row had so far.
@@ -121,7 +121,7 @@ class DeviceBuffer(struct.PyTreeNode):
             priorities=priorities,
         )
 
-    def sample(self, key: Key[Array, ""], batch_size: int) -> Any:
+    def sample(self, key: Key[Array, ""], batch_size: int) -> PyTree:
         """Rows drawn uniformly, with replacement. An empty buffer gives zeros.
 
         Args:
@@ -145,7 +145,7 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         return ops.random_indices(key, batch_size, self.size)
 
-    def take(self, indices: Int[Array, "*shape"]) -> Any:
+    def take(self, indices: Int[Array, "*shape"]) -> PyTree:
         """Rows by their numbers.
 
         Args:
@@ -156,7 +156,7 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         return _take(self.storage, indices)
 
-    def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> Any:
+    def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> PyTree:
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
 
         The reward of the row at time $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its
@@ -313,7 +313,7 @@ def _check_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
     return capacity, n_envs
 
 
-def _convert(transitions: Any, storage: Any, n_envs: int) -> Any:
+def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
     """Converts transitions to the structure and the types of the storage."""
     new, held = _leaves_by_name(transitions), _leaves_by_name(storage)
     if new.keys() != held.keys():
@@ -331,11 +331,11 @@ def _convert(transitions: Any, storage: Any, n_envs: int) -> Any:
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)
 
 
-def _leaves_by_name(tree: Any) -> dict[str, Any]:
+def _leaves_by_name(tree: PyTree) -> dict[str, Any]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
     return {name(path): leaf for path, leaf in leaves}
 
 
-def _take(arrays: Any, indices: Array) -> Any:
+def _take(arrays: PyTree, indices: Array) -> PyTree:
     return jax.tree.map(lambda x: x[indices], arrays)

@@ -4,11 +4,14 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jaxagents.core.extras import require
+
+if TYPE_CHECKING:
+    from h5py import Dataset, Group
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
@@ -90,7 +93,7 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     h5py = require("h5py", "jaxagents[hdf5]")
     flat = {}
 
-    def visit(name: str, item: Any) -> None:
+    def visit(name: str, item: "Group | Dataset") -> None:
         if isinstance(item, h5py.Dataset):
             flat[name] = np.asarray(item[()])
 

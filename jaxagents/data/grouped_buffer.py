@@ -1,16 +1,17 @@
 """A replay buffer on several devices."""
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents.core.numbers import multiples_near
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.priorities import PriorityTree
 
 
 class GroupedBuffer(DeviceBuffer):
@@ -30,7 +31,7 @@ class GroupedBuffer(DeviceBuffer):
     @classmethod
     def create(
         cls,
-        example: Any,
+        example: PyTree,
         capacity: int,
         n_envs: int = 1,
         prioritised: bool = False,
@@ -58,7 +59,7 @@ class GroupedBuffer(DeviceBuffer):
             )
         group = DeviceBuffer.create(example, capacity // n_groups, n_envs // n_groups, prioritised)
 
-        def of_each_group(tree: Any) -> Any:
+        def of_each_group(tree: PyTree) -> PyTree:
             return jax.tree.map(lambda x: jnp.tile(x, (n_groups, *[1] * x.ndim)), tree)
 
         return cls(
@@ -71,7 +72,7 @@ class GroupedBuffer(DeviceBuffer):
             n_groups=n_groups,
         )
 
-    def add(self, transitions: Any) -> "GroupedBuffer":
+    def add(self, transitions: PyTree) -> "GroupedBuffer":
         """Adds one transition of each environment, in place of the oldest once it is full."""
         after = self._map_groups(DeviceBuffer.add, self._split(transitions), gives_buffers=True)
         return self.replace(**vars(after))
@@ -87,14 +88,16 @@ class GroupedBuffer(DeviceBuffer):
 
         return self._map_groups(sample, jax.random.split(key, self.n_groups))
 
-    def take(self, indices: Int[Array, "groups rows_of_each"]) -> Any:
+    def take(self, indices: Int[Array, "groups rows_of_each"]) -> PyTree:
         """Rows by their numbers, with one leading axis."""
         return self._join(self._map_groups(DeviceBuffer.take, indices))
 
-    def n_step(self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike) -> Any:
+    def n_step(
+        self, indices: Int[Array, "groups rows_of_each"], n: int, gamma: ArrayLike
+    ) -> PyTree:
         """Transitions over up to `n` steps, with one leading axis."""
 
-        def n_step(buffer: DeviceBuffer, indices: Array) -> Any:
+        def n_step(buffer: DeviceBuffer, indices: Array) -> PyTree:
             return buffer.n_step(indices, n, gamma)
 
         return self._join(self._map_groups(n_step, indices))
@@ -133,26 +136,28 @@ class GroupedBuffer(DeviceBuffer):
         ]
         return Dataset(jax.tree.map(lambda *x: np.concatenate(x), *map(dict, parts)), seed)
 
-    def _map_groups(self, function: Any, *args: Any, gives_buffers: bool = False) -> Any:
+    def _map_groups(
+        self, function: Callable[..., PyTree], *args: PyTree, gives_buffers: bool = False
+    ) -> PyTree:
         """Applies a function of one group's buffer to those of all groups."""
         buffers = self._group(self.storage, self.priorities)
         axes = buffers.replace(storage=0, position=None, size=None, priorities=0)
         out_axes = axes if gives_buffers else 0
         return jax.vmap(function, (axes, *[0] * len(args)), out_axes)(buffers, *args)
 
-    def _group(self, storage: Any, priorities: Any = None) -> DeviceBuffer:
+    def _group(self, storage: PyTree, priorities: PriorityTree | None = None) -> DeviceBuffer:
         return DeviceBuffer(
             storage, self.position, self.size, priorities, self.capacity, self.n_envs
         )
 
-    def _split(self, tree: Any) -> Any:
-        def split(x: Any) -> Any:
+    def _split(self, tree: PyTree) -> PyTree:
+        def split(x: PyTree) -> PyTree:
             n_rows = self._rows_of_each(len(x), "The leading axis of what is added")
             return jnp.reshape(x, (self.n_groups, n_rows, *jnp.shape(x)[1:]))
 
         return jax.tree.map(split, tree)
 
-    def _join(self, tree: Any) -> Any:
+    def _join(self, tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
     def _rows_of_each(self, n_rows: int, name: str = "batch_size") -> int:

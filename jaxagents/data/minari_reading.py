@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
 from jaxagents.data import rows
@@ -100,7 +101,7 @@ def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
     return flat
 
 
-def _in_dicts(nested: Any) -> Any:
+def _in_dicts(nested: Any) -> PyTree:
     """Nested dicts and tuples, all as dicts."""
     if isinstance(nested, tuple):
         nested = {str(i): part for i, part in enumerate(nested)}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
 from jaxagents.data import rows
@@ -82,7 +83,7 @@ def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, An
     return {"observations": observation_space, "actions": action_space}
 
 
-def _in_space(space: Any, name: str, values: Any) -> Any:
+def _in_space(space: Any, name: str, values: PyTree) -> PyTree:
     """Turns nested dicts of arrays into the dicts and tuples of a space."""
     from gymnasium import spaces
 

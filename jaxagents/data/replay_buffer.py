@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
@@ -114,7 +115,7 @@ class ReplayBuffer(Sampled):
         """
         values = []
         for name, path, shape, dtype in self._columns:
-            value: Any = transition
+            value: PyTree = transition
             try:
                 for key in path:
                     value = value[key]

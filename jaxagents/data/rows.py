@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 Arrays = dict[str, Any]
 SEPARATOR = "/"
@@ -41,7 +42,7 @@ class Gathered:
         """Number of rows."""
         return len(self.numbers)
 
-    def __getitem__(self, indx: Any) -> "Gathered":
+    def __getitem__(self, indx: PyTree) -> "Gathered":
         """Some of the rows, still not copied."""
         return Gathered(self.array, self.numbers[indx])
 
@@ -78,7 +79,7 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def as_array(name: str, value: Any) -> np.ndarray:
+def as_array(name: str, value: object) -> np.ndarray:
     """A value as an array.
 
     Args:
@@ -97,7 +98,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name!r} is no array: {error}") from None
 
 
-def whole(nested: Any) -> Any:
+def whole(nested: PyTree) -> PyTree:
     """Copies the rows that have not been copied yet.
 
     Args:
@@ -156,7 +157,7 @@ def common_length(flat: Mapping[str, Any]) -> int:
     return length
 
 
-def chosen(indx: Any, n_rows: int) -> np.ndarray:
+def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
     """The numbers of the rows that an index chooses.
 
     Args:

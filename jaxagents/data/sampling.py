@@ -5,6 +5,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.data import rows
 
@@ -19,7 +20,7 @@ class Sampled:
     def __len__(self) -> int:
         """Number of rows."""
 
-    def sample(self, batch_size: int, indx: Any = None) -> rows.Arrays:
+    def sample(self, batch_size: int, indx: PyTree = None) -> rows.Arrays:
         """Copies rows drawn uniformly, with replacement.
 
         Args:
@@ -64,7 +65,7 @@ class Sampled:
         """
         return np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
 
-    def set_rng_state(self, state: Any) -> None:
+    def set_rng_state(self, state: PyTree) -> None:
         """Goes on sampling from a saved state.
 
         Args:
@@ -81,7 +82,7 @@ class Sampled:
         return self._rng.integers(len(self), size=tuple(sizes.values()))
 
 
-def _check_indices(indx: Any, batch_size: int, n_rows: int) -> np.ndarray:
+def _check_indices(indx: PyTree, batch_size: int, n_rows: int) -> np.ndarray:
     indices = rows.chosen(indx, n_rows)
     if indices.shape[-1] != batch_size:
         raise ValueError(f"indx chooses {indices.shape[-1]} rows, but batch_size is {batch_size}.")

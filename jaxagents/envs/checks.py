@@ -1,14 +1,14 @@
 """Checks of environments, made on shapes alone, before anything is compiled."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.spaces import is_array, parts
+from jaxagents.envs.spaces import Space, is_array, parts
 
 
 def check_one_actor(env: Environment, name: str) -> None:
@@ -44,7 +44,7 @@ def check_several_actors(env: Environment, name: str) -> None:
         )
 
 
-def check_environment(episodes: Episodes, action: Any) -> None:
+def check_environment(episodes: Episodes, action: PyTree) -> None:
     """Raises unless an environment's step gives back what its reset gave.
 
     Args:
@@ -74,7 +74,7 @@ def check_environment(episodes: Episodes, action: Any) -> None:
         _check_space(env.observation_space, obs, name, reset)
 
 
-def check_info(info: Any, what: str) -> None:
+def check_info(info: object, what: str) -> None:
     """Raises unless the info of a step is a dict.
 
     Args:
@@ -88,7 +88,7 @@ def check_info(info: Any, what: str) -> None:
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
 
-def _check_space(space: Any, obs: Any, name: str, reset: str) -> None:
+def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
     children = parts(space)
     if children is not None:
         for key, child in children.items():
@@ -106,11 +106,11 @@ def _check_space(space: Any, obs: Any, name: str, reset: str) -> None:
         )
 
 
-def _child(obs: Any, key: Any) -> Any:
+def _child(obs: PyTree, key: object) -> PyTree:
     return getattr(obs, key, None) if isinstance(key, str) else obs[key]
 
 
-def _widens(narrow: Any, wide: Any) -> bool:
+def _widens(narrow: DTypeLike, wide: DTypeLike) -> bool:
     kinds = "biuf"
     narrow, wide = jnp.dtype(narrow), jnp.dtype(wide)
     if narrow.kind == wide.kind:

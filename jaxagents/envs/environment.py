@@ -3,7 +3,9 @@
 import abc
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from jaxagents.envs.spaces import Space
 
 
 class Step(NamedTuple):
@@ -19,8 +21,8 @@ class Step(NamedTuple):
         info: More about the step, by name; may be empty.
     """
 
-    obs: Any
-    state: Any
+    obs: PyTree
+    state: PyTree
     reward: Float[Array, "*actors"]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
@@ -64,10 +66,10 @@ class Environment(abc.ABC):
     """
 
     n_actors: int | None = None
-    action_space: Any = None
-    observation_space: Any = None
+    action_space: Space = None
+    observation_space: Space = None
     max_steps: int | None = None
-    params: Any = None
+    params: PyTree = None
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
@@ -81,7 +83,7 @@ class Environment(abc.ABC):
         """
 
     @abc.abstractmethod
-    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
         """Takes one step, and does not start a new episode.
 
         Args:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.core.arrays import select, without_weak_types
@@ -26,7 +26,7 @@ class EpisodeState(struct.PyTreeNode):
         step: Number of steps taken in the episode.
     """
 
-    envstate: Any
+    envstate: PyTree
     step: Any
 
 
@@ -43,12 +43,12 @@ class Timestep(NamedTuple):
         info: What the environment reports.
     """
 
-    obs: Any
+    obs: PyTree
     envstate: EpisodeState
     reward: Float[Array, "..."]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
-    next_obs: Any
+    next_obs: PyTree
     info: dict[str, Any]
 
 
@@ -96,7 +96,7 @@ class Episodes:
         obs, envstate = without_weak_types((obs, envstate))
         return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
 
-    def step(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
+    def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
 
         Args:
@@ -114,7 +114,7 @@ class Episodes:
         return timestep._replace(obs=obs, envstate=envstate)
 
     def step_all(
-        self, keys: Key[Array, "environments 2"], states: EpisodeState, actions: Any
+        self, keys: Key[Array, "environments 2"], states: EpisodeState, actions: PyTree
     ) -> Timestep:
         """Takes one step in many environments, and starts the next episode where one ended.
 
@@ -133,7 +133,7 @@ class Episodes:
         )
         return timestep._replace(obs=obs, envstate=envstate)
 
-    def play(self, key: Key[Array, ""], state: EpisodeState, action: Any) -> Timestep:
+    def play(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step without starting a new episode.
 
         Args:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from jaxagents.envs.episodes import Episodes
 from jaxagents.sharding import on_each_device
@@ -34,7 +34,7 @@ class EpisodeOutcomes(NamedTuple):
 
 
 def play_episodes(
-    episodes: Episodes, policy: Act, carry: Any, rng: Key[Array, ""], n_episodes: int
+    episodes: Episodes, policy: Act, carry: PyTree, rng: Key[Array, ""], n_episodes: int
 ) -> EpisodeOutcomes:
     """Plays episodes side by side, on each device until its last one is over.
 
@@ -57,7 +57,7 @@ def play_episodes(
 def _play_until_all_are_over(
     episodes: Episodes,
     policy: Act,
-    carry: Any,
+    carry: PyTree,
     reset_keys: Key[Array, "n_episodes"],
     step_keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
+from jaxagents.core.compilation import jit_by_structure
 from jaxagents.data import ReplayBuffer
 from jaxagents.host.config import OnlineConfig
 from jaxagents.host.episodes import GymnasiumEpisodes, example_transition, random_action
@@ -129,7 +130,7 @@ class OnlineTraining:
         return self._buffer.sample(config.batch_size, indx=indices)
 
 
-@jax.jit
+@jit_by_structure
 def _sample(
     learner: LearnerLike, key: Key[Array, ""], step: ArrayLike, observation: PyTree
 ) -> Array:

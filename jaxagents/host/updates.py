@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.trees import check_same_tree
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.learners.learner import Batch, Info
@@ -89,7 +90,7 @@ class Updates:
         return {name: jnp.float32(0) for name in self.names}
 
 
-@jax.jit
+@jit_by_structure
 def _update(
     learner: LearnerLike, totals: dict[str, jax.Array], batches: Batch
 ) -> tuple[LearnerLike, dict[str, jax.Array]]:

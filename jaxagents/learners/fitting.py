@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int, Key, UInt32
+from jax.typing import ArrayLike
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import select
+from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 
@@ -34,8 +36,8 @@ class Example(NamedTuple):
         info: Arrays that describe the samples.
     """
 
-    samples: Any
-    losses: Any
+    samples: PyTree
+    losses: PyTree
     info: Info
 
     @property
@@ -71,9 +73,9 @@ class Fit(NamedTuple):
     loss_fn: Callable[..., tuple[Array, Info]]
     inputs: tuple[Any, ...]
     n_epochs: int
-    kl_threshold: Any = None
+    kl_threshold: Traced | None = None
     prepare: Callable[..., tuple] = lambda *inputs: inputs
-    example: Any = None
+    example: PyTree = None
 
 
 class Fitted(NamedTuple):
@@ -100,7 +102,7 @@ def with_example(fit: Fit, n_minibatches: int) -> Fit:
     """
     size = _n_elements(fit) // n_minibatches
 
-    def of_minibatch(training: TrainState, inputs: Any) -> Example:
+    def of_minibatch(training: TrainState, inputs: PyTree) -> Example:
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
         samples = fit.prepare(*elements)
         return Example(samples, *fit.loss_fn(training, *samples))
@@ -210,7 +212,7 @@ def _epochs(
         after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
         return after, [{**info, _GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in found]
 
-    def epoch(number: Any, before: list[Fitted]) -> list[Fitted]:
+    def epoch(number: ArrayLike, before: list[Fitted]) -> list[Fitted]:
         trainings = [network.training for network in before]
         trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
         means = jax.tree.map(lambda x: x.mean(), infos)
@@ -246,7 +248,7 @@ def _gradients(
         total, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, zeros), parts)
         return jax.tree.map(lambda x: x / n_parts, total)
 
-    def add(total: Any, part: list[Any]) -> tuple[Any, None]:
+    def add(total: PyTree, part: list[Any]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, of_part(part)), None
 
     if n_parts == 1:
@@ -256,8 +258,8 @@ def _gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _gradient(fit: Fit, training: TrainState, samples: Any) -> tuple[Any, Info]:
-    def mean_loss(params: Any) -> tuple[Array, Info]:
+def _gradient(fit: Fit, training: TrainState, samples: PyTree) -> tuple[Any, Info]:
+    def mean_loss(params: PyTree) -> tuple[Array, Info]:
         losses, info = fit.loss_fn(training.replace(params=params), *samples)
         means = jax.tree.map(jnp.mean, {**info, _LOSS: losses})
         return means[_LOSS], means

@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
@@ -139,7 +140,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         if config.has_default_networks:
             check_example_vectors(example.observations, example.actions, cls.discrete_actions)
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
-        return _create(cls, config, hyperparams, _as_key(seed), example)
+        create = _creation(cls, config)
+        return create(hyperparams, _as_key(seed), example)
 
     @classmethod
     def check_kinds(cls, config: object, hyperparams: object) -> None:
@@ -160,7 +162,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
                     f"{name_of(type(given))}, which does not inherit from it."
                 )
 
-    @jax.jit
+    @jit_by_structure
     def update(self, batch: Batch) -> tuple[Self, Info]:
         """Learns from one batch.
 
@@ -178,7 +180,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         self._check_batch(batch, ["batch"])
         return self._with_learning_rates()._update(batch)
 
-    @jax.jit
+    @jit_by_structure
     def update_many(self, batches: Batch) -> tuple[Self, Info]:
         """Learns from several batches, one after another, in one compiled call.
 
@@ -197,7 +199,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         first = self._with_learning_rates()
         return jax.lax.scan(lambda learner, batch: learner._update(batch), first, dict(batches))
 
-    @jax.jit
+    @jit_by_structure
     def sample_actions(
         self,
         observations: PyTree,
@@ -294,17 +296,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _create(
-    cls: type[LearnerT],
-    config: LearnerConfig,
-    hyperparams: Hyperparameters,
-    rng: Key[Array, ""],
-    example: Example,
-) -> LearnerT:
-    learner = cls._initial(config, hyperparams, rng, example).replace(n_actions=example.n_actions)
-    learner._check_networks(example)
-    return without_weak_types(learner)
+@functools.lru_cache(maxsize=16)
+def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
+    """The program that makes learners of a configuration."""
+
+    @jax.jit
+    def create(hyperparams: Hyperparameters, rng: Key[Array, ""], example: Example) -> Learner:
+        learner = cls._initial(config, hyperparams, rng, example)
+        learner = learner.replace(n_actions=example.n_actions)
+        learner._check_networks(example)
+        return without_weak_types(learner)
+
+    return create
 
 
 def _as_key(seed: ArrayLike) -> Key[Array, ""]:

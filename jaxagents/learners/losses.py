@@ -3,12 +3,12 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 Info = dict[str, Any]
 
 
-def described(output: Any) -> tuple[Array, Info]:
+def described(output: PyTree) -> tuple[Array, Info]:
     """Losses and a dict of arrays that describe samples, of anything that a loss hook may return.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
+from jaxtyping import PyTree
 
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -55,7 +56,7 @@ def optimized(
     model_def: nn.Module,
     variables: Mapping[str, Any],
     optimizer: Callable[..., optax.GradientTransformation],
-    learning_rate: Any,
+    learning_rate: Traced,
 ) -> TrainState:
     """The training of a network by an optimizer that keeps its learning rate as data.
 
@@ -75,7 +76,7 @@ def optimized(
     return with_learning_rate(TrainState.from_variables(model_def, variables, tx), learning_rate)
 
 
-def with_learning_rate(training: TrainState, learning_rate: Any) -> TrainState:
+def with_learning_rate(training: TrainState, learning_rate: Traced) -> TrainState:
     """Replaces the learning rate that an optimizer made by `optimized` keeps in its state."""
     hyperparams = {"learning_rate": jnp.asarray(learning_rate, jnp.float32)}
     return training.replace(opt_state=training.opt_state._replace(hyperparams=hyperparams))
@@ -98,7 +99,7 @@ def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
 
 
 def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
-    def clipped(grad_clip: Any, **params: Any) -> optax.GradientTransformation:
+    def clipped(grad_clip: Traced, **params: PyTree) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(grad_clip), optimizer(**params))
 
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.batches import check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
@@ -123,7 +124,7 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
             `td_errors`, gives the priorities of the samples in prioritised replay.
         """
 
-    @jax.jit
+    @jit_by_structure
     def q(self, observations: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
 

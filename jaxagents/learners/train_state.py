@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
 
@@ -34,18 +34,18 @@ class TrainState(PicklableNode):
     """
 
     step: Int[Array, ""]
-    params: Any
-    opt_state: Any
+    params: PyTree
+    opt_state: PyTree
     extra_variables: dict[str, Any]
     model_def: nn.Module = nonpytree_field()
-    tx: Any = nonpytree_field(default=None)
+    tx: optax.GradientTransformation | None = nonpytree_field(default=None)
 
     @classmethod
     def create(
         cls,
         model_def: nn.Module,
-        params: Any,
-        tx: Any = None,
+        params: PyTree,
+        tx: optax.GradientTransformation | None = None,
         extra_variables: dict[str, Any] | None = None,
     ) -> "TrainState":
         """A state before its first gradient step.
@@ -83,7 +83,10 @@ class TrainState(PicklableNode):
 
     @classmethod
     def from_variables(
-        cls, model_def: nn.Module, variables: Mapping[str, Any], tx: Any = None
+        cls,
+        model_def: nn.Module,
+        variables: Mapping[str, Any],
+        tx: optax.GradientTransformation | None = None,
     ) -> "TrainState":
         """A state before its first gradient step, from the output of `model_def.init`.
 
@@ -101,7 +104,7 @@ class TrainState(PicklableNode):
     def __call__(
         self,
         *args: Any,
-        params: Any = None,
+        params: PyTree = None,
         extra_variables: dict[str, Any] | None = None,
         method: str | Callable | None = None,
         **kwargs: Any,
@@ -130,7 +133,7 @@ class TrainState(PicklableNode):
         """The network as a function of its parameters and inputs: `apply_fn(params, *inputs)`."""
         return lambda params, *args, **kwargs: self(*args, params=params, **kwargs)
 
-    def apply_gradients(self, *, grads: Any) -> "TrainState":
+    def apply_gradients(self, *, grads: PyTree) -> "TrainState":
         """Takes one gradient step.
 
         Args:
@@ -170,7 +173,7 @@ class TrainState(PicklableNode):
         return self.apply_gradients(grads=grads), info
 
 
-def _separate(tree: Any, axis_name: str) -> Any:
+def _separate(tree: PyTree, axis_name: str) -> PyTree:
     """The same values, with a copy of their own for each place of a mapped axis.
 
     The gradient of values that all places share is a sum over the places (if `shard_map` checks what

@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 Rows = Float[Array, "*batch_and_rows inputs"]
 Weights = Float[Array, "*batch inputs outputs"]
@@ -49,7 +50,11 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
 
 
 def dot_general(
-    lhs: Array, rhs: Array, dimension_numbers: Any, precision: Any = None, **options: Any
+    lhs: Array,
+    rhs: Array,
+    dimension_numbers: jax.lax.DotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    **options: Any,
 ) -> Array:
     """`jax.lax.dot_general` by [`matmul`][jaxagents.networks.dense.matmul], where it is one.
 
@@ -75,13 +80,13 @@ Dense = functools.partial(nn.Dense, dot_general=dot_general)
 """`flax.linen.Dense` with gradients that are faster on a CPU; it takes the same arguments."""
 
 
-def _product(x: Array, weights: Array, *, precision: Any) -> Array:
+def _product(x: Array, weights: Array, *, precision: jax.lax.PrecisionLike) -> Array:
     batch = tuple(range(weights.ndim - 2))
     contracted = ((x.ndim - 1,), (weights.ndim - 2,))
     return jax.lax.dot_general(x, weights, (contracted, (batch, batch)), precision)
 
 
-def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
+def _small_product(x: Array, weights: Array, *, precision: jax.lax.PrecisionLike) -> Array:
     """The product; a small one without the library call that would take a CPU longer."""
     is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
     if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
@@ -89,22 +94,26 @@ def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
     return _product(x, weights, precision=precision)
 
 
-def _manual_axes(x: Array) -> Any:
+def _manual_axes(x: Array) -> object:
     """The axes of a `jax.shard_map` along which an array differs."""
     return getattr(jax.typeof(x), "manual_axis_type", None)
 
 
 @_matmul_p.def_abstract_eval
-def _(x: Any, weights: Any, *, precision: Any) -> Any:
+def _(x: ShapedArray, weights: ShapedArray, *, precision: jax.lax.PrecisionLike) -> ShapedArray:
     product = functools.partial(_product, precision=precision)
     return jax.make_jaxpr(product)(x, weights).out_avals[0]
 
 
-def _gradient_of_rows(gradient: Array, _: Any, weights: Array, *, precision: Any) -> Array:
+def _gradient_of_rows(
+    gradient: Array, _: PyTree, weights: Array, *, precision: jax.lax.PrecisionLike
+) -> Array:
     return _matmul_p.bind(gradient, jnp.swapaxes(weights, -1, -2), precision=precision)
 
 
-def _gradient_of_weights(gradient: Array, x: Array, weights: Any, *, precision: Any) -> Array:
+def _gradient_of_weights(
+    gradient: Array, x: Array, weights: PyTree, *, precision: jax.lax.PrecisionLike
+) -> Array:
     n_batch = weights.aval.ndim - 2
     x, gradient = (_without_single_rows(y, n_batch) for y in (x, gradient))
     product = functools.partial(_product_of_transposed, n_batch=n_batch, precision=precision)
@@ -121,7 +130,7 @@ def _without_single_rows(x: Array, n_batch: int) -> Array:
     return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
 
-def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
+def _product_by_column(x: Array, gradient: Array, *, precision: jax.lax.PrecisionLike) -> Array:
     """The product of the transposed `x` and each column of the gradient."""
     rows = tuple(range(x.ndim - 1))
 
@@ -132,7 +141,9 @@ def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
     return jnp.stack(columns, axis=-1)
 
 
-def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision: Any) -> Array:
+def _product_of_transposed(
+    x: Array, gradient: Array, *, n_batch: int, precision: jax.lax.PrecisionLike
+) -> Array:
     transposed = _transpose(x, n_batch)
     if x.ndim == n_batch + 2:
         return _matmul_p.bind(transposed, gradient, precision=precision)
@@ -156,7 +167,7 @@ def _transpose(x: Array, n_batch: int) -> Array:
     return jax.lax.platform_dependent(x, cpu=swap_in_memory, default=swap)
 
 
-def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:
+def _vmapped(args: Any, axes: Any, *, precision: jax.lax.PrecisionLike) -> tuple[Array, int]:
     x, weights = args
     x_axis, weights_axis = axes
     if weights_axis is None:

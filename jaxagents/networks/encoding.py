@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 
 class WithEncoder(nn.Module):
@@ -29,7 +29,9 @@ class WithEncoder(nn.Module):
     stop_gradient: bool = False
 
     @nn.compact
-    def __call__(self, observations: Any, *args: Any, train: bool = False, **kwargs: Any) -> Any:
+    def __call__(
+        self, observations: PyTree, *args: Any, train: bool = False, **kwargs: Any
+    ) -> PyTree:
         """Applies the network to encoded observations; further arguments are passed on to it.
 
         Args:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents.networks.initialisation import initialise_params
 
@@ -24,11 +24,11 @@ class Ensemble(nn.Module):
     n_members: int = 2
 
     @nn.compact
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> PyTree:
         """Outputs of all members, each with a leading `n_members` axis."""
         network = self.network.clone(parent=None)
 
-        def init(rng: Key[Array, ""]) -> Any:
+        def init(rng: Key[Array, ""]) -> PyTree:
             rngs = jax.random.split(rng, self.n_members)
             member = functools.partial(initialise_params, network)
             return jax.vmap(member, (0, *[None] * len(args)))(rngs, *args)
@@ -36,7 +36,7 @@ class Ensemble(nn.Module):
         params = self.param("members", init)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
 
-        def apply(params: Any, member: Array, *args: Any) -> Any:
+        def apply(params: PyTree, member: Array, *args: Any) -> PyTree:
             own = {name: jax.random.fold_in(rng, member) for name, rng in rngs.items()}
             return network.apply({"params": params}, *args, rngs=own, **kwargs)
 

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.torsos import Activation, Torso
@@ -31,7 +30,7 @@ class CategoricalActor(nn.Module):
     n_categories: int | None = None
 
     @nn.compact
-    def __call__(self, obs: Any) -> Float[Array, "n_actions"]:
+    def __call__(self, obs: PyTree) -> Float[Array, "n_actions"]:
         """Logits for one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         return Dense(self.n_actions, kernel_init=_SMALL)(x)
@@ -56,7 +55,7 @@ class GaussianActor(nn.Module):
     initial_log_std: float = 0.0
 
     @nn.compact
-    def __call__(self, obs: Any) -> tuple[Float[Array, "*action"], Float[Array, "*action"]]:
+    def __call__(self, obs: PyTree) -> tuple[Float[Array, "*action"], Float[Array, "*action"]]:
         """Mean and log standard deviation for one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         mean = Dense(math.prod(self.action_shape), kernel_init=_SMALL)(x)
@@ -79,7 +78,7 @@ class StateCritic(nn.Module):
     n_categories: int | None = None
 
     @nn.compact
-    def __call__(self, obs: Any) -> Float[Array, ""]:
+    def __call__(self, obs: PyTree) -> Float[Array, ""]:
         """Value of one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         return Dense(1, kernel_init=_UNIT)(x)[0]

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 from jax.custom_batching import custom_vmap, sequential_vmap
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -24,7 +24,7 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
     return nn.initializers.variance_scaling(scale, "fan_avg", "uniform")
 
 
-def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[str, Any]:
+def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, Any]:
     """The variables of a network; when vmapped on a CPU, of one network after another.
 
     Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of these as tasks on the
@@ -40,7 +40,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[st
         Collections of variables by name.
     """
 
-    def init(rng: Key[Array, ""], *inputs: Any) -> dict[str, Any]:
+    def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, Any]:
         return dict(network.init(rng, *inputs))
 
     vmappable_init = custom_vmap(init)
@@ -58,7 +58,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> dict[st
     return vmappable_init(rng, *inputs)
 
 
-def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: Any) -> Any:
+def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> PyTree:
     """The parameters of a network that has no other variables; see `initialise`.
 
     Args:

@@ -1,11 +1,9 @@
 """Encoding batches of observations of any structure as vectors."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.convolution import Padding, PatchConv
 from jaxagents.networks.torsos import IMAGE_NDIM, scaled
@@ -33,7 +31,9 @@ class ObservationEncoder(nn.Module):
     padding: Padding = "SAME"
 
     @nn.compact
-    def __call__(self, observations: Any, train: bool = False) -> Float[Array, "*batch features"]:
+    def __call__(
+        self, observations: PyTree, train: bool = False
+    ) -> Float[Array, "*batch features"]:
         """Encodes observations; `train` makes no difference."""
         if self.n_categories is not None:
             return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
@@ -50,7 +50,7 @@ class ObservationEncoder(nn.Module):
         return x.astype(jnp.float32).reshape(*batch_shape, -1)
 
 
-def observation_encoder(obs: Any, n_categories: int | None = None) -> ObservationEncoder | None:
+def observation_encoder(obs: PyTree, n_categories: int | None = None) -> ObservationEncoder | None:
     """The encoder that makes observations fit a network of vectors.
 
     Args:

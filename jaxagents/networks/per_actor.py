@@ -1,11 +1,10 @@
 """Lifting a single-actor network to several actors."""
 
 import functools
-from typing import Any
 
 import jax
 from flax import linen as nn
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents.networks.initialisation import initialise_params
 
@@ -27,13 +26,13 @@ class PerActor(nn.Module):
     own_observations: bool = True
 
     @nn.compact
-    def __call__(self, obs: Any) -> Any:
+    def __call__(self, obs: PyTree) -> PyTree:
         """Outputs of all actors, each with a leading `n_actors` axis."""
         network = self.network.clone(parent=None)
         obs_axis = 0 if self.own_observations else None
         params_axis = None if self.shared_params else 0
 
-        def init(rng: Key[Array, ""]) -> Any:
+        def init(rng: Key[Array, ""]) -> PyTree:
             if self.shared_params:
                 first = jax.tree.map(lambda x: x[0], obs) if self.own_observations else obs
                 return initialise_params(network, rng, first)

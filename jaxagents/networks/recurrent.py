@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 from flax import linen as nn
+from jaxtyping import PyTree
 
 from jaxagents.networks.torsos import Torso
 
@@ -16,7 +17,7 @@ class Recurrent(nn.Module):
     """
 
     @abc.abstractmethod
-    def initial(self) -> Any:
+    def initial(self) -> PyTree:
         """The memory at the start of an episode.
 
         Returns:
@@ -24,7 +25,7 @@ class Recurrent(nn.Module):
         """
 
     @abc.abstractmethod
-    def __call__(self, carry: Any, obs: Any) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step.
 
         Args:
@@ -54,12 +55,12 @@ class WithMemory(Recurrent):
     torso: nn.Module = Torso(features=(64,))
 
     @nn.nowrap
-    def initial(self) -> Any:
+    def initial(self) -> PyTree:
         """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
     @nn.compact
-    def __call__(self, carry: Any, obs: Any) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output)

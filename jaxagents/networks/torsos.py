@@ -1,13 +1,12 @@
 """Networks that map observations to features."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.dense import Dense
@@ -71,7 +70,7 @@ class Torso(nn.Module):
     n_categories: int | None = None
 
     @nn.compact
-    def __call__(self, obs: Any) -> Float[Array, "features"]:
+    def __call__(self, obs: PyTree) -> Float[Array, "features"]:
         """Encodes one observation."""
         if self.n_categories is not None:
             obs = jax.nn.one_hot(obs, self.n_categories)

@@ -2,18 +2,22 @@
 
 import functools
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 _SQUASH_LIMIT = 1.0 - 1e-6
 _FEW_ACTIONS = 6
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+ByAction = list[Array] | Array
 
 
 class Distribution(struct.PyTreeNode):
@@ -130,7 +134,7 @@ class Categorical(Reparametrised):
         """The most probable action."""
         return jnp.argmax(self.logits, axis=-1)
 
-    def tempered(self, temperature: Any) -> "Categorical":
+    def tempered(self, temperature: ArrayLike) -> "Categorical":
         """The distribution of $z / T$; at $T = 0$ only the most probable action is left.
 
         Args:
@@ -140,11 +144,12 @@ class Categorical(Reparametrised):
             The distribution.
         """
         greedy = jax.nn.one_hot(self.mode(), self.logits.shape[-1], dtype=bool)
+        temperature = jnp.asarray(temperature)
         positive = jnp.where(temperature > 0.0, temperature, 1.0)
         cold = jnp.where(greedy, 0.0, -jnp.inf)
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
-    def _log_probs(self) -> Any:
+    def _log_probs(self) -> ByAction:
         """Log-softmax of the logits, in the form that `_by_action` gives."""
         logits = _by_action(self.logits)
         largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
@@ -166,7 +171,7 @@ class EpsilonGreedy(Distribution):
         epsilon: Probability $\epsilon$, broadcastable to the batch.
     """
 
-    values: Any
+    values: PyTree
     epsilon: Any
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
@@ -309,13 +314,15 @@ def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch
     return x.sum(axis=tuple(range(x.ndim - ndim, x.ndim)))
 
 
-def _by_action(x: Array) -> Any:
+def _by_action(x: Array) -> ByAction:
     """Few actions as a list of arrays, which XLA fuses with the code around them; many unchanged."""
     n_actions = x.shape[-1]
     return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
 
 
-def _over_actions(operation: Any, by_action: Any, *, keepdims: bool = False) -> Array:
+def _over_actions(
+    operation: Callable[..., Array], by_action: ByAction, *, keepdims: bool = False
+) -> Array:
     """Reduces the output of `_by_action` by a `jnp.ufunc`; `keepdims` lets the result broadcast."""
     if isinstance(by_action, list):
         return functools.reduce(operation, by_action)

@@ -1,12 +1,11 @@
 """Mixing the samples of a rollout into minibatches."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 _ROUNDS = 6
 _LARGEST_ASPECT_RATIO = 16
@@ -69,7 +68,7 @@ def minibatch_indices(
     return jnp.moveaxis(indices.reshape(len(seeds), n_minibatches, -1), 1, 0)
 
 
-def take_minibatch(data: Any, indices: Int[Array, "n_groups samples_per_group"]) -> Any:
+def take_minibatch(data: PyTree, indices: Int[Array, "n_groups samples_per_group"]) -> PyTree:
     """Gathers one minibatch.
 
     Args:

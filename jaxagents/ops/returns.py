@@ -19,7 +19,7 @@ StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 
 def scan_backwards(
     step: StepFunction,
-    inputs: Any,
+    inputs: PyTree,
     bootstrap: PyTree[Float[Array, "time ..."]],
     truncated: Bool[Array, "time ..."],
 ) -> PyTree[Float[Array, "time ..."]]:
@@ -37,7 +37,7 @@ def scan_backwards(
         The outputs of `step`, time first.
     """
 
-    def cut_then_step(accumulated: Any, at_t: Any) -> tuple[Any, Any]:
+    def cut_then_step(accumulated: PyTree, at_t: Any) -> tuple[Any, Any]:
         inputs_t, bootstrap_t, truncated_t = at_t
         cut = jax.tree.map(partial(jnp.where, truncated_t), bootstrap_t, accumulated)
         return step(cut, inputs_t)

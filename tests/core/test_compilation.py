@@ -14,7 +14,7 @@ from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import Programs, compile_meanwhile, quick_jit
+from jaxagents.core.compilation import Programs, compile_meanwhile, jit_by_structure, quick_jit
 
 pytestmark = pytest.mark.optimised
 
@@ -157,3 +157,18 @@ def test_fresh_runners_are_those_of_traced_programs_bit_for_bit(agent, hyperpara
     """Which a quickly compiled loop over environments would not make."""
     traced = jax.jit(lambda key: agent.start(key, hyperparams))
     trees.assert_equal(agent.start(KEY, hyperparams), traced(KEY))
+
+
+def test_programs_of_structures_that_were_not_used_lately_are_released():
+    @jit_by_structure
+    def total(tree, factor):
+        return factor * sum(tree)
+
+    assert total([1.0, 2.0], factor=2.0) == 6.0
+    before = len(jax.devices()[0].client.live_executables())
+    for length in range(3, 60):
+        assert total([1.0] * length, 1.0) == length
+    assert len(jax.devices()[0].client.live_executables()) <= before + 20
+    with compilations() as made:
+        total([0.0] * 59, 1.0)
+    assert made == []

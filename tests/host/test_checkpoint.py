@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 import trees
+from compilations import compilations
 from damage import damage_arrays, damage_file
 from filelock import FileLock
 from loops import Clock, Line, Picture, Recorder, Tiny
@@ -32,7 +33,6 @@ from jaxagents.host import (
     restore_learner,
     train_offline,
     train_online,
-    updates,
 )
 from jaxagents.host.checkpoint import HostStore
 from jaxagents.host.episodes import as_observation
@@ -523,6 +523,6 @@ def test_a_disk_that_is_full_does_not_stop_training(tmp_path, monkeypatch):
 
 def test_going_on_compiles_nothing_again(tmp_path):
     trained(tmp_path, n_steps=40)
-    compiled = updates._update._cache_size()
-    train(Line, ONLINE.replace(checkpoint_dir=tmp_path), resume=True)
-    assert updates._update._cache_size() == compiled
+    with compilations() as made:
+        train(Line, ONLINE.replace(checkpoint_dir=tmp_path), resume=True)
+    assert not any("_update" in event for event in made)

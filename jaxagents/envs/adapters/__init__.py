@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from jaxtyping import PyTree
+
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.adapters.gymnax import Gymnax, tells_truncation
 from jaxagents.envs.environment import Environment
@@ -9,7 +11,7 @@ from jaxagents.envs.environment import Environment
 __all__ = ["Functional", "Gymnax", "as_environment"]
 
 
-def as_environment(env: Any, params: Any = None) -> Environment:
+def as_environment(env: Any, params: PyTree = None) -> Environment:
     """Makes an `Environment` of whatever is passed to an agent.
 
     Args:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.core.trees import check_size
 from jaxagents.envs.checks import check_info
@@ -25,7 +25,7 @@ class Functional(Environment):
         env: The object.
     """
 
-    def __init__(self, env: Any, params: Any = None) -> None:
+    def __init__(self, env: Any, params: PyTree = None) -> None:
         """Reads what the object declares.
 
         Args:
@@ -64,7 +64,7 @@ class Functional(Environment):
         """
         return self.env.reset_env(key, self.params)
 
-    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
         """Takes one step.
 
         Args:
@@ -114,12 +114,12 @@ def _check_methods(env: Any) -> None:
         )
 
 
-def _number(x: Any, name: str) -> int | None:
+def _number(x: PyTree, name: str) -> int | None:
     number = getattr(x, name, None)
     return None if number is None else int(number)
 
 
-def _flag(x: Any, what: str) -> Bool[Array, ""]:
+def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
     flag = jnp.asarray(x, bool)
     check_size(flag, (), what)
     return flag.reshape(())

@@ -1,10 +1,8 @@
 """Environments of gymnax (1.0 or newer), which report truncations separately from steps."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Step
@@ -13,7 +11,7 @@ from jaxagents.envs.environment import Step
 class Gymnax(Functional):
     """An environment of gymnax, or any other with `is_truncated(state, params)`, and its parameters."""
 
-    def step(self, key: Key[Array, ""], state: Any, action: Any) -> Step:
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
         """Takes one step.
 
         Args:

@@ -172,7 +172,9 @@ def _fitted(source: str, variables: Mapping[str, Any], found: Mapping[str, Any])
     return traverse_util.unflatten_dict(fitted, sep="/")
 
 
-def _check_leaf(source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: Any) -> None:
+def _check_leaf(
+    source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: np.ndarray
+) -> None:
     if expected.shape != found.shape:
         difference = f"the shape {found.shape}, but the network {expected.shape}"
     elif jnp.issubdtype(expected.dtype, jnp.floating) != jnp.issubdtype(found.dtype, jnp.floating):
