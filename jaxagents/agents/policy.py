@@ -18,6 +18,10 @@ Carry = Any
 """The memory of a policy: a pytree of arrays, `()` where nothing is remembered."""
 
 
+Distribution = Any
+"""An [`ops.Distribution`][jaxagents.ops.Distribution], or an object with the same methods."""
+
+
 class Sequence(NamedTuple):
     """Observations in order, as a policy with a memory learns from them.
 
@@ -65,7 +69,7 @@ class Policy(abc.ABC):
     @abc.abstractmethod
     def unroll(
         self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
-    ) -> ops.Distribution:
+    ) -> Distribution:
         """The distributions of actions at the observations of a sequence.
 
         Args:
@@ -150,7 +154,7 @@ class MemorylessPolicy(Policy):
         self._greedy = greedy
 
     @abc.abstractmethod
-    def distribution(self, network: TrainState, obs: PyTree) -> ops.Distribution:
+    def distribution(self, network: TrainState, obs: PyTree) -> Distribution:
         """The distribution of actions at one observation."""
 
     def initial(self, network: TrainState) -> tuple[()]:
@@ -163,7 +167,7 @@ class MemorylessPolicy(Policy):
 
     def unroll(
         self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
-    ) -> ops.Distribution:
+    ) -> Distribution:
         """The distributions of actions at the observations of a sequence; see `Policy`."""
         return jax.vmap(lambda obs: self.distribution(network, obs))(obs)
 
@@ -208,7 +212,7 @@ class DistributionPolicy(MemorylessPolicy):
         super().__init__(greedy)
         self._distribution = distribution
 
-    def distribution(self, network: TrainState, obs: PyTree) -> ops.Distribution:
+    def distribution(self, network: TrainState, obs: PyTree) -> Distribution:
         """The distribution of actions at one observation."""
         return self._distribution(network, network.params, obs)
 
@@ -292,7 +296,7 @@ class RecurrentPolicy(Policy):
 
     def unroll(
         self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
-    ) -> ops.Distribution:
+    ) -> Distribution:
         """The distributions of actions at the observations of a sequence; see `Policy`."""
         initial = self.initial(network)
 
@@ -326,11 +330,11 @@ class RecurrentPolicy(Policy):
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
-        def of_sequence(sequence: Sequence) -> ops.Distribution:
+        def of_sequence(sequence: Sequence) -> Distribution:
             start = jax.tree.map(lambda x: x[0], sequence.carry)
             return self.unroll(network, start, sequence.obs, sequence.first)
 
-        def of_sample(distribution: ops.Distribution, action: PyTree) -> tuple[Array, Array]:
+        def of_sample(distribution: Distribution, action: PyTree) -> tuple[Array, Array]:
             return distribution.log_prob(action), distribution.entropy()
 
         distributions = self.samples(jax.vmap(of_sequence)(inputs))
