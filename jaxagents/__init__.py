@@ -21,6 +21,7 @@ from jaxagents.qrdqn import QRDQN, QRDQNLearner
 from jaxagents.reinforce import REINFORCE, REINFORCEBase
 from jaxagents.sac import SAC, DiscreteSACLearner, SACLearner
 from jaxagents.td3 import TD3, TD3Learner
+from jaxagents.verification import verify
 
 __version__ = version("jaxagents")
 
@@ -64,4 +65,5 @@ __all__ = [
     "TrainState",
     "nonpytree_field",
     "target_update",
+    "verify",
 ]

@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import jax
 import optax
 from jax.typing import ArrayLike
 
-from jaxagents import PPO
+from jaxagents import PPO, verify
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -33,6 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.command == "verify":
+        _verify(parser, options.folder)
+    else:
+        _train_and_report(parser, options)
+
+
+def _verify(parser: argparse.ArgumentParser, folder: Path) -> None:
+    try:
+        damages = verify(folder)
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    for step, damage in damages.items():
+        print(f"{step:>12,}  {damage or 'whole'}")
+    if any(damages.values()):
+        sys.exit(1)
+
+
+def _train_and_report(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if saved_steps(options.run_dir) and not options.resume:
         parser.error(
             f"{options.run_dir} already holds checkpoints: add --resume, or choose another."
@@ -47,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jaxagents", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(required=True, metavar="command", dest="command")
     train = commands.add_parser(
         "train",
         help="train PPO on a gymnax environment",
@@ -63,6 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--learning-rate", type=float, default=2e-3)
     train.add_argument("--entropy", type=float, default=0.01, help="weight of the entropy bonus")
     train.add_argument("--eval-frequency", type=int, default=15, help="updates between evaluations")
+    verification = commands.add_parser(
+        "verify", help="say of each checkpoint of a training whether it is whole (else exit with 1)"
+    )
+    verification.add_argument("folder", type=Path, help="folder of the training")
     return parser
 
 

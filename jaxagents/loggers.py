@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import datetime
+import errno
 import json
 import os
 from pathlib import Path
@@ -101,6 +102,7 @@ class JSONLLogger(ClosingLogger):
         Raises:
             TypeError: A metric is not a number.
             ValueError: A metric has the name of the step's number.
+            OSError: The line cannot be written; then nothing of it is. Symbolic links are not followed.
         """
         if self._step_name in metrics:
             raise ValueError(
@@ -108,8 +110,7 @@ class JSONLLogger(ClosingLogger):
             )
         line = json.dumps(to_json({self._step_name: step, **_numbers(metrics)}))
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        _append(self._path, f"{line}\n".encode())
 
     def close(self) -> None:
         """Does nothing: every line is written at once."""
@@ -213,3 +214,17 @@ def _number(name: str, value: object) -> float:
     raise TypeError(
         f"Metric {name!r} must be a number, got {found}: log its mean, or leave it out."
     )
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Appends to a file all of the data or nothing."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    file = os.open(path, flags, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        written = os.write(file, data)
+        if written < len(data):
+            os.ftruncate(file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(file)

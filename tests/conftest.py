@@ -1,6 +1,7 @@
 """How tests run: types checked, programs compiled quickly, work shared among processes."""
 
 import functools
+import gc
 import math
 import os
 from pathlib import Path
@@ -21,6 +22,7 @@ import jax
 import pytest
 from jax._src import compiler
 from jaxtyping import install_import_hook
+from xdist.scheduler import LoadScopeScheduling
 
 CHECKED = [
     "jaxagents.ops",
@@ -42,24 +44,38 @@ LONG = [
     "tests/examples/test_host_examples.py",
     "tests/examples/test_distributed_examples.py",
     "tests/test_cli.py",
+    "tests/benchmarks/test_benchmarks.py",
 ]
 
+gc.freeze()  # of what is imported, nothing is garbage
+gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 pytest.register_assert_rewrite("suite")
 install_import_hook(CHECKED, "beartype.beartype")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Groups the tests that share programs, for one process each, and puts long ones first.
+class Scheduling(LoadScopeScheduling):
+    """Gives tests that share programs to one process: those of a file, or of an agent in the suite."""
 
-    The tests of a file share some, and those of an agent, but not those of the files in `LONG`.
-    """
+    def _split_scope(self, nodeid):
+        file, _, test = nodeid.partition("::")
+        if file in LONG:
+            return nodeid
+        if file.endswith("_agents.py"):
+            return file + test.partition("[")[2]
+        return file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Has tests shared out as above."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Puts long files first, and within a file the tests that are compiled in one way together."""
     files = {}
     for item in items:
         files.setdefault(item.path, item.path.relative_to(config.rootpath).as_posix())
-        if files[item.path] not in LONG and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(files[item.path]))
     order = {path: (name not in LONG, i) for i, (path, name) in enumerate(files.items())}
     items.sort(key=lambda item: (*order[item.path], is_optimised(item)))
 

@@ -19,16 +19,14 @@ KEY = jax.random.key(0)
 
 
 def pytest_generate_tests(metafunc):
-    """Gives tests their agents, and those of one agent to one process."""
+    """Gives tests their agents."""
     cases = metafunc.module.CASES
     if metafunc.definition.get_closest_marker("one_of_family"):
         cases = cases[:1]
     valued = [case for case in cases if case.learns_values]
     for name, chosen in {"case": cases, "valued_case": valued}.items():
         if name in metafunc.fixturenames:
-            group = pytest.mark.xdist_group
-            rows = [pytest.param(case, id=case.name, marks=group(case.name)) for case in chosen]
-            metafunc.parametrize(name, rows)
+            metafunc.parametrize(name, chosen, ids=[case.name for case in chosen])
 
 
 def learned(case: Case, env: type, n_updates: int, **fields):
@@ -133,6 +131,7 @@ def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
     assert not trees.equal(first, last)
 
 
+@pytest.mark.one_of_family
 def test_two_devices_that_share_a_training_make_that_of_one(case):
     agent = case.make(MatchSign, False, n_groups=2, replicated_updates=True)
     alone, shared = (

@@ -231,7 +231,7 @@ def test_learning_rates_can_be_changed(row):
     learner, batch = row.create(), row.batch()
     rates = {name: 0.0 for name in vars(learner.hyperparams) if name.endswith("_learning_rate")}
     still = learner.replace(hyperparams=learner.hyperparams.replace(**rates))
-    batches = jax.tree.map(lambda x: x[None], batch)
+    batches = row.batch(3, 16)
     for moved in (still.update(batch)[0], still.update_many(batches)[0]):
         assert_equal(getattr(moved, row.acting).params, getattr(learner, row.acting).params)
 

@@ -30,7 +30,8 @@ class Config(StaticConfig):
         n_evals: Number of episodes of an evaluation during training. `None` is 32.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
-        checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
+            `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
         keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
         n_groups: Number of groups of environments (or of a dataset's rows), within which samples are
@@ -71,6 +72,7 @@ class Config(StaticConfig):
             "keep_checkpoints",
             "n_groups",
         )
+        self._check_folder("checkpoint_dir")
 
     def check_devices(self, n_devices: int) -> None:
         """Raises if that many devices cannot share the work equally.

@@ -8,13 +8,15 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.recorded import RecordedAgent
 from jaxagents.checkpoints.shared_writer import SharedWriter
-from jaxagents.checkpoints.store import CorruptCheckpointError, Store
+from jaxagents.checkpoints.store import Store
+from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.loggers import JSONLLogger
+from jaxagents.loggers import JSONLLogger, Logger
 
 __all__ = [
     "CorruptCheckpointError",
@@ -40,6 +42,28 @@ class Snapshot(NamedTuple):
     step: int
     tree: PyTree
     notes: Mapping[str, Any]
+
+
+class MetricsFile(Logger):
+    """The file of metrics, whose lines wait in memory while they cannot be written."""
+
+    def __init__(self, logger: JSONLLogger, troubles: Troubles) -> None:
+        """Takes the logger that writes the file, and what warns of troubles."""
+        self._logger = logger
+        self._troubles = troubles
+        self._waiting: list[tuple[int, dict[str, float]]] = []
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Writes a line, after those that wait."""
+        self._waiting.append((step, metrics))
+        self.write()
+
+    def write(self) -> None:
+        """Writes the lines that wait, as far as possible."""
+        with self._troubles.attempt(OSError):
+            while self._waiting:
+                self._logger.log(*self._waiting[0])
+                del self._waiting[0]
 
 
 class Records:
@@ -69,7 +93,9 @@ class Records:
         self._snapshot = snapshot
         self._earlier = earlier
         self._at_checkpoint = bool(earlier)
-        self.logger = JSONLLogger(store.directory / "metrics.jsonl", store.step_name)
+        self.logger = MetricsFile(
+            JSONLLogger(store.directory / "metrics.jsonl", store.step_name), writer.troubles
+        )
 
     def __enter__(self) -> "Records":
         """Locks the folder and describes the training in it.
@@ -82,7 +108,8 @@ class Records:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Waits for the last checkpoint and unlocks the folder."""
+        """Writes what is left, and unlocks the folder."""
+        self.logger.write()
         self._writer.__exit__(*exception)
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> None:

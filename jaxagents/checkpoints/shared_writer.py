@@ -3,7 +3,6 @@
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +59,12 @@ class SharedWriter(Writer):
             )
         self._check_that_all_see_it()
 
+    def _begin_again(self) -> None:
+        """Does nothing: a folder that is gone stops all processes."""
+
+    def _try_again(self) -> None:
+        """Does nothing: processes would wait for those that have no checkpoint left to write."""
+
     def _options(self) -> dict[str, Any]:
         """All processes write, in orbax's own threads: they wait for each other in this one alone."""
         from orbax.checkpoint.options import MultiprocessingOptions
@@ -81,9 +86,9 @@ class SharedWriter(Writer):
         }
         return without_empty(arrays), signatures
 
-    def _write(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
+    def _write(self, step: int, items: "Composite") -> None:
         """Begins to write a checkpoint; processes wait for each other in this thread alone."""
-        self._save(step, items, metrics)
+        self._save(step, items)
 
     def _check_that_all_see_it(self) -> None:
         folder = self._store.directory

@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -12,23 +12,22 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
+from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of, step_of
+from jaxagents.checkpoints.quiet import collect_what_orbax_left, quiet_orbax
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
 
-META, TREE, HISTORY = "meta", "tree", "history"
-"""The parts of a checkpoint: notes as JSON, and two parts of an item with arrays."""
+TREE, HISTORY = "tree", "history"
+"""The parts of the item with arrays."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
     "learner": "a learner (restore_learner reads them)",
 }
 """The owners of checkpoints, by the names of their pytrees."""
-
-
-class CorruptCheckpointError(ValueError):
-    """A checkpoint could not be read back as it was written."""
 
 
 class Restored(NamedTuple):
@@ -74,7 +73,8 @@ class Store:
         """Steps of the finished checkpoints, in order."""
         if not self.checkpoints.is_dir():
             return []
-        return sorted(int(path.name) for path in self.checkpoints.iterdir() if path.name.isdigit())
+        steps = (step_of(path.name) for path in self.checkpoints.iterdir())
+        return sorted(step for step in steps if step is not None)
 
     def check(self, may_be_filled: bool) -> None:
         """Raises if the folder cannot take checkpoints.
@@ -124,14 +124,26 @@ class Store:
         if not steps:
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
         self._check_kind(steps)
+        has_others = isinstance(mode, str) and best_fn is None
         for step in self._candidates(steps, mode, best_fn):
             try:
                 return read(step)
             except CorruptCheckpointError as error:
-                if not isinstance(mode, str):
+                if not has_others:
                     raise
                 warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def mean_returns(self) -> dict[int, float | None]:
+        """The mean returns of the checkpoints that can be read, `None` where none was measured.
+
+        A warning says of each of the others that it is damaged.
+        """
+        returns = {}
+        for step in self.steps():
+            with self._unless_damaged():
+                returns[step] = self._mean_return(step)
+        return returns
 
     def read(self, step: int, identity: Mapping[str, Any], template: PyTree) -> Restored:
         """Reads a checkpoint.
@@ -189,9 +201,10 @@ class Store:
         Raises:
             CorruptCheckpointError: It cannot be read.
         """
-        from orbax.checkpoint import args
-
-        return self._restore_item(step, META, args.JsonRestore())
+        try:
+            return checkpoint_notes.read(self.checkpoints / str(step))
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(f"{self.place(step)} is damaged: {error}.") from error
 
     def _check_kind(self, steps: Iterable[int]) -> None:
         """Raises if checkpoints hold the pytree of another kind of training, by its name."""
@@ -207,11 +220,10 @@ class Store:
     def _candidates(
         self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
     ) -> Iterable[int]:
-        newest_first = steps[::-1]
         if mode == "last":
-            return newest_first
+            return steps[::-1]
         if mode == "best":
-            return self._best_first(self._kept_history(newest_first), best_fn)
+            return self._best_first() if best_fn is None else [self._chosen(steps, best_fn)]
         if mode in steps:
             return [int(mode)]
         raise FileNotFoundError(
@@ -219,31 +231,61 @@ class Store:
             f"{self.step_name.replace('_', ' ')}s {steps}."
         )
 
-    def _kept_history(self, newest_first: list[int]) -> Metrics:
-        """The metrics of the points whose checkpoints are still there."""
-        for step in newest_first:
-            with contextlib.suppress(CorruptCheckpointError):
-                history = self._verified(step, self.notes(step), [HISTORY])[HISTORY]
-                kept = np.isin(history[self.step_name], newest_first)
-                return {name: values[kept] for name, values in history.items()}
-        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
-
-    def _best_first(self, history: Metrics, best_fn: Callable[[Metrics], Any] | None) -> list[int]:
-        steps = history[self.step_name]
-        if best_fn is not None:
-            index = int(best_fn(history))
-            if not -len(steps) <= index < len(steps):
-                raise ValueError(
-                    f"best_fn gave index {index}, but there are {len(steps)} kept checkpoints."
-                )
-            return [int(steps[index])]
-        if "returns" not in history:
+    def _best_first(self) -> list[int]:
+        """The steps by their mean returns, of which one that is not a number is never the best."""
+        measured = {step: mean for step, mean in self.mean_returns().items() if mean is not None}
+        if not measured:
             raise ValueError(
                 "Without evaluation during training no checkpoint is known to be the best: restore "
                 "'last', or give best_fn."
             )
-        means = history["returns"].reshape(len(steps), -1).mean(axis=1)
-        return [int(step) for step in steps[np.argsort(means, kind="stable")[::-1]]]
+        best = best_first(measured)
+        if not best:
+            raise ValueError(
+                f"No checkpoint in {self.directory} has a finite mean return, so that none is the "
+                "best: restore 'last', or give best_fn."
+            )
+        return best
+
+    def _chosen(self, steps: list[int], best_fn: Callable[[Metrics], Any]) -> int:
+        """The step of the kept checkpoint that a function of the metrics chooses."""
+        history = self._kept_history(steps)
+        kept = history[self.step_name]
+        index = int(best_fn(history))
+        if not -len(kept) <= index < len(kept):
+            raise ValueError(
+                f"best_fn gave index {index}, but there are {len(kept)} kept checkpoints."
+            )
+        return int(kept[index])
+
+    def _kept_history(self, steps: list[int]) -> Metrics:
+        """The metrics of the points whose checkpoints are still there."""
+        for step in steps[::-1]:
+            with self._unless_damaged():
+                history = self._history(step)
+                kept = np.isin(history[self.step_name], steps)
+                return {name: values[kept] for name, values in history.items()}
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+
+    def _history(self, step: int) -> Metrics:
+        return self._verified(step, self.notes(step), [HISTORY])[HISTORY]
+
+    def _mean_return(self, step: int) -> float | None:
+        try:
+            return mean_return_of(self.notes(step))
+        except KeyError:  # of the first format
+            history = self._history(step)
+        if "returns" not in history or history[self.step_name][-1] != step:
+            return None
+        return float(np.mean(history["returns"][-1]))
+
+    @contextlib.contextmanager
+    def _unless_damaged(self) -> Iterator[None]:
+        """A context in which a damaged checkpoint is passed over, with a warning."""
+        try:
+            yield
+        except CorruptCheckpointError as error:
+            warnings.warn(f"{error} It is passed over.", stacklevel=6)
 
     def _verified(
         self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
@@ -273,21 +315,34 @@ class Store:
         restore = args.PyTreeRestore(wanted, restore_args=as_numpy, partial_restore=True)
         return self._restore_item(step, self.item, restore)
 
-    def _restore_item(self, step: int | str, name: str, how: Any) -> PyTree:
+    def _restore_item(self, step: int, name: str, how: Any) -> PyTree:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
         try:
             handler = CompositeCheckpointHandler()
             options = this_process_alone()
-            with Checkpointer(handler, multiprocessing_options=options) as checkpointer:
-                items = checkpointer.restore(
+            with quiet_orbax(), Checkpointer(handler, multiprocessing_options=options) as orbax:
+                items = orbax.restore(
                     self.checkpoints / str(step), args=args.Composite(**{name: how})
                 )
             return items[name]
         except Exception as error:
-            raise CorruptCheckpointError(
-                f"{self.place(step)} cannot be read ({type(error).__name__}: {error})."
-            ) from error
+            reason = f"{type(error).__name__}: {error}"
+        collect_what_orbax_left()
+        raise CorruptCheckpointError(f"{self.place(step)} cannot be read ({reason}).")
+
+
+def best_first(mean_returns: Mapping[int, float]) -> list[int]:
+    """Steps with the highest mean return first; of equal ones, the newest.
+
+    Args:
+        mean_returns: The mean returns, by step.
+
+    Returns:
+        The steps whose mean return is a number.
+    """
+    finite = [step for step, mean in mean_returns.items() if math.isfinite(mean)]
+    return sorted(finite, key=lambda step: (mean_returns[step], step), reverse=True)
 
 
 def this_process_alone() -> Any:

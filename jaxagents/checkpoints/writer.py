@@ -4,8 +4,9 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,20 +15,26 @@ from filelock import FileLock, Timeout
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import leaves_of, pack
+from jaxagents.checkpoints.notes import META, CorruptCheckpointError, sealed
+from jaxagents.checkpoints.quiet import quiet_orbax
 from jaxagents.checkpoints.store import (
     HISTORY,
-    META,
     TREE,
-    CorruptCheckpointError,
     Store,
+    best_first,
     this_process_alone,
 )
+from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
 
 if TYPE_CHECKING:
     from orbax.checkpoint import CheckpointManager
     from orbax.checkpoint.args import Composite
+
+
+_LOCK = ".lock"
+_UNFINISHED = ".orbax-checkpoint-tmp"
 
 
 class Writer:
@@ -54,9 +61,11 @@ class Writer:
         self._identity = identity
         self._keep = keep
         self._start = start
-        self._descriptions = descriptions
+        self._descriptions = {stem: to_json(x) for stem, x in descriptions.items()}
         self._stack = contextlib.ExitStack()
         self._writing: Future | None = None
+        self._unwritten: tuple[int, Composite] | None = None
+        self.troubles = Troubles(store.directory)
 
     def __enter__(self) -> "Writer":
         """Locks the folder, sets damaged checkpoints that lie ahead aside, and writes descriptions.
@@ -66,20 +75,27 @@ class Writer:
         """
         with contextlib.ExitStack() as stack:
             self._begin(stack)
-            manager = _manager(self._store.checkpoints, self._keep, self._options())
+            self._mean_returns = {
+                step: mean for step, mean in self._store.mean_returns().items() if mean is not None
+            }
+            kept = _LatestAndBest(self._keep, self._mean_returns)
+            manager = _manager(self._store.checkpoints, kept, self._options())
             self._manager = stack.enter_context(manager)
             self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Waits for the last checkpoint and unlocks the folder."""
-        with self._stack, warn_if_unwritten():
-            self._finish()
+        """Waits for the last checkpoint, which is tried again if it failed, and unlocks the folder."""
+        with self._stack:
+            with self.troubles.attempt():
+                self._finish()
+            with self.troubles.attempt():
+                self._try_again()
 
     def attempt(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which any error only warns that a checkpoint could not be written."""
-        return warn_if_unwritten()
+        """A context in which any error only warns that the folder could not be written to."""
+        return self.troubles.attempt()
 
     def save(
         self,
@@ -89,7 +105,7 @@ class Writer:
         mean_return: float | None,
         notes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes a checkpoint in the background; only warns if that fails.
+        """Writes a checkpoint in the background; only warns if that fails, and tries again at the end.
 
         Args:
             step: Its step. If there is one already, nothing is written.
@@ -100,7 +116,7 @@ class Writer:
         """
         from orbax.checkpoint import args
 
-        with warn_if_unwritten():
+        with self.troubles.attempt():
             self._finish()
         if self._is_written(step):
             return
@@ -109,17 +125,34 @@ class Writer:
         meta = {TREE: signatures, HISTORY: history_signatures}
         items = {
             self._store.item: args.PyTreeSave({TREE: arrays, HISTORY: history_arrays}),
-            META: args.JsonSave({**self._identity, **(notes or {}), **meta}),
+            META: args.JsonSave(
+                sealed({**self._identity, **(notes or {}), **meta}, step, mean_return)
+            ),
         }
-        metrics = None if mean_return is None else {"mean_return": mean_return}
-        with warn_if_unwritten():
-            self._write(step, args.Composite(**items), metrics)
+        if mean_return is not None:
+            self._mean_returns[step] = mean_return
+        self._unwritten = step, args.Composite(**items)
+        with self.troubles.attempt():
+            self._begin_again()
+            self._write(*self._unwritten)
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder."""
-        self._store.directory.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(_lock(self._store.directory))
+        self._lock = _lock(self._store.directory)
+        stack.callback(self._lock.release)
         self._clear_the_way()
+        self._describe()
+
+    def _begin_again(self) -> None:
+        """Locks and describes the folder anew if it was deleted."""
+        if (self._store.directory / _LOCK).exists():
+            return
+        self._lock.release()
+        self._store.checkpoints.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire(timeout=0)
+        self._describe()
+
+    def _describe(self) -> None:
         for stem, description in self._descriptions.items():
             write_description(self._store.directory, stem, description)
 
@@ -137,9 +170,9 @@ class Writer:
         """Copies of the arrays, since updates use them up, and signatures of their leaves."""
         return pack(leaves_of(tree))
 
-    def _write(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
+    def _write(self, step: int, items: "Composite") -> None:
         """Begins to write a checkpoint."""
-        self._writing = self._thread.submit(self._save, step, items, metrics)
+        self._writing = self._thread.submit(self._save, step, items)
 
     def _finish(self) -> None:
         """Waits for the checkpoint that is being written, and raises what went wrong."""
@@ -147,10 +180,23 @@ class Writer:
             writing, self._writing = self._writing, None
             writing.result()
         self._manager.wait_until_finished()
+        self._unwritten = None
 
-    def _save(self, step: int, items: "Composite", metrics: Mapping[str, float] | None) -> None:
-        if not self._manager.save(step, args=items, metrics=metrics):
-            raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
+    def _try_again(self) -> None:
+        """Writes the last checkpoint if that failed."""
+        if self._unwritten is not None:
+            self._begin_again()
+            self._write(*self._unwritten)
+            self._finish()
+
+    def _save(self, step: int, items: "Composite") -> None:
+        try:
+            with quiet_orbax():
+                if not self._manager.save(step, args=items):
+                    raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
+        except Exception:
+            _remove_unfinished(self._store.checkpoints)
+            raise
 
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
@@ -169,15 +215,6 @@ class Writer:
             warnings.warn(f"{damage} It was set aside.", stacklevel=2)
 
 
-@contextlib.contextmanager
-def warn_if_unwritten() -> Iterator[None]:
-    """Turns any error into a warning that a checkpoint could not be written."""
-    try:
-        yield
-    except Exception as error:
-        warnings.warn(f"A checkpoint could not be written, training goes on: {error}", stacklevel=2)
-
-
 def write_description(directory: str | os.PathLike, stem: str, description: object) -> None:
     """Writes `stem.json`, or `stem-2.json` and so on where other contents are already there.
 
@@ -189,10 +226,10 @@ def write_description(directory: str | os.PathLike, stem: str, description: obje
     text = json.dumps(to_json(description), indent=2) + "\n"
     path, number = Path(directory).expanduser().resolve() / f"{stem}.json", 1
     path.parent.mkdir(parents=True, exist_ok=True)
-    while path.exists() and path.read_text(encoding="utf-8") != text:
+    while path.exists() and path.read_bytes() != text.encode():
         number += 1
         path = path.with_name(f"{stem}-{number}.json")
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(text.encode())
 
 
 def _damage(store: Store, step: int) -> CorruptCheckpointError | None:
@@ -209,21 +246,31 @@ def _set_aside(folder: Path) -> None:
     folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
+class _LatestAndBest:
+    """Orbax's policy by which the latest checkpoints and the best one are kept."""
+
+    def __init__(self, n_latest: int | None, mean_returns: Mapping[int, float]) -> None:
+        """Takes the number of latest ones, and the mean returns by step, which may grow."""
+        self._n_latest = n_latest
+        self._mean_returns = mean_returns
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: object) -> list[bool]:
+        """Whether to keep each of the checkpoints, which are in the order of their steps."""
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        latest = steps if self._n_latest is None else steps[-self._n_latest :]
+        means = self._mean_returns
+        best = best_first({step: means[step] for step in steps if step in means})[:1]
+        return [step in (*latest, *best) for step in steps]
+
+
 def _manager(
-    folder: Path, keep: int | None, how_to_write: Mapping[str, Any]
+    folder: Path, kept: _LatestAndBest, how_to_write: Mapping[str, Any]
 ) -> "CheckpointManager":
     """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
     from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
-    from orbax.checkpoint import checkpoint_managers as policies
 
-    latest = policies.LatestN(keep)
-    best = policies.BestN(
-        get_metric_fn=lambda metrics: metrics["mean_return"],
-        n=1,
-        keep_checkpoints_without_metrics=False,
-    )
     options = CheckpointManagerOptions(
-        preservation_policy=policies.AnyPreservationPolicy([latest, best]),
+        preservation_policy=kept,
         create=False,
         **how_to_write,
     )
@@ -231,16 +278,19 @@ def _manager(
     return CheckpointManager(folder, options=options)
 
 
-@contextlib.contextmanager
-def _lock(directory: Path) -> Iterator[None]:
-    lock = FileLock(directory / ".lock")
+def _lock(directory: Path) -> FileLock:
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / _LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise FileExistsError(
             f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock
+
+
+def _remove_unfinished(checkpoints: Path) -> None:
+    """Removes what orbax leaves of a checkpoint that it could not write."""
+    for folder in checkpoints.glob(f"*{_UNFINISHED}*"):
+        shutil.rmtree(folder, ignore_errors=True)

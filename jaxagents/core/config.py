@@ -3,7 +3,9 @@
 import dataclasses
 import difflib
 import functools
+import os
 from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import jax
@@ -101,6 +103,18 @@ class StaticConfig(KnownFields):
                 continue
             number = positive(f"{type(self).__name__}.{name}", value)
             object.__setattr__(self, name, number)
+
+    def _check_folder(self, name: str) -> None:
+        """Makes a folder absolute, so that it stays the same where a script changes its own."""
+        folder = getattr(self, name)
+        if folder is None:
+            return
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+            raise ValueError(
+                f"{type(self).__name__}.{name} must be the path of a folder, such as 'runs/1', or None "
+                f"to save nothing, got {folder!r}."
+            )
+        object.__setattr__(self, name, Path(folder).expanduser().absolute())
 
     def _check_optimizer(self, optimizer: object) -> None:
         if not callable(optimizer):

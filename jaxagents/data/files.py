@@ -4,14 +4,11 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxagents.core.extras import require
-
-if TYPE_CHECKING:
-    from h5py import Dataset, Group
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
@@ -49,7 +46,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         The arrays by name.
 
     Raises:
-        ValueError: The ending is unknown.
+        ValueError: The ending is unknown, or an HDF5 file keeps an array in another file.
     """
     path = Path(path).expanduser()
     return _format_of(path).read(path)
@@ -93,9 +90,15 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     h5py = require("h5py", "jaxagents[hdf5]")
     flat = {}
 
-    def visit(name: str, item: "Group | Dataset") -> None:
-        if isinstance(item, h5py.Dataset):
-            flat[name] = np.asarray(item[()])
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group):
+            return
+        if item.external or item.is_virtual:
+            raise ValueError(
+                f"{path} keeps {name!r} in other files, which are not read: copy the arrays into one "
+                "file of their own."
+            )
+        flat[name] = np.asarray(item[()])
 
     with h5py.File(path, "r") as file:
         file.visititems(visit)

@@ -7,14 +7,15 @@ from typing import Any
 
 from jaxtyping import ArrayLike
 
+from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.records import Records, Snapshot
-from jaxagents.checkpoints.store import CorruptCheckpointError, Store
+from jaxagents.checkpoints.store import Store
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.metrics import Metrics
 from jaxagents.host.checks import check_learner
 from jaxagents.host.config import HostConfig
-from jaxagents.host.journal import read_part, remove_abandoned
+from jaxagents.host.journal import Part, parts_of, read_part, remove_abandoned
 from jaxagents.host.learner_like import LearnerLike, LearnerT
 from jaxagents.host.program import HostRunner
 
@@ -60,8 +61,8 @@ class HostStore(Store):
     def verify(self, step: int) -> None:
         """Raises if a checkpoint, or a file that it names, cannot be read back as it was written."""
         super().verify(step)
-        for name in self.files(step):
-            read_part(self.replay, name)
+        for part in _parts(self.notes(step)):
+            read_part(self.replay, part)
 
     def files(self, step: int | str) -> list[str]:
         """Names of the files with the transitions of a checkpoint, by its step or its folder's name."""
@@ -187,4 +188,8 @@ def _snapshot(runner: HostRunner) -> Snapshot:
 
 def _files(notes: Mapping[str, Any]) -> list[str]:
     """Names of the files with the transitions of a checkpoint."""
-    return [name for name, *_ in notes[_STATE]["training"].get("replay") or []]
+    return [part.name for part in _parts(notes)]
+
+
+def _parts(notes: Mapping[str, Any]) -> list[Part]:
+    return parts_of(notes[_STATE]["training"].get("replay") or [])

@@ -24,7 +24,8 @@ class HostConfig(StaticConfig):
             (`train_offline`).
         n_evals: Number of episodes of an evaluation.
         log_frequency: Number of steps between the logs of what training itself reports.
-        checkpoint_dir: Folder for checkpoints, configuration and metrics. `None` saves nothing.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
+            `None` saves nothing.
         keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
     """
 
@@ -54,6 +55,7 @@ class HostConfig(StaticConfig):
             "keep_checkpoints",
         )
         self._check_not_negative("seed")
+        self._check_folder("checkpoint_dir")
 
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""

@@ -2,13 +2,14 @@
 
 import os
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxagents.checkpoints.store import CorruptCheckpointError
+from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.data import ReplayBuffer, rows
 
 _TRANSITIONS = "transitions"
@@ -18,11 +19,19 @@ _UNFINISHED = ".unfinished"
 
 
 class Part(NamedTuple):
-    """A file with the transitions from number `first` up to `stop`, counted from the first ever."""
+    """A file with the transitions from number `first` up to `stop`, counted from the first ever.
+
+    Attributes:
+        name: Its name.
+        first: Number of its first transition.
+        stop: Number of the one after its last.
+        digest: A digest of its bytes; `None` in checkpoints of the first format.
+    """
 
     name: str
     first: int
     stop: int
+    digest: int | None = None
 
 
 class Journal:
@@ -58,9 +67,9 @@ class Journal:
         oldest = stop - len(self._buffer)
         first = max(oldest, self._parts[-1].stop if self._parts else 0)
         arrays = {_TRANSITIONS: self._buffer.last(stop - first), _EXTRAS: extras}
-        name = _write(self._folder, str(step), rows.flatten(arrays))
+        name, digest = _write(self._folder, str(step), rows.flatten(arrays))
         older = [p for p in self._parts if max(p.first, oldest) < min(p.stop, first)]
-        self._parts = [*older, Part(name, first, stop)]
+        self._parts = [*older, Part(name, first, stop, digest)]
         return self._parts
 
     def read(self, parts: Iterable[Iterable[Any]]) -> rows.Arrays:
@@ -75,13 +84,13 @@ class Journal:
         Raises:
             CorruptCheckpointError: A file is damaged or missing.
         """
-        self._parts = [Part(*part) for part in parts]
+        self._parts = parts_of(parts)
         stop = self._parts[-1].stop
         self._count_from(max(0, stop - self._buffer.capacity))
         arrays = {}
         stops = [part.first for part in self._parts[1:]] + [stop]
         for part, part_stop in zip(self._parts, stops, strict=True):
-            arrays = read_part(self._folder, part.name)
+            arrays = read_part(self._folder, part)
             begin = self._buffer.state_dict()["n_added"]
             kept = slice(begin - part.first, part_stop - part.first)
             new = {name: array[kept] for name, array in arrays[_TRANSITIONS].items()}
@@ -92,8 +101,8 @@ class Journal:
         """Marks the newest transition as the last of its episode."""
         state = self._buffer.state_dict()
         state["transitions"]["ends"][(state["n_added"] - 1) % self._buffer.capacity] = True
-        name, first, stop = self._parts[-1]
-        self._parts[-1] = Part(name, first, stop - 1)  # so that it is written again
+        newest = self._parts[-1]
+        self._parts[-1] = newest._replace(stop=newest.stop - 1)  # so that it is written again
 
     def _count_from(self, n_added: int) -> None:
         """Empties the buffer, as if so many transitions had been added before."""
@@ -106,28 +115,56 @@ class Journal:
         self._buffer.load_state_dict({**state, "transitions": nothing, "n_added": n_added})
 
 
-def read_part(folder: Path, name: str) -> dict[str, dict[str, np.ndarray]]:
+def parts_of(noted: Iterable[Iterable[Any]]) -> list[Part]:
+    """The files that a checkpoint names.
+
+    Args:
+        noted: Their entries in its notes.
+
+    Returns:
+        The files.
+
+    Raises:
+        CorruptCheckpointError: One lies elsewhere than in the folder of the journal.
+    """
+    try:
+        parts = [Part(*entry) for entry in noted]
+    except TypeError as error:
+        raise CorruptCheckpointError(f"A checkpoint lists no files of replay: {error}.") from error
+    for part in parts:
+        if not _is_name(part.name):
+            raise CorruptCheckpointError(
+                f"A checkpoint names {part.name!r} as a file of its replay buffer, which is not the "
+                "name of a file in its folder replay."
+            )
+    return parts
+
+
+def read_part(folder: Path, part: Part) -> dict[str, dict[str, np.ndarray]]:
     """The arrays of a file, by kind and by name.
 
     Args:
         folder: Folder of the file.
-        name: Its name.
+        part: The file.
 
     Returns:
-        The arrays, whose digests were verified.
+        The arrays.
 
     Raises:
         CorruptCheckpointError: It cannot be read back as it was written.
     """
     arrays: dict[str, dict[str, np.ndarray]] = {_TRANSITIONS: {}, _EXTRAS: {}}
+    path = folder / part.name
     try:
-        with np.load(folder / name, allow_pickle=False) as file:
+        if part.digest is not None and _digest(path) != part.digest:
+            raise ValueError("its digest is another")
+        with np.load(path, allow_pickle=False) as file:
             for path in file:
                 kind, _, array_name = path.partition("/")
                 arrays[kind][array_name] = file[path]
     except Exception as error:
         raise CorruptCheckpointError(
-            f"The transitions in {folder / name} cannot be read ({type(error).__name__}: {error})."
+            f"The transitions in {path} cannot be read ({type(error).__name__}: {error})."
         ) from error
     return arrays
 
@@ -156,10 +193,15 @@ def remove_abandoned(folder: Path, named: Collection[str]) -> None:
 def _names_in_list(folder: Path) -> set[str]:
     """The names of the files that journals began to write in a folder."""
     try:
-        names = (folder / _LIST).read_text(encoding="utf-8").splitlines()
+        names = (folder / _LIST).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return set()
-    return {name for name in names if name.endswith(".npz") and Path(name).name == name}
+    return {name for name in names if _is_name(name)}
+
+
+def _is_name(name: object) -> bool:
+    """Whether something is the name of a file of a journal, and no path."""
+    return isinstance(name, str) and name.endswith(".npz") and Path(name).name == name
 
 
 def _is_part(path: Path) -> bool:
@@ -173,8 +215,16 @@ def _is_part(path: Path) -> bool:
     return bool(kinds) and kinds <= {_TRANSITIONS, _EXTRAS}
 
 
-def _write(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes a new file whole or not at all, and returns its name."""
+def _digest(path: Path) -> int:
+    digest = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest = zlib.crc32(block, digest)
+    return digest
+
+
+def _write(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, int]:
+    """Writes a new file whole or not at all, and returns its name and its digest."""
     folder.mkdir(parents=True, exist_ok=True)
     path, number = folder / f"{stem}.npz", 1
     while path.exists() or path.with_suffix(_UNFINISHED).exists():
@@ -188,8 +238,9 @@ def _write(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> str:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
             file.flush()
             os.fsync(file.fileno())
+        digest = _digest(unfinished)
         unfinished.rename(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    return path.name
+    return path.name, digest

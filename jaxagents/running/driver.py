@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Generic
 
 import jax
 import jax.numpy as jnp
@@ -92,15 +93,35 @@ def train(
         bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
         observers.append(stack.enter_context(bar))
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
+        observers.append(Remembering(agent, earlier))
         try:
             chunks = TimedChunks(interruption, together=together)
-            runner, metrics = drive(program, runner, lengths, observers, chunks)
+            runner, metrics = drive(program, runner, lengths, observers, chunks, alone=not together)
         except jax.errors.JaxRuntimeError as error:
             if together:
                 error.add_note(_LOST_PROCESS)
             raise
         agent.collect_training(runner, join(earlier, metrics))
     return runner, metrics
+
+
+class Remembering(Generic[RunnerT]):
+    """Has an agent remember a training that ends early, be it by an error."""
+
+    def __init__(self, agent: Trainable[RunnerT], earlier: Metrics | None) -> None:
+        """Takes the agent, and the metrics of the trainings that this one goes on from."""
+        self._agent = agent
+        self._earlier = earlier
+
+    def on_chunk(self, runner: RunnerT, n_updates: int) -> None:
+        """Does nothing."""
+
+    def on_point(self, runner: RunnerT, history: Metrics) -> None:
+        """Does nothing."""
+
+    def on_interruption(self, runner: RunnerT, history: Metrics) -> None:
+        """Gives the agent the runner and the metrics up to it."""
+        self._agent.collect_training(runner, join(self._earlier, history))
 
 
 class LoggerObserver:

@@ -1,10 +1,12 @@
 """The loop that drives every training, compiled or on the host: from point to point, in chunks."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.chunks import Chunks
@@ -35,7 +37,7 @@ class Observer(Protocol[Watched]):
         """Called after every evaluation point."""
 
     def on_interruption(self, runner: Watched, history: Metrics, /) -> None:
-        """Called if training stops before its last evaluation point."""
+        """Called if training stops before its last evaluation point, on Ctrl-C or by an error."""
 
 
 def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
@@ -60,6 +62,7 @@ def drive(
     lengths: Sequence[int],
     observers: Sequence[Observer[RunnerT]],
     chunks: Chunks,
+    alone: bool = True,
 ) -> tuple[RunnerT, Metrics]:
     """Runs a program from point to point, in chunks short enough to be interrupted.
 
@@ -69,26 +72,43 @@ def drive(
         lengths: Numbers of updates before each evaluation point.
         observers: Watch the training, each of them after those before it.
         chunks: Split the updates, and say when to stop early.
+        alone: Whether no other process takes part, which would have to know of an error in this one.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
     """
     points: list[Metrics] = []
-    for length in lengths:
-        for n_updates in chunks.split(length):
-            runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
-            for observer in observers:
-                observer.on_chunk(runner, n_updates)
-        if chunks.stopped:
+    try:
+        for length in lengths:
+            for n_updates in chunks.split(length):
+                runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
+                for observer in observers:
+                    observer.on_chunk(runner, n_updates)
+            if chunks.stopped:
+                break
+            points.append(_on_the_host(program.evaluate(runner)))
             history = stack_metrics(points)
             for observer in observers:
-                observer.on_interruption(runner, history)
-            break
-        points.append(_on_the_host(program.evaluate(runner)))
-        history = stack_metrics(points)
-        for observer in observers:
-            observer.on_point(runner, history)
+                observer.on_point(runner, history)
+    except BaseException:
+        if alone and points and _is_there(runner):
+            with contextlib.suppress(Exception):
+                _interrupt(observers, runner, stack_metrics(points))
+        raise
+    if chunks.stopped:
+        _interrupt(observers, runner, stack_metrics(points))
     return runner, stack_metrics(points)
+
+
+def _interrupt(observers: Sequence[Observer[RunnerT]], runner: RunnerT, history: Metrics) -> None:
+    for observer in observers:
+        observer.on_interruption(runner, history)
+
+
+def _is_there(runner: PyTree) -> bool:
+    """Whether a runner was not used up by updates that failed."""
+    arrays = [leaf for leaf in jax.tree.leaves(runner) if isinstance(leaf, jax.Array)]
+    return not any(array.is_deleted() for array in arrays)
 
 
 def _on_the_host(metrics: Metrics) -> Metrics:

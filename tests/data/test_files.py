@@ -103,6 +103,21 @@ def test_hdf5_of_others_is_read(tmp_path):
     )
 
 
+def test_hdf5_that_leads_to_other_files_is_not_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(64))
+    with h5py.File(tmp_path / "external.h5", "w") as file:
+        file.create_dataset("a", (16,), "float32", external=[(str(secret), 0, 64)])
+    layout = h5py.VirtualLayout((16,), "float32")
+    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "a", (16,))
+    with h5py.File(tmp_path / "virtual.h5", "w") as file:
+        file.create_virtual_dataset("a", layout)
+    for name in ("external.h5", "virtual.h5"):
+        with pytest.raises(ValueError, match=f"{name} keeps 'a' in other files"):
+            Dataset.load(tmp_path / name)
+
+
 def test_a_missing_h5py_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     for use in (Dataset(arrays()).save, Dataset.load):

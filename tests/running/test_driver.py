@@ -182,9 +182,9 @@ def test_a_sweep_without_evaluation_has_no_best():
 @pytest.mark.optimised
 def test_members_on_several_devices_are_those_on_cores():
     agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
-    devices = MembersOnDevices(agent, jax.devices()[:4])
-    keys = jax.random.split(KEY, 5)
-    sets = jax.tree.map(lambda x: np.full(5, x, np.float32), hyperparams)
+    devices = MembersOnDevices(agent, jax.devices()[:2])
+    keys = jax.random.split(KEY, 3)
+    sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
     runners = devices.advance(devices.start(keys, sets), np.int32(agent.config.n_steps))
     metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)

@@ -60,6 +60,7 @@ def test_gradients_are_those_of_one_device(n_devices):
     [
         pytest.param("PPO", 8, marks=pytest.mark.optimised),
         ("DQN", 8),
+        ("IPPO", 2),
         ("BC", 1),
         ("BC", 4),
     ],  # 2 are in the suite

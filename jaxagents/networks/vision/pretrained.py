@@ -173,7 +173,7 @@ def _fitted(source: str, variables: Mapping[str, Any], found: Mapping[str, Any])
 
 
 def _check_leaf(
-    source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: np.ndarray
+    source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: Array | np.ndarray
 ) -> None:
     if expected.shape != found.shape:
         difference = f"the shape {found.shape}, but the network {expected.shape}"

@@ -1,0 +1,91 @@
+"""The notes of a checkpoint: JSON that says what it holds, sealed by a digest."""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FORMAT = 2
+"""Number of the format of checkpoints. Those of the first have neither a number nor a digest."""
+
+META = "meta"
+_FILE = "metadata"
+_FORMAT, _STEP, _DIGEST = "format", "step", "digest"
+_MEAN_RETURN = "mean_return"
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint could not be read back as it was written."""
+
+
+def step_of(name: str) -> int | None:
+    """The step that the name of a folder stands for; `None` if it is not one of a checkpoint."""
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def sealed(notes: Mapping[str, Any], step: int, mean_return: float | None) -> dict[str, Any]:
+    """Notes as they are written.
+
+    Args:
+        notes: Anything that JSON can hold.
+        step: The checkpoint's step.
+        mean_return: Mean return by which the best checkpoint is found; `None` for one that is not to be.
+
+    Returns:
+        The notes with these, the number of the format, and a digest of it all.
+    """
+    own = {_FORMAT: FORMAT, _STEP: step, _MEAN_RETURN: mean_return}
+    notes = json.loads(json.dumps({**notes, **own}))
+    return {**notes, _DIGEST: _digest(notes)}
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The notes of the checkpoint in a folder.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The notes.
+
+    Raises:
+        CorruptCheckpointError: They cannot be read back as they were written, or are those of another
+            step than the folder's name says.
+        ValueError: A later release wrote them.
+    """
+    try:
+        notes = json.loads((folder / META / _FILE).read_bytes())
+        if not isinstance(notes, dict):
+            raise TypeError(f"{type(notes).__name__} instead of an object")
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptCheckpointError(f"its notes cannot be read ({reason})") from error
+    if _DIGEST not in notes and _FORMAT not in notes:
+        return notes
+    if notes.pop(_DIGEST, None) != _digest(notes):
+        raise CorruptCheckpointError("its notes are damaged")
+    if notes[_FORMAT] > FORMAT:
+        raise ValueError(
+            f"{folder} has the format {notes[_FORMAT]} of checkpoints, but this release of jaxagents "
+            f"reads those up to {FORMAT}: use a newer one."
+        )
+    step = step_of(folder.name)
+    if step is not None and step != notes[_STEP]:
+        raise CorruptCheckpointError(f"it is the checkpoint of {notes[_STEP]}, and was renamed")
+    return notes
+
+
+def mean_return_of(notes: Mapping[str, Any]) -> float | None:
+    """The mean return that is noted; `None` for a checkpoint that is not to be the best.
+
+    Raises:
+        KeyError: Nothing is noted, as in the first format.
+    """
+    return notes[_MEAN_RETURN]
+
+
+def _digest(notes: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(notes, sort_keys=True).encode())

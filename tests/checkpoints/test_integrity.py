@@ -1,0 +1,239 @@
+"""Checkpoints whose files were harmed, renamed or removed, and disks that take no more."""
+
+import json
+import os
+import resource
+import shutil
+import time
+
+import jax
+import numpy as np
+import pytest
+import trees
+from damage import damage_arrays
+from faults import corruption
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents import verify
+from jaxagents.checkpoints import notes
+from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
+from jaxagents.checkpoints.store import best_first
+
+CASE = AGENTS[0]
+KEY = jax.random.key(0)
+
+
+def make(folder, **fields):
+    return CASE.make(MatchSign, checkpoint_dir=folder, **{"restore_agent": True, **fields})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    agent = make(folder, n_steps=6, keep_checkpoints=None)
+    agent.train(KEY, CASE.hyperparams(), progress=False)
+    return folder
+
+
+@pytest.fixture
+def folder(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "run")
+
+
+def notes_of(folder, step):
+    return folder / "checkpoints" / str(step) / "meta" / "metadata"
+
+
+def change_notes(folder, step, **changes):
+    """Changes the notes of a checkpoint, and seals them again."""
+    path = notes_of(folder, step)
+    changed = {**json.loads(path.read_text()), **changes}
+    mean_return = changed["mean_return"]
+    own = ("digest", "format", "step", "mean_return")
+    others = {name: value for name, value in changed.items() if name not in own}
+    path.write_text(json.dumps(notes.sealed(others, changed["step"], mean_return)))
+
+
+@pytest.mark.parametrize("subject", [corruption.Agent(), corruption.Host()], ids=["agent", "host"])
+def test_harm_of_any_kind_is_noticed(subject):
+    counts, faults = corruption.attack(subject, number=30)
+    assert not faults
+    assert counts[corruption.FELL_BACK]
+
+
+def test_the_best_checkpoint_stays_when_a_training_goes_on(folder):
+    means = {0: 5.0, 2: 1.0, 4: np.nan, 6: np.inf}
+    for step, mean in means.items():
+        change_notes(folder, step, mean_return=mean)
+    agent = make(folder, keep_checkpoints=1)
+    runner, _ = agent.restore("last")
+    agent.train(None, None, runner, n_steps=2, progress=False)
+    assert saved_steps(folder) == [0, 8]
+    agent.train(None, None, agent.training_runner, n_steps=2, progress=False)
+    assert saved_steps(folder) == [0, 10]
+    agent.restore("best")
+    assert agent.previous_training_max_step == 0
+
+
+def test_what_is_not_a_number_is_never_the_best():
+    assert best_first({0: 1.0, 2: np.nan, 4: np.inf, 6: 3.0, 8: 3.0, 10: -np.inf}) == [8, 6, 0]
+
+
+def test_without_a_finite_return_no_checkpoint_is_the_best(folder):
+    for step in saved_steps(folder):
+        change_notes(folder, step, mean_return=np.nan)
+    agent = make(folder)
+    with pytest.raises(ValueError, match="has a finite mean return"):
+        agent.restore("best")
+    agent.restore("last")
+
+
+@pytest.mark.parametrize("place", [3, 200, -40])
+def test_notes_with_a_changed_byte_are_damage(folder, place):
+    data = bytearray(notes_of(folder, 6).read_bytes())
+    data[place] ^= 1
+    notes_of(folder, 6).write_bytes(bytes(data))
+    agent = make(folder)
+    with pytest.warns(UserWarning, match=r"update 6 in .* is damaged: its notes .* Falling back"):
+        agent.restore("last")
+    assert agent.previous_training_max_step == 4
+
+
+def test_a_renamed_folder_is_damage(folder):
+    checkpoints = folder / "checkpoints"
+    (checkpoints / "6").rename(checkpoints / "99999")
+    (checkpoints / "²").mkdir()
+    (checkpoints / "007").mkdir()
+    agent = make(folder)
+    assert saved_steps(folder) == [0, 2, 4, 99999]
+    with pytest.warns(UserWarning, match="it is the checkpoint of 6, and was renamed"):
+        agent.restore("last")
+    assert agent.previous_training_max_step == 4
+
+
+def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(notes, "FORMAT", 9)
+        change_notes(folder, 6)
+    with pytest.raises(ValueError, match=r"has the format 9 .* reads those up to 2"):
+        make(folder).restore("last")
+
+
+def test_checkpoints_of_the_first_format_are_read(folder):
+    expected, history = make(folder).restore("best")
+    for step in saved_steps(folder):
+        old = json.loads(notes_of(folder, step).read_text())
+        for name in ("digest", "format", "step", "mean_return"):
+            del old[name]
+        notes_of(folder, step).write_text(json.dumps(old))
+    trees.assert_equal((expected, history), make(folder).restore("best"))
+
+
+def test_the_best_of_the_others_is_restored_with_a_warning(folder):
+    damage_arrays(folder / "checkpoints" / "6" / "runner")
+    agent = make(folder)
+    with pytest.warns(UserWarning, match="update 6 .* passed over"):
+        agent.restore("best", best_fn=lambda metrics: -1)
+    assert agent.previous_training_max_step == 4
+    damage_arrays(folder / "checkpoints" / "2" / "runner")
+    with pytest.warns(match="update 6"), pytest.raises(CorruptCheckpointError, match="update 2"):
+        agent.restore("best", best_fn=lambda metrics: 1)
+
+
+def test_verifying_says_of_each_checkpoint_whether_it_is_whole(folder):
+    assert verify(folder) == dict.fromkeys([0, 2, 4, 6])
+    damage_arrays(folder / "checkpoints" / "2" / "runner")
+    notes_of(folder, 4).unlink()
+    damages = verify(folder)
+    assert [step for step, damage in damages.items() if damage] == [2, 4]
+    assert "its notes cannot be read (FileNotFoundError" in damages[4]
+    with pytest.raises(FileNotFoundError, match="holds no checkpoints"):
+        verify(folder / "checkpoints")
+
+
+def test_a_relative_folder_stays_the_same_when_a_script_changes_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = make("run")
+    monkeypatch.chdir(os.sep)
+    agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    assert saved_steps(tmp_path / "run") == [0, 1]
+    for path in ("", b"run", 3):
+        with pytest.raises(ValueError, match="checkpoint_dir must be the path of a folder"):
+            make(path)
+
+
+@pytest.fixture
+def full():
+    """A limit to the size of files, which takes the place of a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class Events:
+    """A logger that does something at a step."""
+
+    def __init__(self, **events):
+        self.events = {int(name.removeprefix("at_")): event for name, event in events.items()}
+
+    def log(self, step, metrics):
+        self.events.get(step, lambda: None)()
+
+
+def test_on_a_full_disk_training_goes_on_and_what_is_missing_is_written_later(tmp_path, full):
+    agent = make(tmp_path, n_steps=10, keep_checkpoints=None)
+    begin_and_end = Events(at_2=lambda: full(100), at_8=lambda: full(resource.RLIM_INFINITY))
+    with pytest.warns(UserWarning, match="could not be written to: .* Training goes on") as said:
+        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[begin_and_end])
+    assert len([w for w in said if "could not be written" in str(w.message)]) == 1
+    steps = saved_steps(tmp_path)
+    assert steps[0] == 0
+    assert steps[-1] == 10
+    assert len(steps) < 6
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update_step"] for line in lines] == [0, 2, 4, 6, 8, 10]
+    assert not any(verify(tmp_path).values())
+    assert not list((tmp_path / "checkpoints").glob("*tmp*"))
+
+
+def test_a_folder_that_vanishes_is_made_anew(tmp_path):
+    folder = tmp_path / "run"
+    agent = make(folder, n_steps=8)
+
+    def remove():
+        while 4 not in saved_steps(folder):
+            time.sleep(0.01)
+        shutil.rmtree(folder)
+
+    events = Events(at_4=remove)
+    agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
+    assert saved_steps(folder)[-1] == 8
+    assert (folder / "config.json").exists()
+    assert (folder / ".lock").exists()
+    make(folder).restore("last")
+
+
+def test_metrics_do_not_follow_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").symlink_to(mine)
+    with pytest.warns(UserWarning, match="symbolic link, which is not followed"):
+        make(tmp_path / "run").train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    assert mine.read_text() == "mine"
+
+
+def test_an_error_in_a_logger_loses_nothing(tmp_path):
+    def fail():
+        raise RuntimeError("the logger's own")
+
+    agent = make(tmp_path, n_steps=10, eval_frequency=3)
+    with pytest.raises(RuntimeError, match="the logger's own"):
+        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Events(at_6=fail)])
+    assert agent.previous_training_max_step == 6
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 3, 6])
+    assert saved_steps(tmp_path) == [0, 3, 6]
+    resumed, _ = agent.train(None, None, agent.training_runner, n_steps=4, progress=False)
+    whole, _ = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), n_steps=10, progress=False)
+    trees.assert_equal(whole, resumed)
