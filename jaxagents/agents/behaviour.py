@@ -168,6 +168,17 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return runner
 
+    def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
+        """The arrays of a runner that must stay finite for training to go on.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            Pytrees of arrays, by what they are.
+        """
+        return {}
+
     def _eval_metrics(
         self,
         terminated: Bool[Array, "n_evals"],

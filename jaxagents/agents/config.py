@@ -13,7 +13,7 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparamet
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
 
-_FILE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints")
+_OUTSIDE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints", "stop_if_not_finite")
 _EVALUATED_ONCE = {"n_steps": 1, "eval_frequency": 1, "eval_rng": None, "n_evals": None}
 
 
@@ -40,6 +40,8 @@ class Config(StaticConfig):
         replicated_updates: Whether every device of a mesh learns from the samples of all of them,
             instead of taking the mean of the gradients that each computes from its own. Training is then
             bit for bit the same on any number of devices, but more of them speed up collecting only.
+        stop_if_not_finite: Whether training ends with an error once parameters, observations or rewards
+            in a replay buffer are not finite numbers. Otherwise it warns.
     """
 
     n_steps: int = 200
@@ -52,6 +54,7 @@ class Config(StaticConfig):
     keep_checkpoints: int | None = 5
     n_groups: int = 1
     replicated_updates: bool = False
+    stop_if_not_finite: bool = True
 
     shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
     """Fields whose numbers the devices of a mesh share out."""
@@ -93,7 +96,7 @@ class Config(StaticConfig):
 
     def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
-        return dataclasses.replace(self, **dict.fromkeys(_FILE_FIELDS))
+        return dataclasses.replace(self, **dict.fromkeys(_OUTSIDE_FIELDS))
 
     def updates(self) -> "Config":
         """The same updates, without anything that concerns files, evaluations and how many they are."""
@@ -102,7 +105,7 @@ class Config(StaticConfig):
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""
         names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
+        return {name: getattr(self, name) for name in names if name not in _OUTSIDE_FIELDS}
 
     def _check_divides(self, divisor: str, dividend: str) -> None:
         small, large = getattr(self, divisor), getattr(self, dividend)

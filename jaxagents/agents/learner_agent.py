@@ -60,6 +60,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         learner = given[0] if given else self.learner
         return self._to_environment(learner.sample_actions(obs))
 
+    def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
+        """The networks of the learner, with its optimizers; see `Behaviour`."""
+        return {"the networks of the learner": runner.learner.replace(hyperparams=None, rng=None)}
+
     def _acting(self, runner: LearnerRunnerT) -> Learner:
         return runner.learner
 

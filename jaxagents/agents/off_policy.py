@@ -14,6 +14,7 @@ from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.compilation import compiled
+from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
@@ -83,6 +84,14 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             The runner, without its replay buffer if checkpoints leave it out.
         """
         return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
+
+    def vital_arrays(self, runner: OffPolicyRunner) -> dict[str, PyTree]:
+        """The networks of the learner, observations, and rewards in the buffer; see `Behaviour`."""
+        return {
+            **super().vital_arrays(runner),
+            OBSERVATIONS: runner.obs,
+            "rewards in the replay buffer": runner.buffer.storage["rewards"],
+        }
 
     @compiled
     def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:

@@ -21,6 +21,7 @@ from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
+from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.play import EpisodeOutcomes
@@ -72,6 +73,14 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             RuntimeError: The agent has not been trained.
         """
         return self._trained_runner().critic_training
+
+    def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
+        """The parameters of both networks, and the observations; see `Behaviour`."""
+        return {
+            "parameters of the actor": runner.actor_training.params,
+            "parameters of the critic": runner.critic_training.params,
+            OBSERVATIONS: runner.obs,
+        }
 
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]

@@ -48,6 +48,10 @@ class RecordedAgent(Protocol):
         """Makes a fresh runner."""
         ...
 
+    def vital_arrays(self, runner: PyTree, /) -> dict[str, PyTree]:
+        """The arrays of a runner that must stay finite, by what they are."""
+        ...
+
     def checkpointed(self, runner: PyTree, /) -> PyTree:
         """A runner as checkpoints hold it."""
         ...

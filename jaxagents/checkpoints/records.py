@@ -14,6 +14,7 @@ from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import Store
 from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
+from jaxagents.core.finite import not_finite
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import JSONLLogger, Logger
@@ -37,11 +38,13 @@ class Snapshot(NamedTuple):
         step: Number of updates (or other steps) made.
         tree: The pytree.
         notes: Anything else to store, as JSON.
+        is_sound: Whether the pytree may be the best, or what an interrupted training goes on from.
     """
 
     step: int
     tree: PyTree
     notes: Mapping[str, Any]
+    is_sound: bool = True
 
 
 class MetricsFile(Logger):
@@ -123,15 +126,15 @@ class Records:
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Saves a checkpoint without a return, unless the last one is up to date."""
-        if not self._at_checkpoint:
+        if not self._at_checkpoint and self._snapshot(runner).is_sound:
             self._save(runner, history, None)
 
     def _save(self, runner: PyTree, history: Metrics, mean_return: float | None) -> None:
         self._at_checkpoint = True
         with self._writer.attempt():
-            step, tree, notes = self._snapshot(runner)
+            step, tree, notes, is_sound = self._snapshot(runner)
             metrics = join(self._earlier, history, self._store.step_name)
-            self._writer.save(step, tree, metrics, mean_return, notes)
+            self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
             self._store.on_save(step, notes)
 
 
@@ -217,7 +220,8 @@ def records_of(
     """
 
     def snapshot(runner: PyTree) -> Snapshot:
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {})
+        is_sound = not not_finite(agent.vital_arrays(runner))
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {}, is_sound)
 
     assert agent.config.checkpoint_dir is not None
     store = AgentStore(agent.config.checkpoint_dir)

@@ -12,6 +12,7 @@ from jaxagents.checkpoints.records import Records, Snapshot
 from jaxagents.checkpoints.store import Store
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics
 from jaxagents.host.checks import check_learner
 from jaxagents.host.config import HostConfig
@@ -183,7 +184,8 @@ def records_of(
 
 def _snapshot(runner: HostRunner) -> Snapshot:
     """The contents of a checkpoint; writes new transitions to disk."""
-    return Snapshot(runner.step, runner.learner, {_STATE: runner.state()})
+    is_sound = not not_finite(runner.vital_arrays())
+    return Snapshot(runner.step, runner.learner, {_STATE: runner.state()}, is_sound)
 
 
 def _files(notes: Mapping[str, Any]) -> list[str]:

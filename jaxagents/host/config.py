@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxagents.core.config import StaticConfig
 
-_FILE_FIELDS = ("checkpoint_dir", "keep_checkpoints")
+_OUTSIDE_FIELDS = ("checkpoint_dir", "keep_checkpoints", "stop_if_not_finite")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +27,8 @@ class HostConfig(StaticConfig):
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
             `None` saves nothing.
         keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+        stop_if_not_finite: Whether training ends with an error once the learner's numbers are not
+            finite, which is looked at before every log and point. Otherwise it warns.
     """
 
     batch_size: int = 256
@@ -37,6 +39,7 @@ class HostConfig(StaticConfig):
     log_frequency: int = 1_000
     checkpoint_dir: str | os.PathLike | None = None
     keep_checkpoints: int | None = 3
+    stop_if_not_finite: bool = True
 
     def __post_init__(self) -> None:
         """Validates the fields.
@@ -60,7 +63,7 @@ class HostConfig(StaticConfig):
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""
         names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in _FILE_FIELDS}
+        return {name: getattr(self, name) for name in names if name not in _OUTSIDE_FIELDS}
 
     def _check_not_negative(self, name: str) -> None:
         value = getattr(self, name)

@@ -18,6 +18,7 @@ from jaxagents.loggers import Logger
 from jaxagents.running.chunks import AlignedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import drive
+from jaxagents.running.watch import Watch
 
 
 def train(
@@ -58,11 +59,15 @@ def train(
             remaining = schedule.remaining(first)
             bar = LogBar(title or "", first, remaining, title is None, training.unit)
             logs = Logs(schedule, [*loggers, *(kept.logger for kept in records), bar])
-            observers = [stack.enter_context(bar), logs, *records]
+            program = HostProgram(evaluate)
+            watch = Watch(
+                program, first, schedule.config.stop_if_not_finite, training.unit, schedule.is_due
+            )
+            observers = [watch, stack.enter_context(bar), logs, *records]
             lengths = schedule.lengths(first, begins=earlier is None)
             frequencies = training.steps_per_call, schedule.config.log_frequency
             chunks = AlignedChunks(interruption, first, frequencies)
-            _, metrics = drive(HostProgram(evaluate), runner, lengths, observers, chunks)
+            _, metrics = drive(program, runner, lengths, observers, chunks)
         if chunks.stopped:
             bar.say(_message_about_files(runner.step, store))
     if chunks.stopped:

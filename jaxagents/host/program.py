@@ -77,6 +77,13 @@ class HostRunner:
         self._seconds += time.perf_counter() - began
         self._steps_timed += n_steps
 
+    def vital_arrays(self) -> dict[str, PyTree]:
+        """The arrays that must stay finite, by what they are."""
+        learner = self.learner
+        if hasattr(learner, "hyperparams"):
+            learner = learner.replace(hyperparams=None)
+        return {"the networks of the learner": learner}
+
     def block_until_ready(self) -> "HostRunner":
         """Returns at once: the host goes on while an update is running."""
         return self
@@ -130,6 +137,10 @@ class HostProgram:
         """Makes steps, without waiting for the last update."""
         runner.advance(int(n_steps))
         return runner
+
+    def vital_arrays(self, runner: HostRunner) -> dict[str, PyTree]:
+        """The arrays of a training that must stay finite, by what they are."""
+        return runner.vital_arrays()
 
     def evaluate(self, runner: HostRunner) -> Metrics:
         """The metrics of a point: outcomes of episodes, and what was reported since the point before."""

@@ -32,6 +32,10 @@ class Schedule:
         """Whether a step is a point."""
         return step == self._n_steps or step % self.config.eval_frequency == 0
 
+    def is_due(self, step: int) -> bool:
+        """Whether a step is a point, or logged."""
+        return self.is_point(step) or self.is_log(step)
+
     def is_log(self, step: int) -> bool:
         """Whether what training reports is logged at a step."""
         return step > 0 and (step == self._n_steps or step % self.config.log_frequency == 0)

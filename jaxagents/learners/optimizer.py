@@ -32,6 +32,32 @@ class OptimizerParams(Hyperparameters):
     grad_clip: Traced = hyperparameter(10.0, 0.0)
 
 
+@dataclasses.dataclass(frozen=True)
+class SkipNotFinite:
+    """An optimizer that leaves out the steps whose gradients are not finite.
+
+    ```python
+    config = AgentConfig(optimizer=SkipNotFinite(optax.adam))
+    ```
+
+    Attributes:
+        optimizer: Function that makes the optax optimizer.
+        max_in_a_row: Steps left out one after another, after which one is made nevertheless.
+    """
+
+    optimizer: Callable[..., optax.GradientTransformation]
+    max_in_a_row: int = 2**31 - 1
+
+    def __call__(self, *args: Any, **params: Any) -> optax.GradientTransformation:
+        """The optimizer with some parameters, within `optax.apply_if_finite`."""
+        return optax.apply_if_finite(self.optimizer(*args, **params), self.max_in_a_row)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters that the optimizer takes."""
+        return inspect.signature(self.optimizer)
+
+
 def make_optimizer(
     optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
 ) -> optax.GradientTransformation:

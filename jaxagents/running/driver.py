@@ -19,6 +19,7 @@ from jaxagents.running.loop import Observer, drive, updates_between_points
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
 from jaxagents.running.trainable import PureProgram, RunnerT, Trainable
+from jaxagents.running.watch import Watch
 
 _LOST_PROCESS = (
     "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
@@ -82,7 +83,8 @@ def train(
     leads = not together or processes.leads()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        observers: list[Observer[RunnerT]] = []
+        stops = agent.config.stop_if_not_finite
+        observers: list[Observer[RunnerT]] = [Watch(agent, first, stops)]
         if agent.config.checkpoint_dir is not None:
             records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]

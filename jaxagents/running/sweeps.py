@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Lowered
-from jaxtyping import Array, ArrayLike, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents.core.arrays import stack
 from jaxagents.core.compilation import Jitted
+from jaxagents.core.finite import finite_members
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
@@ -84,11 +86,13 @@ def sweep(
         chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
         runners, metrics = drive(members, runners, lengths, [bar], chunks)
         runners = members.gather(runners)
+    are_sound = finite_members(agent.vital_arrays(runners)).reshape(n_sets, n_seeds)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), metrics)
     runners, metrics = jax.tree.map(
         lambda x: x.reshape(n_sets, n_seeds, *x.shape[1:]), (runners, metrics)
     )
-    best = _best_set(metrics)
+    _warn_of(are_sound)
+    best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
 
@@ -235,9 +239,21 @@ def _number_of_sets(hyperparams: PyTree) -> int:
     return next(iter(sizes))[0]
 
 
-def _best_set(metrics: Metrics) -> int | None:
+def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
+    """The set of the highest mean return, of those whose members all have finite numbers."""
     if "returns" not in metrics:
         return None
     last = metrics["returns"][:, :, -1]
     means = last.reshape(last.shape[0], -1).mean(axis=1)
-    return int(np.argmax(np.nan_to_num(means, nan=-np.inf)))
+    means = np.where(np.isfinite(means) & are_sound.all(axis=1), means, -np.inf)
+    return int(np.argmax(means)) if np.isfinite(means).any() else None
+
+
+def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> None:
+    if not are_sound.all():
+        members = [tuple(member) for member in np.argwhere(~are_sound).tolist()]
+        warnings.warn(
+            f"Numbers are not finite in {len(members)} of {are_sound.size} members of the sweep, by "
+            f"(set, seed): {members[:8]}. Their sets are not taken for the best.",
+            stacklevel=4,
+        )

@@ -30,6 +30,11 @@ class TrainableConfig(RecordedConfig, Protocol):
         """Number of updates between evaluation points."""
         ...
 
+    @property
+    def stop_if_not_finite(self) -> bool:
+        """Whether training ends with an error once its numbers are not finite."""
+        ...
+
     def check_devices(self, n_devices: int, /) -> None:
         """Raises if so many devices cannot share the work equally."""
 

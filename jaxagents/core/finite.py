@@ -1,0 +1,65 @@
+"""Numbers that are not finite, in arrays on the host or on devices."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, PyTree
+
+OBSERVATIONS = "observations"
+"""Name of arrays that have a leading axis of environments."""
+
+
+def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
+    """Those that hold numbers that are not finite, with the environments of those that are of one each.
+
+    Args:
+        arrays: Pytrees of arrays, by what they are.
+
+    Returns:
+        Their names.
+    """
+    return [
+        f"{name}{_where(name, tree)}"
+        for name, tree in arrays.items()
+        if not all(_is_finite(leaf) for leaf in jax.tree.leaves(tree))
+    ]
+
+
+def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
+    """Whether all numbers of each member of a stack are finite.
+
+    Args:
+        tree: Arrays with a leading axis of members.
+
+    Returns:
+        One entry for each member.
+    """
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
+    return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
+
+
+def _where(name: str, tree: PyTree) -> str:
+    if name != OBSERVATIONS:
+        return ""
+    leaves = [_of_this_process(leaf) for leaf in jax.tree.leaves(tree)]
+    faulty = [~np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves if _is_floating(x)]
+    environments = np.flatnonzero(np.any(faulty, axis=0)).tolist()
+    more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
+    return f" of environments {environments[:8]}{more}"
+
+
+def _is_finite(leaf: jax.Array) -> bool:
+    return not _is_floating(leaf) or bool(np.isfinite(_of_this_process(leaf)).all())
+
+
+def _is_floating(leaf: jax.Array | np.ndarray) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def _of_this_process(leaf: jax.Array | np.ndarray) -> np.ndarray:
+    """An array, or this process's part of one that several processes share."""
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        leaf = leaf.addressable_data(0)
+    return np.asarray(leaf)

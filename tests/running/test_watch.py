@@ -1,0 +1,138 @@
+"""Numbers that are not finite: noticed, never the best, and skipped if asked."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import trees
+from loops import Line, Tiny
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents.checkpoints.records import saved_steps
+from jaxagents.core.finite import finite_members, not_finite
+from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
+from jaxagents.learners.optimizer import SkipNotFinite
+from jaxagents.running.watch import NotFiniteError
+
+CASES = {case.name: case for case in AGENTS}
+KEY = jax.random.key(0)
+
+
+class Spoilt(MatchSign):
+    """Gives, from some update on, rewards or observations that are not finite."""
+
+    def __init__(self, *args, of="reward", share=0.05):
+        super().__init__(*args)
+        self.of = of
+        self.share = share
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, done, info = super().step_env(key, state, action, params)
+        is_spoilt = jax.random.uniform(jax.random.fold_in(key, 7)) < self.share
+        if self.of == "reward":
+            reward = jnp.where(is_spoilt, jnp.inf, reward)
+        else:
+            obs = jnp.where(is_spoilt, jnp.nan, obs)
+        return obs, state, reward, done, info
+
+
+def make(name, of="reward", share=0.05, **fields):
+    case = CASES[name]
+    env = Spoilt(case.n_actors, case.continuous, of=of, share=share)
+    return case.agent(env, None, case.config(**fields)), case.hyperparams()
+
+
+@pytest.mark.parametrize("name", ["PPO", "IPPO", "DQN", "SAC"])
+@pytest.mark.parametrize("of", ["reward", "observation"])
+def test_a_training_stops_where_numbers_are_not_finite(name, of):
+    agent, hyperparams = make(name, of, n_steps=1_000, eval_frequency=1_000)
+    with pytest.raises(NotFiniteError, match=r"since some update after \d+ and up to \d+: .*"):
+        agent.train(KEY, hyperparams, progress=False)
+    found = not_finite(agent.vital_arrays(agent.training_runner))
+    assert found
+    assert 0 < agent.previous_training_max_step < 1_000
+
+
+def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
+    agent, hyperparams = make("PPO", share=0.002, n_steps=1_000, checkpoint_dir=tmp_path)
+    with pytest.raises(NotFiniteError, match="the last one before it is whole"):
+        agent.train(KEY, hyperparams, progress=False)
+    step = agent.previous_training_max_step
+    spoilt = agent.training_runner
+    assert not_finite(agent.vital_arrays(spoilt))
+    again, _ = make("PPO", share=0.002, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, _ = again.restore("last")
+    assert not not_finite(again.vital_arrays(runner))
+    assert saved_steps(tmp_path)[-1] == again.previous_training_max_step < step
+    replayed = again.advance(runner, np.int32(step - again.previous_training_max_step))
+    trees.assert_equal(spoilt, replayed)
+
+
+def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
+    fields = {"checkpoint_dir": tmp_path, "stop_if_not_finite": False, "keep_checkpoints": None}
+    agent, hyperparams = make("PPO", share=0.2, n_steps=4, **fields)
+    with pytest.warns(UserWarning, match="Training goes on, as configured") as said:
+        agent.train(KEY, hyperparams, progress=False)
+    assert len([warning for warning in said if "finite" in str(warning.message)]) == 1
+    assert saved_steps(tmp_path) == [0, 2, 4]
+    agent.restore("best")
+    assert agent.previous_training_max_step == 0
+
+
+def test_names_the_environments():
+    obs = {"a": np.zeros((4, 3)), "b": np.arange(4)}
+    obs["a"][[1, 3], 2] = np.nan
+    assert not_finite({"observations": obs, "others": {"x": np.ones(2)}}) == [
+        "observations of environments [1, 3]"
+    ]
+    many = np.full(20, np.inf)
+    assert not_finite({"observations": many}) == [
+        "observations of environments [0, 1, 2, 3, 4, 5, 6, 7] and 12 more"
+    ]
+
+
+def test_members_of_a_sweep_that_are_not_finite_are_named_and_not_the_best():
+    case = CASES["PPO"]
+    agent = case.make(MatchSign, n_steps=2)
+    hyperparams = case.hyperparams(learning_rate=jnp.array([1e-3, 3e38]))
+    with pytest.warns(UserWarning, match=r"in 2 of 4 members of the sweep.*\[\(1, 0\), \(1, 1\)\]"):
+        result = agent.sweep(jax.random.split(KEY, 2), hyperparams, progress=False)
+    assert result.best == 0
+
+
+def test_which_members_are_finite():
+    tree = {
+        "a": np.array([[1.0, 2.0], [np.nan, 0.0], [1.0, 1.0]]),
+        "b": np.array([0.0, 0.0, np.inf]),
+    }
+    np.testing.assert_array_equal(finite_members(tree), [True, False, False])
+
+
+@pytest.mark.filterwarnings("ignore:Numbers that are not finite")
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_gradients_that_are_not_finite_can_be_skipped(name):
+    fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
+    agent, hyperparams = make(name, share=0.005, n_steps=30, eval_frequency=30, **fields)
+    runner, _ = agent.train(KEY, hyperparams, progress=False)
+    networks = {k: v for k, v in agent.vital_arrays(runner).items() if "buffer" not in k}
+    assert not not_finite(networks)
+    assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
+
+
+class SpoiltLine(Line):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float("nan"), *rest
+
+
+def test_a_training_on_the_host_stops_as_well(tmp_path):
+    fields = {"batch_size": 4, "start_steps": 5, "eval_frequency": 10, "log_frequency": 10}
+    config = OnlineConfig(n_steps=40, checkpoint_dir=tmp_path, **fields)
+    learner = Tiny.create(np.zeros(2), 1, discrete=False)
+    with pytest.raises(NotFiniteError, match="since some step after 0 and up to 10"):
+        train_online(learner, SpoiltLine(), config, progress=False)
+    restored, _ = restore_learner(learner, tmp_path, "last")
+    trees.assert_equal(restored, learner)
+    assert OfflineConfig().stop_if_not_finite
