@@ -24,6 +24,7 @@ from jaxagents.loggers import Logger
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
 from jaxagents.running.programs import OnDevice, OnMesh
+from jaxagents.running.replay import Replay, replay
 from jaxagents.running.sweeps import SweepResult
 
 
@@ -224,6 +225,36 @@ class Agent(
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
         return runner, metrics
+
+    def replay(
+        self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
+    ) -> Replay:
+        """Makes a stretch of a training once more, from the nearest checkpoint, update by update.
+
+        Trainings are the same bit for bit when they are repeated on the same machine, so that this shows
+        what happened. The agent remembers the training as before.
+
+        ```python
+        stretch = agent.replay(1200, n_updates=50)
+        print(stretch.metrics["actor_gradient_norm"], stretch.not_finite_since)
+        ```
+
+        Args:
+            step: Number of updates made before the stretch.
+            n_updates: Number of updates in it.
+            hyperparams: Hyperparameters structured as those that were saved; only needed for types of
+                one's own.
+
+        Returns:
+            Its runner, the reports of its updates, and since when numbers are not finite.
+
+        Raises:
+            FileNotFoundError: No checkpoint was made so early, or it is no longer kept.
+            ValueError: The checkpoints were made without their replay buffers, or are of another agent.
+        """
+        n_updates = positive("n_updates", n_updates)
+        given = self._hyperparams_type() if hyperparams is None else hyperparams
+        return replay(self, step, n_updates, given)
 
     def eval(self, rng: RandomKey, n_evals: int = 32) -> Metrics:
         """Plays greedy episodes with the agent as trained or restored.

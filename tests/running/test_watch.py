@@ -66,8 +66,15 @@ def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     runner, _ = again.restore("last")
     assert not not_finite(again.vital_arrays(runner))
     assert saved_steps(tmp_path)[-1] == again.previous_training_max_step < step
-    replayed = again.advance(runner, np.int32(step - again.previous_training_max_step))
-    trees.assert_equal(spoilt, replayed)
+    restored = again.previous_training_max_step
+    stretch = again.replay(restored + 1, step - restored - 1)
+    trees.assert_equal(spoilt, stretch.runner)
+    assert restored < stretch.not_finite_since <= step
+    assert stretch.not_finite[0] == "parameters of the actor"
+    losses = stretch.metrics["actor_loss"]
+    reported = np.flatnonzero(~np.isfinite(losses))
+    assert stretch.metrics["update_step"][reported[0]] >= stretch.not_finite_since
+    assert again.previous_training_max_step == restored
 
 
 def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
@@ -119,6 +126,26 @@ def test_gradients_that_are_not_finite_can_be_skipped(name):
     networks = {k: v for k, v in agent.vital_arrays(runner).items() if "buffer" not in k}
     assert not not_finite(networks)
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
+
+
+def test_a_stretch_is_what_happened(tmp_path):
+    case = CASES["DQN"]
+    fields = {"checkpoint_dir": tmp_path, "keep_checkpoints": None, "eval_frequency": 3}
+    agent = case.make(MatchSign, n_steps=6, **fields)
+    runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+    stretch = agent.replay(1, 5)
+    trees.assert_equal(stretch.runner, runner)
+    np.testing.assert_array_equal(stretch.metrics["update_step"], range(2, 7))
+    np.testing.assert_array_equal(
+        stretch.metrics["critic_loss"][[1, 4]], metrics["critic_loss"][1:]
+    )
+    assert stretch.not_finite_since is None
+    with pytest.raises(FileNotFoundError, match="Update 2 cannot be reached .* in None"):
+        case.make(MatchSign).replay(2)
+    lean = case.make(MatchSign, checkpoint_dir=tmp_path / "lean", checkpoint_buffer=False)
+    lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    with pytest.raises(ValueError, match="without their replay buffers"):
+        lean.replay(1)
 
 
 class SpoiltLine(Line):
