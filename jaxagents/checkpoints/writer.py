@@ -79,8 +79,9 @@ class Writer:
                 step: mean for step, mean in self._store.mean_returns().items() if mean is not None
             }
             kept = _LatestAndBest(self._keep, self._mean_returns)
-            manager = _manager(self._store.checkpoints, kept, self._options())
-            self._manager = stack.enter_context(manager)
+            with quiet_orbax():
+                manager = _manager(self._store.checkpoints, kept, self._options())
+                self._manager = stack.enter_context(manager)
             self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             self._stack = stack.pop_all()
         return self

@@ -140,7 +140,7 @@ def test_a_stretch_is_what_happened(tmp_path):
         stretch.metrics["critic_loss"][[1, 4]], metrics["critic_loss"][1:]
     )
     assert stretch.not_finite_since is None
-    with pytest.raises(FileNotFoundError, match="Update 2 cannot be reached .* in None"):
+    with pytest.raises(FileNotFoundError, match=r"Update 2 cannot be reached .* in None"):
         case.make(MatchSign).replay(2)
     lean = case.make(MatchSign, checkpoint_dir=tmp_path / "lean", checkpoint_buffer=False)
     lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
