@@ -14,6 +14,7 @@ from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import Store
 from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
+from jaxagents.core import processes
 from jaxagents.core.finite import not_finite
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
@@ -125,14 +126,22 @@ class Records:
         self._save(runner, history, mean_return)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a checkpoint without a return, unless the last one is up to date."""
-        if not self._at_checkpoint and self._snapshot(runner).is_sound:
-            self._save(runner, history, None)
+        """Saves a sound checkpoint without a return, unless the last one is up to date."""
+        if not self._at_checkpoint:
+            self._save(runner, history, None, only_if_sound=True)
 
-    def _save(self, runner: PyTree, history: Metrics, mean_return: float | None) -> None:
+    def _save(
+        self,
+        runner: PyTree,
+        history: Metrics,
+        mean_return: float | None,
+        only_if_sound: bool = False,
+    ) -> None:
         self._at_checkpoint = True
         with self._writer.attempt():
             step, tree, notes, is_sound = self._snapshot(runner)
+            if only_if_sound and not is_sound:
+                return
             metrics = join(self._earlier, history, self._store.step_name)
             self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
             self._store.on_save(step, notes)
@@ -220,8 +229,9 @@ def records_of(
     """
 
     def snapshot(runner: PyTree) -> Snapshot:
-        is_sound = not not_finite(agent.vital_arrays(runner))
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {}, is_sound)
+        is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
+        is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {}, not is_spoilt)
 
     assert agent.config.checkpoint_dir is not None
     store = AgentStore(agent.config.checkpoint_dir)

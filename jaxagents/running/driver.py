@@ -84,7 +84,7 @@ def train(
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         stops = agent.config.stop_if_not_finite
-        observers: list[Observer[RunnerT]] = [Watch(agent, first, stops)]
+        observers: list[Observer[RunnerT]] = [Watch(agent, first, stops, together=together)]
         if agent.config.checkpoint_dir is not None:
             records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from jaxtyping import PyTree
 
+from jaxagents.core import processes
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics
 
@@ -32,6 +33,7 @@ class Watch:
         stops: bool,
         unit: str = "update",
         is_due: Callable[[int], bool] = lambda step: True,
+        together: bool = False,
     ) -> None:
         """Looks at nothing yet.
 
@@ -41,10 +43,12 @@ class Watch:
             stops: Whether to end the training, rather than to warn once.
             unit: The unit of its steps, in messages.
             is_due: Whether to look after a number of updates.
+            together: Whether all processes do this at once, and so stop at once.
         """
         self._agent = agent
         self._seen = self._step = first
         self._is_due = is_due
+        self._together = together
         self._stops = stops
         self._unit = unit
         self._warned = False
@@ -60,11 +64,11 @@ class Watch:
             return
         before, self._seen = self._seen, self._step
         found = not_finite(self._agent.vital_arrays(runner))
-        if not found:
+        if not (processes.in_any(bool(found)) if self._together else found):
             return
         text = (
             f"Numbers that are not finite, since some {self._unit} after {before} and up to "
-            f"{self._step}: {', '.join(found)}{_losses(runner)}."
+            f"{self._step}: {', '.join(found) or 'those of another process'}{_losses(runner)}."
         )
         if self._stops:
             raise NotFiniteError(
