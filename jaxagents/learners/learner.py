@@ -22,12 +22,12 @@ from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.learners.batches import check_batch, check_example_actions, check_example_vectors
 from jaxagents.learners.config import Example, LearnerConfig
+from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
 
 _RATE = "_learning_rate"
 
 Batch = Mapping[str, PyTree]
-Info = dict[str, Array]
 
 ConfigT = TypeVar("ConfigT", bound=LearnerConfig)
 HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)

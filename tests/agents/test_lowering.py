@@ -1,0 +1,22 @@
+"""Programs of agents for accelerators, which need none to be lowered."""
+
+import jax
+import numpy as np
+import pytest
+from probes import MatchSign
+from registry import AGENTS
+
+
+@pytest.mark.parametrize("case", AGENTS, ids=[case.name for case in AGENTS])
+def test_updates_are_lowered_for_accelerators(case):
+    agent = case.make(MatchSign)
+    runner = jax.eval_shape(agent.program.start, jax.random.key(0), case.hyperparams())
+    data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
+
+    def advance(runner, n_updates, data):
+        return agent.program.with_data(data).advance(runner, n_updates)
+
+    traced = jax.jit(advance).trace(runner, np.int32(1), data)
+    for platform in ("cuda", "tpu"):
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert "stablehlo.while" in text
