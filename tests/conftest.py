@@ -55,15 +55,18 @@ install_import_hook(CHECKED, "beartype.beartype")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Gives tests that share programs to one process: those of a file, or of an agent in the suite."""
+    """Gives tests that share programs to one process: those of a file, or of an agent or learner."""
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
         if file in LONG:
             return nodeid
-        if file.endswith("_agents.py"):
-            return file + test.partition("[")[2]
-        return file
+        return file + test.partition("[")[2] if is_suite(file) else file
+
+
+def is_suite(file):
+    """Whether tests of a file are the same for every agent or learner."""
+    return file.endswith(("_agents.py", "test_learners.py"))
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -72,12 +75,13 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Puts long files first, and within a file the tests that are compiled in one way together."""
-    files = {}
-    for item in items:
-        files.setdefault(item.path, item.path.relative_to(config.rootpath).as_posix())
-    order = {path: (name not in LONG, i) for i, (path, name) in enumerate(files.items())}
-    items.sort(key=lambda item: (*order[item.path], is_optimised(item)))
+    """Puts the longest first, and within a file the tests that are compiled in one way together."""
+
+    def place(item):
+        file = item.path.relative_to(config.rootpath).as_posix()
+        return file not in LONG, not is_suite(file), file, is_optimised(item)
+
+    items.sort(key=place)
 
 
 QUICK = jax.config.read("jax_disable_most_optimizations")

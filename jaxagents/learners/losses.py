@@ -1,11 +1,10 @@
 """Losses as hooks return them: of each sample with arrays to report, or of a whole minibatch."""
 
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-Info = dict[str, Any]
+Info = dict[str, Array]
 
 
 def described(output: PyTree) -> tuple[Array, Info]:
