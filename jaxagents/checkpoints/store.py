@@ -294,7 +294,15 @@ class Store:
         arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
 
         def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
-            array = unpack(saved, arrays[part])
+            try:
+                array = unpack(saved, arrays[part])
+            except (
+                TypeError,
+                KeyError,
+                ValueError,
+                AttributeError,
+            ):  # no arrays where some should be
+                array = None
             if array is None:
                 raise CorruptCheckpointError(f"{self.place(step)} is damaged at {saved['path']}.")
             return array

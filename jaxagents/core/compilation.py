@@ -22,7 +22,7 @@ T = TypeVar("T")
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 
-_N_STRUCTURES = 32
+_N_STRUCTURES = 16
 
 
 class Jitted(Protocol):

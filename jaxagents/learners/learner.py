@@ -296,7 +296,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             )
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=16)
 def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
     """The program that makes learners of a configuration."""
 

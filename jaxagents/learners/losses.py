@@ -1,6 +1,5 @@
 """Losses as hooks return them: of each sample with arrays to report, or of a whole minibatch."""
 
-
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
