@@ -13,7 +13,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import OffPolicyRunner
-from jaxagents.core.compilation import compiled
+from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
@@ -84,6 +84,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
 
+    @nan_is_allowed
     @compiled
     def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """Fills a new replay buffer with as many transitions as learning starts with.

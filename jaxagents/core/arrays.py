@@ -1,13 +1,17 @@
 """Arrays."""
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, ArrayLike, Int, PyTree
+
+AnyArray = Array | np.ndarray
 
 
 def without_weak_types(tree: PyTree) -> PyTree:
@@ -54,3 +58,33 @@ def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
         The pytree.
     """
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)
+
+
+def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
+    """An integer, of the one type that programs are compiled for; weak types compile them again.
+
+    Raises:
+        TypeError: It is not an integer.
+    """
+    if isinstance(number, Array):
+        return jax.lax.convert_element_type(number, jnp.int32)
+    return np.int32(operator.index(number))  # pyright: ignore[reportArgumentType]
+
+
+def portable(array: AnyArray) -> AnyArray:
+    """An array that can be put on any devices: on the host, unless it is split over processes."""
+    if not _is_here(array):
+        return array
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
+    """The function that turns a portable array back into the array, random keys included."""
+    if not (_is_here(array) and is_key(array)):
+        return lambda portable: portable
+    return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
+
+
+def _is_here(array: AnyArray) -> bool:
+    """Whether all of an array is in this process."""
+    return getattr(array, "is_fully_addressable", True)
