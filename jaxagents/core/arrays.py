@@ -13,6 +13,9 @@ from jaxtyping import Array, ArrayLike, Int, PyTree
 
 AnyArray = Array | np.ndarray
 
+_NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
+"""The types of 64 bits, and those of 32 in their place."""
+
 
 def without_weak_types(tree: PyTree) -> PyTree:
     """Strips the weak types of Python scalars from a pytree, which compile every program twice."""
@@ -22,6 +25,36 @@ def without_weak_types(tree: PyTree) -> PyTree:
         return x if is_key(x) else jax.lax.convert_element_type(x, x.dtype)
 
     return jax.tree.map(strip, tree)
+
+
+def in_32_bits(tree: PyTree) -> PyTree:
+    """Casts the numbers of 64 bits in a pytree, of which there are none unless JAX is set to have them."""
+
+    return jax.tree.map(lambda x: _cast(x, _NARROW.get(x.dtype, x.dtype)), tree)
+
+
+def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
+    """Casts the numbers of a pytree that have 64 bits instead of 32, or 32 instead of 64.
+
+    Args:
+        like: A pytree with the dtypes to have, as arrays or shapes.
+        tree: The pytree, which is left alone if it is structured differently.
+
+    Returns:
+        The pytree.
+    """
+
+    def cast(like: Array, x: Array) -> Array:
+        narrow = [_NARROW.get(dtype, dtype) for dtype in (like.dtype, x.dtype)]
+        return _cast(x, like.dtype) if narrow[0] == narrow[1] else x
+
+    if jax.tree.structure(like) != jax.tree.structure(tree):
+        return tree
+    return jax.tree.map(cast, like, tree)
+
+
+def _cast(x: Array, dtype: np.dtype) -> Array:
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def is_traced(x: PyTree) -> bool:

@@ -77,7 +77,7 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
 def jit_in_place(function: Callable) -> Jitted:
     """`jax.jit` for a program that works in the memory of its first argument, which it uses up.
 
-    While JAX looks for NaN it leaves the argument alone, since whoever finds one calls the function again
+    While JAX looks for NaN the argument is left alone: where JAX finds one, it calls the function again
     to say where it came from.
 
     Args:

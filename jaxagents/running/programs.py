@@ -1,7 +1,6 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
 import functools
-from collections.abc import Callable
 from typing import Generic, NamedTuple
 
 import jax
