@@ -194,8 +194,8 @@ class CQLLearner(SACLearner):
         def sample(key: Key[Array, ""], observations: PyTree) -> tuple[Array, Array]:
             return jax.vmap(self.actor(observations).sample_and_log_prob)(jax.random.split(key, n))
 
-        uniform = jax.random.uniform(uniform_key, shape, minval=-1.0, maxval=1.0)
-        uniform_log_probs = jnp.full(shape[:-1], -shape[-1] * np.log(2.0))
+        uniform = jax.random.uniform(uniform_key, shape, jnp.float32, -1.0, 1.0)
+        uniform_log_probs = jnp.full(shape[:-1], -shape[-1] * np.log(2.0), jnp.float32)
         current, current_log_probs = sample(policy_key, batch["observations"])
         following, following_log_probs = sample(next_key, batch["next_observations"])
         log_probs = [uniform_log_probs, current_log_probs, following_log_probs]

@@ -95,7 +95,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     ) -> SACHyperparametersT:
         if hyperparams.target_entropy is not None:
             return hyperparams
-        return hyperparams.replace(target_entropy=cls._default_target_entropy(example))
+        return hyperparams.replace(target_entropy=jnp.float32(cls._default_target_entropy(example)))
 
     @classmethod
     def _initial(

@@ -145,7 +145,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     ) -> Float[Array, "batch action"]:
         """Actions near those of the policy, so that similar actions get similar values."""
         clip = self.hyperparams.target_noise_clip
-        noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape)
+        noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape, actions.dtype)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
 
     def _update_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:

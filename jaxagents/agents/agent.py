@@ -13,7 +13,7 @@ from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
-from jaxagents.core.compilation import Programs, is_tracing
+from jaxagents.core.compilation import Programs, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters
@@ -197,6 +197,7 @@ class Agent(
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
 
+    @nan_is_allowed
     def restore(
         self,
         mode: str | int = "best",

@@ -127,7 +127,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _zero_action(self) -> Array:
         """An action of the learner."""
         space = self.episodes.action_space
-        return jnp.zeros((), jnp.int32) if is_discrete(space) else jnp.zeros(math.prod(space.shape))
+        if is_discrete(space):
+            return jnp.zeros((), jnp.int32)
+        return jnp.zeros(math.prod(space.shape), jnp.float32)
 
     def _to_environment(self, actions: Array) -> Array:
         """Actions of the environment, from those of the learner."""

@@ -13,7 +13,8 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import OffPolicyRunner
-from jaxagents.core.compilation import compiled
+from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -93,6 +94,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             "rewards in the replay buffer": runner.buffer.storage["rewards"],
         }
 
+    @nan_is_allowed
     @compiled
     def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """Fills a new replay buffer with as many transitions as learning starts with.
@@ -126,7 +128,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         )
         runner = self._collect(runner, warmup_rngs, self._act_randomly)
         _, info = jax.eval_shape(self._learn, runner, rng[None])
-        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _empty_buffer(self) -> DeviceBuffer:
         obs = self._observation
@@ -151,7 +153,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         example, n_envs = self._zero_action(), self.config.batch_size
         if is_discrete(self.episodes.action_space):
             return jax.random.randint(key, (n_envs,), 0, self.episodes.action_space.n)
-        return jax.random.uniform(key, (n_envs, *example.shape), minval=-1.0, maxval=1.0)
+        return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
@@ -177,7 +179,9 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
     ) -> OffPolicyRunner:
         n_envs = self.config.batch_size
-        earlier_steps = runner.update_step.astype(float) * (self.config.rollout_length * n_envs)
+        earlier_steps = runner.update_step.astype(jnp.float32) * (
+            self.config.rollout_length * n_envs
+        )
 
         def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, None]:
             buffer, obs, envstate = carry
@@ -197,7 +201,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             return (buffer.add(transitions), taken.obs, taken.envstate), None
 
         carry = (runner.buffer, runner.obs, runner.envstate)
-        n_steps = n_envs * jnp.arange(len(rngs), dtype=float)
+        n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
         (buffer, obs, envstate), _ = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
         return runner.replace(buffer=buffer, obs=obs, envstate=envstate)
 
@@ -212,7 +216,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
         carry = (runner.learner, buffer.priorities)
         (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
-        info = jax.tree.map(lambda x: x.mean(axis=0), infos)
+        info = in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
         return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), info
 
     def _gradient_step(

@@ -16,6 +16,7 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
+from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
 from jaxagents.envs.spaces import box_bounds, is_discrete
@@ -135,14 +136,14 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             runner.learner,
             jax.random.split(rng, (1, self._n_groups)),
         )
-        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
         shape = (self.config.gradient_steps, self._n_groups)
         rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
         learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
         return runner.replace(
-            learner=learner, rng=rngs[0], info=info, update_step=runner.update_step + 1
+            learner=learner, rng=rngs[0], info=in_32_bits(info), update_step=runner.update_step + 1
         )
 
     def _learn(

@@ -21,6 +21,7 @@ from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
+from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
@@ -150,13 +151,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
         )
         info = jax.eval_shape(self._info_names, runner)
-        return runner.replace(info={name: jnp.full((), jnp.nan) for name in info})
+        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _info_names(self, runner: Runner) -> Info:
         """The names of the numbers that an update reports, found without playing."""
         obs, carry = jax.tree.map(lambda x: x[0], (runner.obs, runner.carry))
         _, distribution = self._policy.step(runner.actor_training, carry, obs)
-        of_each_actor = jnp.zeros(self._actors_shape)
+        of_each_actor = jnp.zeros(self._actors_shape, jnp.float32)
         step = Transition(
             obs=obs,
             action=distribution.sample(jax.random.key(0)),
@@ -336,7 +337,7 @@ def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
         raise ValueError(
             f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
         )
-    return {name: number for part in parts for name, number in part.items()}
+    return in_32_bits({name: number for part in parts for name, number in part.items()})
 
 
 def _with_network_name(network: str, info: Info) -> Info:

@@ -1,13 +1,20 @@
 """Arrays."""
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, ArrayLike, Int, PyTree
+
+AnyArray = Array | np.ndarray
+
+_NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
+"""The types of 64 bits, and those of 32 in their place."""
 
 
 def without_weak_types(tree: PyTree) -> PyTree:
@@ -18,6 +25,35 @@ def without_weak_types(tree: PyTree) -> PyTree:
         return x if is_key(x) else jax.lax.convert_element_type(x, x.dtype)
 
     return jax.tree.map(strip, tree)
+
+
+def in_32_bits(tree: PyTree) -> PyTree:
+    """Casts the numbers of 64 bits in a pytree, of which there are none unless JAX is set to have them."""
+    return jax.tree.map(lambda x: _cast(x, _NARROW.get(x.dtype, x.dtype)), tree)
+
+
+def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
+    """Casts the numbers of a pytree that have 64 bits instead of 32, or 32 instead of 64.
+
+    Args:
+        like: A pytree with the dtypes to have, as arrays or shapes.
+        tree: The pytree, which is left alone if it is structured differently.
+
+    Returns:
+        The pytree.
+    """
+
+    def cast(like: Array, x: Array) -> Array:
+        narrow = [_NARROW.get(dtype, dtype) for dtype in (like.dtype, x.dtype)]
+        return _cast(x, like.dtype) if narrow[0] == narrow[1] else x
+
+    if jax.tree.structure(like) != jax.tree.structure(tree):
+        return tree
+    return jax.tree.map(cast, like, tree)
+
+
+def _cast(x: Array, dtype: np.dtype) -> Array:
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def is_traced(x: PyTree) -> bool:
@@ -54,3 +90,33 @@ def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
         The pytree.
     """
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)
+
+
+def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
+    """An integer, of the one type that programs are compiled for; weak types compile them again.
+
+    Raises:
+        TypeError: It is not an integer.
+    """
+    if isinstance(number, Array):
+        return jax.lax.convert_element_type(number, jnp.int32)
+    return np.int32(operator.index(number))  # pyright: ignore[reportArgumentType]
+
+
+def portable(array: AnyArray) -> AnyArray:
+    """An array that can be put on any devices: on the host, unless it is split over processes."""
+    if not _is_here(array):
+        return array
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
+    """The function that turns a portable array back into the array, random keys included."""
+    if not (_is_here(array) and is_key(array)):
+        return lambda portable: portable
+    return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
+
+
+def _is_here(array: AnyArray) -> bool:
+    """Whether all of an array is in this process."""
+    return getattr(array, "is_fully_addressable", True)

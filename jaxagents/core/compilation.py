@@ -21,8 +21,10 @@ T = TypeVar("T")
 
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
-
 _N_STRUCTURES = 16
+
+nan_is_allowed = jax.debug_nans(False)
+"""Decorates what handles runners before any update: they hold NaN for losses, which nobody knows yet."""
 
 
 class Jitted(Protocol):
@@ -67,6 +69,35 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
         return choose(*args, **kwargs).lower(*args, **kwargs)
+
+    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
+    return cast(Jitted, call)
+
+
+def jit_in_place(function: Callable) -> Jitted:
+    """`jax.jit` for a program that works in the memory of its first argument, which it uses up.
+
+    While JAX looks for NaN the argument is left alone: where JAX finds one, it calls the function again
+    to say where it came from.
+
+    Args:
+        function: The function to compile.
+
+    Returns:
+        The compiled function.
+    """
+    in_place, again = jax.jit(function, donate_argnums=0), jax.jit(function)
+
+    def choose() -> Jitted:
+        looks_for_nan = jax.config.jax_debug_nans  # pyright: ignore[reportAttributeAccessIssue]
+        return again if looks_for_nan else in_place
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return choose()(*args, **kwargs)
+
+    def lower(*args: Any, **kwargs: Any) -> Lowered:
+        return choose().lower(*args, **kwargs)
 
     call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
     return cast(Jitted, call)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import in_32_bits, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
@@ -65,8 +66,10 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
             f"truncated, info), got a {type(outcome).__name__}."
         )
     check_info(outcome.info, f"{name}.{step}")
-    check_same_tree(obs, outcome.obs, f"{name}: the observation", reset, step)
-    check_same_tree(state, outcome.state, f"{name}: the state", reset, step)
+    obs, next_obs = jax.eval_shape(in_32_bits, (obs, outcome.obs))
+    next_state = jax.eval_shape(with_widths_of, state, outcome.state)
+    check_same_tree(obs, next_obs, f"{name}: the observation", reset, step)
+    check_same_tree(state, next_state, f"{name}: the state", reset, step)
     check_size(outcome.terminated, (), f"{name}.{step}: terminated")
     check_size(outcome.truncated, (), f"{name}.{step}: truncated")
     check_size(outcome.reward, episodes.actors_shape, f"{name}.{step}: reward")

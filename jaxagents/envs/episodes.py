@@ -8,7 +8,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
-from jaxagents.core.arrays import select, without_weak_types
+from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_box
 
@@ -92,9 +92,8 @@ class Episodes:
         Returns:
             The first observation and the state.
         """
-        obs, envstate = self.env.reset(key)
-        obs, envstate = without_weak_types((obs, envstate))
-        return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        obs, envstate = without_weak_types(self.env.reset(key))
+        return in_32_bits(obs), EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -148,6 +147,7 @@ class Episodes:
             action = jnp.clip(action, *self._bounds)
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
+        obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)

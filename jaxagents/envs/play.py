@@ -63,7 +63,7 @@ def _play_until_all_are_over(
 ) -> EpisodeOutcomes:
     n_episodes = len(reset_keys)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
-    rewards = jnp.zeros((n_episodes, *episodes.actors_shape))
+    rewards = jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32)
     never = jnp.zeros(n_episodes, bool)
     outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(n_episodes, jnp.int32))
 

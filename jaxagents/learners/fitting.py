@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
-from jaxagents.core.arrays import select
+from jaxagents.core.arrays import in_32_bits, select
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
@@ -171,7 +171,8 @@ def _fit_in_one_loop(
         return ops.minibatch_indices(seeds[epoch], n_samples, n_minibatches)
 
     fitted = [
-        Fitted(fit.training, {name: jnp.zeros(()) for name in fit.example.names}) for fit in fits
+        Fitted(fit.training, {name: jnp.zeros((), jnp.float32) for name in fit.example.names})
+        for fit in fits
     ]
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
@@ -215,7 +216,7 @@ def _epochs(
     def epoch(number: ArrayLike, before: list[Fitted]) -> list[Fitted]:
         trainings = [network.training for network in before]
         trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
-        means = jax.tree.map(lambda x: x.mean(), infos)
+        means = in_32_bits(jax.tree.map(lambda x: x.mean(), infos))
         after = [Fitted(*network) for network in zip(trainings, means, strict=True)]
         return [_unless_stopped(*network) for network in zip(fits, before, after, strict=True)]
 

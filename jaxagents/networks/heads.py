@@ -60,7 +60,7 @@ class GaussianActor(nn.Module):
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         mean = Dense(math.prod(self.action_shape), kernel_init=_SMALL)(x)
         initial = nn.initializers.constant(self.initial_log_std)
-        log_std = self.param("log_std", initial, self.action_shape)
+        log_std = self.param("log_std", initial, self.action_shape, jnp.float32)
         return mean.reshape(self.action_shape), jnp.asarray(log_std)
 
 

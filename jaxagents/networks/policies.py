@@ -89,7 +89,7 @@ class Policy(MLPHead, kw_only=True):
             mean, log_std = jnp.split(outputs, 2, axis=-1)
         else:
             mean = outputs
-            log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,))
+            log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,), jnp.float32)
         return mean, jnp.clip(log_std, self.log_std_min, self.log_std_max)
 
 

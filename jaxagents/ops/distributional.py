@@ -46,7 +46,7 @@ def quantile_midpoints(n: int) -> Float[Array, "n"]:
     Returns:
         The probability below each of them.
     """
-    return (jnp.arange(n) + 0.5) / n
+    return (jnp.arange(n, dtype=jnp.float32) + 0.5) / n
 
 
 def quantile_huber_loss(

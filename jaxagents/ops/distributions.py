@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
+_LOG_2 = float(np.log(2.0))
 _SQUASH_LIMIT = 1.0 - 1e-6
 _FEW_ACTIONS = 6
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
@@ -178,7 +179,7 @@ class EpsilonGreedy(Distribution):
         """Draws one action by one random number, which also chooses the action if below epsilon."""
         n_actions = self.values.shape[-1]
         greedy = self.mode()
-        u = jax.random.uniform(key, greedy.shape)
+        u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
         random_action = jnp.floor(u / positive * n_actions).astype(greedy.dtype)
         return jnp.where(u < self.epsilon, jnp.minimum(random_action, n_actions - 1), greedy)
@@ -306,7 +307,7 @@ class TanhGaussian(Reparametrised):
         return jnp.clip(action, self.low, self.high)  # it can round to just outside
 
     def _log_slope(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
-        log_tanh_slope = 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+        log_tanh_slope = 2.0 * (_LOG_2 - u - jax.nn.softplus(-2.0 * u))
         return log_tanh_slope + jnp.log(0.5 * (self.high - self.low))
 
 

@@ -1,7 +1,6 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
 import functools
-from collections.abc import Callable
 from typing import Generic, NamedTuple
 
 import jax
@@ -12,14 +11,19 @@ from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Key, PyTree, Shaped
 
 from jaxagents.core import processes
-from jaxagents.core.arrays import is_key
-from jaxagents.core.compilation import Jitted, compile_meanwhile, is_tracing, quick_jit
+from jaxagents.core.arrays import as_int32, portable, rebuild_of
+from jaxagents.core.compilation import (
+    Jitted,
+    compile_meanwhile,
+    is_tracing,
+    jit_in_place,
+    nan_is_allowed,
+    quick_jit,
+)
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.trainable import Compilable, RunnerT, programs_of
 from jaxagents.sharding import DATA_AXIS, check_axis
-
-AnyArray = Array | np.ndarray
 
 _SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
 
@@ -35,6 +39,7 @@ class OnDevice(Generic[RunnerT]):
         self._compiled = programs_of(agent).get(OnDevice, _OnDevice)
         self._data = agent.data
 
+    @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner; `advance` is traced while this is compiled."""
         without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
@@ -47,18 +52,21 @@ class OnDevice(Generic[RunnerT]):
         args = start.out_info, self._data, np.int32(1)
         compile_meanwhile(start, lambda: self._compiled.advance.lower(*args))
 
+    @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
         """A copy of a runner to go on from."""
         return jax.tree.map(jnp.copy, runner)
 
+    @nan_is_allowed
     def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
         return self._compiled.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
-        return self._compiled.advance(runner, self._data, n_updates)
+        return self._compiled.advance(runner, self._data, as_int32(n_updates))
 
+    @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         return self._compiled.evaluate(runner)
@@ -67,6 +75,7 @@ class OnDevice(Generic[RunnerT]):
         """The outcomes of greedy episodes."""
         return self._compiled.play(rng, acting, n_evals)
 
+    @nan_is_allowed
     def train(
         self,
         rng: RandomKey | None,
@@ -101,7 +110,7 @@ class _OnDevice:
 
         self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
-        self.advance = jax.jit(advance, donate_argnums=0)
+        self.advance = jit_in_place(advance)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=2)
         self.train = jax.jit(train, static_argnums=(4, 5))
@@ -139,6 +148,7 @@ class OnMesh(Generic[RunnerT]):
             (OnMesh, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
+    @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, on the devices."""
         with jax.set_mesh(self._mesh):
@@ -149,23 +159,25 @@ class OnMesh(Generic[RunnerT]):
         """Whether several processes make the updates together."""
         return self._mesh.is_multi_process
 
+    @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
         """A copy of a runner to go on from."""
         leaves, structure = jax.tree.flatten(runner)
-        rebuilds = [_rebuild_of(leaf) for leaf in leaves]
+        rebuilds = [rebuild_of(leaf) for leaf in leaves]
 
         def place(portable: list[Array]) -> RunnerT:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
             return _place(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
 
         with jax.set_mesh(self._mesh):
-            return jax.jit(place)([_portable(leaf) for leaf in leaves])
+            return jax.jit(place)([portable(leaf) for leaf in leaves])
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
         with jax.set_mesh(self._mesh):
-            return self._programs.advance(runner, n_updates, self._data)
+            return self._programs.advance(runner, as_int32(n_updates), self._data)
 
+    @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         with jax.set_mesh(self._mesh):
@@ -199,7 +211,7 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
 
     return _Programs(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
-        advance=jax.jit(advance, donate_argnums=0),
+        advance=jit_in_place(advance),
         evaluate=jax.jit(evaluate),
     )
 
@@ -228,22 +240,3 @@ def _place(behaviour: Compilable[RunnerT], mesh: Mesh, runner: RunnerT) -> Runne
         return jax.lax.with_sharding_constraint(array, sharding)
 
     return jax.tree_util.tree_map_with_path(place, runner)
-
-
-def _portable(array: AnyArray) -> AnyArray:
-    """An array that can be put on any devices: on the host, unless it is split over processes."""
-    if not _is_here(array):
-        return array
-    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
-
-
-def _rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
-    """The function that turns a portable array back into the array, random keys included."""
-    if not (_is_here(array) and is_key(array)):
-        return lambda portable: portable
-    return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
-
-
-def _is_here(array: AnyArray) -> bool:
-    """Whether all of an array is in this process."""
-    return getattr(array, "is_fully_addressable", True)

@@ -16,7 +16,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents.core.arrays import stack
-from jaxagents.core.compilation import Jitted
+from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
 from jaxagents.core.finite import finite_members
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.chunks import TimedChunks
@@ -169,6 +169,7 @@ class MembersOnDevices:
             (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
+    @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
         """Fresh runners, some of them twice to fill up the devices."""
         self._n_members = len(rngs)
@@ -181,6 +182,7 @@ class MembersOnDevices:
         """Makes updates."""
         return self._advance(runners, n_updates, self._data)
 
+    @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point."""
         return self.gather(self._evaluate(runners))
@@ -201,24 +203,19 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]
     def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
         return program.with_data(data).advance(runner, n_updates)
 
-    def compile_(
-        function: Callable, in_axes: tuple[int | None, ...], donated: tuple[int, ...] = ()
-    ) -> Jitted:
-        return jax.jit(
-            jax.shard_map(
-                jax.vmap(function, in_axes),
-                mesh=mesh,
-                in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
-                out_specs=_MEMBERS,
-                check_vma=False,
-            ),
-            donate_argnums=donated,
+    def of_members(function: Callable, *in_axes: int | None) -> Callable:
+        return jax.shard_map(
+            jax.vmap(function, in_axes),
+            mesh=mesh,
+            in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
+            out_specs=_MEMBERS,
+            check_vma=False,
         )
 
     return (
-        compile_(program.start, (0, 0)),
-        compile_(advance, (0, None, None), donated=(0,)),
-        compile_(program.evaluate, (0,)),
+        jax.jit(of_members(program.start, 0, 0)),
+        jit_in_place(of_members(advance, 0, None, None)),
+        jax.jit(of_members(program.evaluate, 0)),
     )
 
 

@@ -1,9 +1,11 @@
 """The pure functions that a training consists of, and the agent in front of them."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from compilations import compilations
 from probes import MatchSign
 from registry import AGENTS
 
@@ -50,3 +52,16 @@ def test_hooks_may_take_the_steps_of_the_agent():
     agent = Twice(MatchSign(), None, case.config())
     runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(2))
     assert runner.update_step == 4
+
+
+def test_one_program_makes_every_number_of_updates():
+    case = CASES[0]
+    agent = case.make(MatchSign)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(1))
+    with compilations() as made:
+        for n_updates in (2, np.int64(2), jnp.asarray(2)):
+            runner = agent.advance(runner, n_updates)
+    assert not [name for name in made if "advance" in name]
+    assert runner.update_step == 7
+    with pytest.raises(TypeError, match="float"):
+        agent.advance(runner, 1.5)

@@ -1,0 +1,108 @@
+"""Settings of JAX that users turn on."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
+from jaxagents.core.arrays import in_32_bits, with_widths_of
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in AGENTS}
+FAMILIES = pytest.mark.parametrize("name", ["PPO", "DQN", "SAC", "CQL"])
+
+
+@FAMILIES
+def test_trains_while_nan_is_looked_for(name):
+    case = CASES[name]
+    agent, hyperparams = case.make(MatchSign), case.hyperparams()
+    with jax.debug_nans(True):
+        _, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)
+        losses = metrics[case.loss]
+        assert np.isnan(losses[0])
+        assert np.isfinite(losses[1:]).all()
+        fresh = agent.start(KEY, hyperparams)
+        agent.train(None, hyperparams, fresh, n_steps=1, progress=False)
+        agent.evaluate(agent.restart(fresh, hyperparams))
+
+
+def test_nan_is_looked_for_where_many_train(tmp_path):
+    case = CASES["DQN"]
+    agent = case.make(MatchSign, n_groups=2, checkpoint_dir=tmp_path, checkpoint_buffer=False)
+    with jax.debug_nans(True):
+        agent.sweep(jax.random.split(KEY, 2), case.hyperparams(), n_steps=1, progress=False)
+        agent.train(KEY, case.hyperparams(), n_steps=1, progress=False, mesh=make_mesh(2))
+        runner, _ = agent.restore(0)
+        agent.refill(runner)
+
+
+@FAMILIES
+def test_a_loss_that_is_nan_is_found(name):
+    case = CASES[name]
+    agent, hyperparams = case.make(MatchSign), case.hyperparams(learning_rate=np.nan)
+    runner = agent.start(KEY, hyperparams)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        agent.advance(runner, 2)
+
+
+def check_dtypes_of_training(agent, hyperparams):
+    """Traces a training, in whose loops no dtype may change, and looks for numbers of 64 bits."""
+    program = agent.program.with_data(agent.data)
+    runner = jax.eval_shape(program.start, KEY, hyperparams)
+    after = jax.eval_shape(program.advance, runner, np.int32(1))
+    assert after == runner
+    outcomes = jax.eval_shape(program.evaluate, after)
+    for path, leaf in jax.tree_util.tree_leaves_with_path((runner, outcomes)):
+        of_env = "envstate" in jax.tree_util.keystr(path)
+        assert of_env or leaf.dtype not in (jnp.float64, jnp.int64)
+
+
+@pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
+def test_trains_while_numbers_may_have_64_bits(case):
+    with jax.enable_x64(True):
+        check_dtypes_of_training(case.make(MatchSign), case.hyperparams())
+
+
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "Breakout-MinAtar"]
+)
+def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
+    small = {"n_steps": 1, "n_evals": 2}
+    with jax.enable_x64(True):
+        for agent, module in ((PPO, ppo), (DQN, dqn), (SAC, sac)):
+            if (agent, name) != (DQN, "Pendulum-v1"):
+                made = agent(*gymnax.make(name), module.AgentConfig(**small))
+                check_dtypes_of_training(made, module.HyperParameters())
+
+
+def test_makes_updates_while_numbers_may_have_64_bits():
+    case = CASES["PPO"]
+    with jax.enable_x64(True):
+        agent = case.make(MatchSign)
+        runner, metrics = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    assert runner.update_step == 2
+    assert np.isfinite(metrics["actor_loss"][-1])
+
+
+def test_numbers_of_32_bits_are_left_alone():
+    tree = {"x": jnp.ones(2), "n": jnp.ones((), jnp.int32), "key": KEY, "half": jnp.ones(1, "f2")}
+    for same in (in_32_bits(tree), with_widths_of(tree, tree)):
+        assert all(same[name] is leaf for name, leaf in tree.items())
+
+
+def test_states_keep_the_widths_that_they_have_at_reset():
+    with jax.enable_x64(True):
+        like = {
+            "x": jnp.zeros((), jnp.float32),
+            "n": jnp.zeros((), jnp.int64),
+            "b": jnp.ones((), bool),
+        }
+        given = {"x": jnp.zeros((), jnp.float64), "n": jnp.zeros((), jnp.int32), "b": jnp.int64(1)}
+        found = with_widths_of(like, given)
+        assert [found[name].dtype for name in "xnb"] == [jnp.float32, jnp.int64, jnp.int64]
+        assert with_widths_of((), given) is given
