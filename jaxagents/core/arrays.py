@@ -28,8 +28,8 @@ def without_weak_types(tree: PyTree) -> PyTree:
 
 
 def in_32_bits(tree: PyTree) -> PyTree:
-    """Casts the numbers of 64 bits in a pytree, of which there are none unless JAX is set to have them."""
-    return jax.tree.map(lambda x: _cast(x, _NARROW.get(x.dtype, x.dtype)), tree)
+    """Casts the numbers of 64 bits in a pytree; JAX has none, unless it is set to."""
+    return jax.tree.map(lambda x: _cast(x, _narrow(x.dtype)), tree)
 
 
 def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
@@ -44,12 +44,15 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
     """
 
     def cast(like: Array, x: Array) -> Array:
-        narrow = [_NARROW.get(dtype, dtype) for dtype in (like.dtype, x.dtype)]
-        return _cast(x, like.dtype) if narrow[0] == narrow[1] else x
+        return _cast(x, like.dtype) if _narrow(like.dtype) == _narrow(x.dtype) else x
 
     if jax.tree.structure(like) != jax.tree.structure(tree):
         return tree
     return jax.tree.map(cast, like, tree)
+
+
+def _narrow(dtype: np.dtype) -> np.dtype:
+    return _NARROW.get(dtype) or dtype
 
 
 def _cast(x: Array, dtype: np.dtype) -> Array:
