@@ -1,6 +1,7 @@
 """Object-oriented reinforcement-learning agents on JAX."""
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from jaxagents.a2c import A2C, A2CBase
 from jaxagents.agents.agent import Agent
@@ -9,6 +10,7 @@ from jaxagents.agents.offline import OfflineBase
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.bc import BC, BCLearner, DiscreteBCLearner
 from jaxagents.c51 import C51, C51Learner
+from jaxagents.core.former_names import former_names
 from jaxagents.cql import CQL, CQLLearner, DiscreteCQLLearner
 from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from jaxagents.envs.environment import Environment
@@ -24,6 +26,9 @@ from jaxagents.td3 import TD3, TD3Learner
 from jaxagents.verification import verify
 
 __version__ = version("jaxagents")
+
+if not TYPE_CHECKING:  # which otherwise would take any name to exist
+    __getattr__ = former_names(__name__)
 
 __all__ = [
     "A2C",

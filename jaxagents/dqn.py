@@ -114,6 +114,7 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
     _discrete_learner = DQNLearner
+    _hooks = (*OffPolicyBase._hooks, "_epsilon")
 
     @property
     def learner(self) -> QLearner:

@@ -62,7 +62,7 @@ class IQLHyperparameters(Hyperparameters):
     tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     expectile: Traced = hyperparameter(0.7, 0.0, 1.0)
     beta: Traced = hyperparameter(3.0, 0.0)
-    max_weight: Traced = hyperparameter(100.0, 0.0)
+    max_weight: Traced = hyperparameter(100.0, 0.0, infinite=True)
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)

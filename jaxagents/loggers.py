@@ -6,6 +6,7 @@ import datetime
 import errno
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -26,6 +27,26 @@ class Logger(Protocol):
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Records the metrics of a step."""
         ...
+
+
+def as_loggers(loggers: object) -> list[Logger]:
+    """Loggers as a list.
+
+    Raises:
+        TypeError: They are a single logger, or something else.
+    """
+    if hasattr(loggers, "log"):
+        raise TypeError(
+            f"loggers must be a list of loggers, got a single {type(loggers).__name__}: put it in "
+            "brackets."
+        )
+    if not isinstance(loggers, Iterable):
+        raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
+    listed = list(loggers)
+    for logger in listed:
+        if isinstance(logger, type) or not hasattr(logger, "log"):
+            raise TypeError(f"loggers must have a method log(step, metrics), got {logger!r}.")
+    return listed
 
 
 class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):

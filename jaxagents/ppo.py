@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Array, Float, PyTree
 
@@ -14,6 +14,7 @@ from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.former_names import former_names
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
 from jaxagents.learners.losses import Info
@@ -33,6 +34,9 @@ __all__ = [
     "TrainState",
     "Transition",
 ]
+
+if not TYPE_CHECKING:  # which otherwise would take any name to exist
+    __getattr__ = former_names(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,9 +72,9 @@ class HyperParameters(OnPolicyHyperparameters):
     """
 
     gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
-    eps_clip: Traced = hyperparameter(0.2, 0.0)
+    eps_clip: Traced = hyperparameter(0.2, 0.0, infinite=True)
     ent_coeff: Traced = hyperparameter(0.0, 0.0)
-    kl_threshold: Traced = hyperparameter(float("inf"), 0.0)
+    kl_threshold: Traced = hyperparameter(float("inf"), 0.0, infinite=True)
 
 
 class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):

@@ -59,7 +59,7 @@ class TD3Hyperparameters(Hyperparameters):
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
     tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     target_noise: Traced = hyperparameter(0.2, 0.0)
-    target_noise_clip: Traced = hyperparameter(0.5, 0.0)
+    target_noise_clip: Traced = hyperparameter(0.5, 0.0, infinite=True)
     exploration_noise: Traced = hyperparameter(0.1, 0.0)
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)

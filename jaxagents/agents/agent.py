@@ -1,31 +1,39 @@
 """The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
 
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import jax
 from jax.sharding import Mesh
 from jaxtyping import ArrayLike
 
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.checks import check_single
+from jaxagents.agents.continuing import (
+    check_choice,
+    check_fits,
+    check_not_used_up,
+    check_same_evaluations,
+)
+from jaxagents.agents.habits import HABITS
 from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
+from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import Programs, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, as_key
+from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
-from jaxagents.loggers import Logger
+from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.replay import Replay, replay
 from jaxagents.running.sweeps import SweepResult
+from jaxagents.running.trainable import programs_of
 
 
 class Agent(
@@ -97,8 +105,10 @@ class Agent(
             `lengths` (points, episodes).
 
         Raises:
-            ValueError: A hyperparameter is out of range, or the devices of the mesh cannot share the
-                work equally.
+            TypeError: An argument is of another type.
+            ValueError: A hyperparameter is out of range or an array, there are several random keys, the
+                runner is used up or of another agent, or the devices of the mesh cannot share the work
+                equally.
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
@@ -107,11 +117,12 @@ class Agent(
                 raise ValueError("Inside of jit or vmap, train takes no mesh: call it plainly.")
             return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
         self._check_hyperparams(hyperparams, optional=runner is not None)
+        loggers = as_loggers(loggers)
         program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
+        check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
         runner = self._starting_point(rng, hyperparams, runner, program)
-        check_single(runner)
         return training.train(
             self, program, runner, earlier, n_steps, progress is not False, loggers
         )
@@ -139,9 +150,17 @@ class Agent(
 
         Returns:
             The final runner, and the metrics of the whole training.
+
+        Raises:
+            ValueError: There is no `checkpoint_dir`; or see `train`.
         """
+        if self.config.checkpoint_dir is None:
+            raise ValueError(
+                "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
+                "one, call train."
+            )
         runner = None
-        if self.config.checkpoint_dir and checkpoint.saved_steps(self.config.checkpoint_dir):
+        if checkpoint.saved_steps(self.config.checkpoint_dir):
             runner, _ = self.restore("last", hyperparams=hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0:
@@ -164,9 +183,26 @@ class Agent(
         program: OnDevice[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            return program.start(as_key(rng), hyperparams)
+            return program.start(single_key(rng, "train"), hyperparams)
+        self._check_runner(runner)
         placed = program.place(self._complete(runner))
         return placed if hyperparams is None else self.restart(placed, hyperparams)
+
+    def _check_runner(self, runner: RunnerT) -> None:
+        """Raises unless a training can go on from a runner."""
+        if runner is not self.training_runner:
+            fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
+            check_fits(runner, fresh, repr(self).strip("<>"))
+        check_not_used_up(runner)
+
+    def _fresh_runner(self, hyperparams: object) -> RunnerT:
+        """A fresh runner, as shapes."""
+        kind = self._hyperparams_type
+        given = hyperparams if isinstance(hyperparams, kind) else kind()
+        key = "fresh runner", jax.tree.structure(given)
+        return programs_of(self).get(
+            key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
+        )
 
     def sweep(
         self,
@@ -193,7 +229,7 @@ class Agent(
         Raises:
             ValueError: The leading axes do not fit together, or a value is out of range.
         """
-        self._check_hyperparams(hyperparams)
+        self._check_hyperparams(hyperparams, several=True)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
 
@@ -219,9 +255,11 @@ class Agent(
             The runner, and the history of metrics up to it.
 
         Raises:
+            TypeError: `mode` or `best_fn` is of another type.
             FileNotFoundError: There is no checkpoint, or none at that step.
             ValueError: The checkpoint is of another agent, environment or network.
         """
+        check_choice(mode, best_fn)
         given = self._hyperparams_type() if hyperparams is None else hyperparams
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
@@ -273,7 +311,7 @@ class Agent(
         """
         n_evals = positive("n_evals", n_evals)
         acting = self._acting(self._trained_runner())
-        return OnDevice(self).play(as_key(rng), acting, n_evals)
+        return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals)
 
     def summarize(self, metric: ArrayLike) -> MetricStats:
         """Statistics of a metric over its last axis.
@@ -298,6 +336,11 @@ class Agent(
         if self.config.checkpoint_dir is not None and processes.leads():
             checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
         return describe("Hyperparameters", hyperparams)
+
+    if not TYPE_CHECKING:  # which otherwise would take any attribute to exist
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, HABITS)
 
     def _seal(self) -> None:
         behaviour = self._without_files()

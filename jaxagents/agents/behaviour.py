@@ -7,16 +7,20 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import jax
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from jaxagents.agents.checks import check_eval_rng
+from jaxagents.agents.checks import check_eval_rng, check_kind
 from jaxagents.agents.config import Config
+from jaxagents.agents.former_hooks import FORMER_HOOKS
 from jaxagents.agents.identity import Frozen
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.compilation import Programs
-from jaxagents.core.describe import describe, name_of
+from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
 
@@ -52,6 +56,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     _programs: Programs[Self] | None = None
 
     def __init__(
@@ -79,16 +84,15 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
         environment = as_environment(env, env_params)
-        if not isinstance(config, self._config_type):
-            raise TypeError(
-                f"{type(self).__name__} takes a {name_of(self._config_type)}, "
-                f"got a {name_of(type(config))}."
-            )
+        check_kind(type(self).__name__, self._config_type, config)
         self.env = env
         self.env_params = environment.params
         self.config = config
         self.eval_during_training = bool(eval_during_training)
-        self.n_actors = 1 if environment.n_actors is None else environment.n_actors
+        self.n_actors = 1
+        if environment.n_actors is not None:
+            name = f"{environment.wording.environment}.n_actors"
+            self.n_actors = positive(name, environment.n_actors)
         self.episodes = Episodes(environment, config.max_episode_steps, self._actors_shape)
 
     # The waist: what a family of agents fills in.
@@ -144,6 +148,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             The memory afterwards, and one action.
         """
         return carry, self.policy(training, obs)
+
+    @property
+    def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """One observation, as shapes."""
+        return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 
     @property
     def _actors_shape(self) -> tuple[int, ...]:
@@ -241,16 +250,21 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
         twin._freeze((type(self), fingerprint(vars(twin))))
         check_eval_rng(self.config.eval_rng)
+        check_hook_names(type(self), self._hooks, FORMER_HOOKS)
+        check_reset(self.episodes.env)
         twin._validate()
         return twin
 
-    def _check_hyperparams(self, hyperparams: object, optional: bool = False) -> None:
-        if isinstance(hyperparams, self._hyperparams_type):
-            hyperparams.check_ranges()
-        elif not (optional and hyperparams is None):
-            raise TypeError(
-                f"{type(self).__name__} takes a {name_of(self._hyperparams_type)}, got {hyperparams!r}."
-            )
+    def _check_hyperparams(
+        self, hyperparams: object, optional: bool = False, several: bool = False
+    ) -> None:
+        if optional and hyperparams is None:
+            return
+        check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
+        assert isinstance(hyperparams, Hyperparameters)
+        hyperparams.check_ranges()
+        if not several:
+            hyperparams.check_single()
 
     def __str__(self) -> str:
         title = f"{type(self).__name__} on {self.episodes.env.name}"

@@ -1,13 +1,15 @@
 """Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
 import inspect
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
+from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
 
 
@@ -17,17 +19,68 @@ def check_eval_rng(rng: object) -> None:
         as_key(rng)
 
 
-def check_single(runner: Any) -> None:
-    """Raises if a runner is a stack of several trainings.
+def check_kind(owner: str, expected: type, given: object) -> None:
+    """Raises unless something is of a class.
+
+    Args:
+        owner: Name of what is given it.
+        expected: The class.
+        given: What is given.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(given, expected):
+        return
+    name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""
+    if type(given).__module__ == "builtins":
+        found = f"a {type(given).__name__}"
+    if given is None:
+        found = "None"
+    elif isinstance(given, type):
+        found, hint = f"the class {name_of(given)}", f": pass {name}()"
+    elif isinstance(given, Mapping):
+        hint = f": pass {name}(**fields)"
+    raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
+
+
+def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:
+    """Raises if an action of a discrete space is no whole number.
+
+    Args:
+        action: The action, as shapes.
+        space: The space of actions.
+        agent: Name of the agent.
+        env: Name of the environment.
+
+    Raises:
+        TypeError: It is not.
+    """
+    for leaf in jax.tree.leaves(action) if is_discrete(space) else []:
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise TypeError(
+                f"{agent}: actions of {env} are discrete, and must be whole numbers, such as those of "
+                f"jnp.argmax or jax.random.categorical, got {leaf.dtype}."
+            )
+
+
+def check_one_observation(obs: PyTree, expected: PyTree) -> None:
+    """Raises if a policy for one observation is given a batch of them.
+
+    Args:
+        obs: What it is given.
+        expected: One observation, as shapes.
 
     Raises:
         ValueError: It is.
     """
-    if jnp.ndim(runner.update_step):
-        raise ValueError(
-            f"This runner is a stack of {runner.update_step.size} trainings: select one with "
-            "jax.tree.map(lambda x: x[i], (runner, metrics)), or go on with all in jax.vmap."
-        )
+    pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=False)
+    for leaf, one in pairs:
+        if jnp.ndim(leaf) > one.ndim and jnp.shape(leaf)[jnp.ndim(leaf) - one.ndim :] == one.shape:
+            raise ValueError(
+                f"policy takes one observation, of shape {one.shape}, got a batch of shape "
+                f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
 
 
 def check_dataset_observations(observations: PyTree, expected: PyTree) -> None:

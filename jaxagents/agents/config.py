@@ -13,7 +13,13 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparamet
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
 
-_OUTSIDE_FIELDS = ("checkpoint_dir", "restore_agent", "keep_checkpoints", "stop_if_not_finite")
+_OUTSIDE = {
+    "checkpoint_dir": None,
+    "restore_agent": False,
+    "keep_checkpoints": None,
+    "stop_if_not_finite": True,
+}
+"""Fields that concern no compiled program, with the values that they have without files."""
 _EVALUATED_ONCE = {"n_steps": 1, "eval_frequency": 1, "eval_rng": None, "n_evals": None}
 
 
@@ -64,7 +70,7 @@ class Config(StaticConfig):
 
         Raises:
             TypeError: A field holds a traced value, or a number of the wrong type.
-            ValueError: A number is out of range, or numbers do not fit together.
+            ValueError: A number is out of range, or fields do not fit together.
         """
         super().__post_init__()
         self._check_positive(
@@ -76,6 +82,11 @@ class Config(StaticConfig):
             "n_groups",
         )
         self._check_folder("checkpoint_dir")
+        if self.restore_agent and self.checkpoint_dir is None:
+            raise ValueError(
+                f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir that it may go on "
+                "from, such as checkpoint_dir='runs/1'."
+            )
 
     def check_devices(self, n_devices: int) -> None:
         """Raises if that many devices cannot share the work equally.
@@ -96,7 +107,7 @@ class Config(StaticConfig):
 
     def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
-        return dataclasses.replace(self, **dict.fromkeys(_OUTSIDE_FIELDS))
+        return dataclasses.replace(self, **_OUTSIDE)
 
     def updates(self) -> "Config":
         """The same updates, without anything that concerns files, evaluations and how many they are."""
@@ -105,7 +116,7 @@ class Config(StaticConfig):
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""
         names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in _OUTSIDE_FIELDS}
+        return {name: getattr(self, name) for name in names if name not in _OUTSIDE}
 
     def _check_divides(self, divisor: str, dividend: str) -> None:
         small, large = getattr(self, divisor), getattr(self, dividend)

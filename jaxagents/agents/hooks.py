@@ -1,7 +1,6 @@
 """The hooks of on-policy agents: what a subclass may give, with defaults."""
 
 import abc
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -10,6 +9,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
+from jaxagents.agents.checks import check_one_observation
+from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.policy import (
     DistributionPolicy,
@@ -27,6 +28,21 @@ from jaxagents.networks import Recurrent
 
 DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
+_FURTHER_HOOKS = (
+    "_distribution",
+    "_distribution_of",
+    "_trajectory_returns",
+    "_trajectory_advantages",
+    "_gae_lambda",
+    "_actor_loss",
+    "_critic_loss",
+    "_actor_minibatch",
+    "_actor_loss_input",
+    "_critic_loss_input",
+    "_kl_threshold",
+    "_actor_network",
+    "_critic_network",
+)
 
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
@@ -35,6 +51,8 @@ OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyp
 
 class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     """The policy, the returns and advantages, and the losses of on-policy agents, as hooks."""
+
+    _hooks = (*Agent._hooks, *DRAWING_HOOKS, *_FURTHER_HOOKS)
 
     # The policy.
 
@@ -115,13 +133,18 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Raises:
             TypeError: The policy has a memory.
+            ValueError: There is a batch of observations.
         """
         if isinstance(self._policy, RecurrentPolicy):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
                 "which gives the memory afterwards and the action; initial_carry(training) is the first."
             )
-        return self._distribution(training, training.params, obs).mode()
+        try:
+            return self._distribution(training, training.params, obs).mode()
+        except Exception:
+            check_one_observation(obs, self._observation)
+            raise
 
     @property
     def _policy(self) -> Policy:
@@ -313,10 +336,10 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _network_of_actor(self) -> nn.Module:
-        return _make_network(self.config.actor_network, self._actor_network, self.config)
+        return make_network("actor_network", self._actor_network, self.config)
 
     def _network_of_critic(self) -> nn.Module:
-        return _make_network(self.config.critic_network, self._critic_network, self.config)
+        return make_network("critic_network", self._critic_network, self.config)
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
         """The critic's value of one observation (for each actor)."""
@@ -327,19 +350,3 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def _gives(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(OnPolicyHooks, hook)
-
-
-def _make_network(
-    choice: "nn.Module | Callable[[OnPolicyConfig], nn.Module] | None",
-    default: Callable[[], nn.Module],
-    config: OnPolicyConfig,
-) -> nn.Module:
-    if choice is None:
-        return default()
-    network = choice if isinstance(choice, nn.Module) else choice(config)
-    if not isinstance(network, nn.Module):
-        raise TypeError(
-            "A network must be a flax.linen module, or be called with the configuration to make one; "
-            f"{choice!r} gave {network!r}."
-        )
-    return network

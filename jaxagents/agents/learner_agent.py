@@ -37,6 +37,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     _config_type = LearnerAgentConfig
     _continuous_learner: type[Learner] | None = None
     _discrete_learner: type[Learner] | None = None
+    _hooks = (*Agent._hooks, "_continuous_learner", "_discrete_learner")
 
     @property
     def learner(self) -> Learner:
@@ -116,11 +117,6 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         space = self.episodes.observation_space
         n_categories = int(space.n) if is_discrete(space) else None
         return config.replace(encoder=observation_encoder(self._observation, n_categories))
-
-    @property
-    def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
-        """One observation, as shapes."""
-        return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 
     # Actions in the learner's units and in those of the environment.
 

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from jaxagents.agents.checks import check_single
+from jaxagents.agents.continuing import check_single
 from jaxagents.core.metrics import Metrics
 
 RunnerT = TypeVar("RunnerT")

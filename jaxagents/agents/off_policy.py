@@ -57,6 +57,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     collects_at_start = True
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
+    _hooks = (*LearnerAgent._hooks, "_explore", "_act_randomly")
 
     def _explore(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]

@@ -1,7 +1,7 @@
 """The base of agents that learn from a fixed dataset."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,6 +19,7 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
+from jaxagents.data.values import check_values
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.learner import Batch, Info, LearnerT
 
@@ -60,8 +61,9 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
 
         Raises:
             KeyError: The dataset lacks a key.
-            TypeError: Discrete actions are not integers; or see [`Agent`][jaxagents.Agent].
-            ValueError: The dataset does not fit the environment, or has too few rows; or see
+            TypeError: It is no dataset, or discrete actions are not integers; or see
+                [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment, has too few rows, or holds NaN; or see
                 [`Agent`][jaxagents.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
@@ -70,6 +72,12 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
 
     def _to_device(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
+        if not isinstance(dataset, Dataset):
+            hint = ": give Dataset(arrays)" if isinstance(dataset, Mapping) else ""
+            raise TypeError(
+                f"{type(self).__name__} takes a jaxagents.data.Dataset, got a {type(dataset).__name__}"
+                f"{hint}."
+            )
         keys = self._learner_type.batch_keys
         missing = [key for key in keys if key not in dataset]
         if missing:
@@ -89,6 +97,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         copies = _copies.setdefault(dataset, {})
         kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
         if kind not in copies:
+            check_values(arrays, tuple(arrays))
             arrays["actions"] = self._to_learner(arrays["actions"])
             copies[kind] = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
         return copies[kind]

@@ -10,6 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.checks import check_discrete_action
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.hooks import (
     POLICY_HOOKS,
@@ -259,20 +260,22 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
         value = jax.eval_shape(lambda critic, obs: critic(obs), critic, obs)
 
+        name, env = type(self).__name__, self.episodes.env.wording.environment
+        actions = self.episodes.action_space, name, env
+
         def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
             carry = self.initial_carry(actor)
             _, greedy = self.act(actor, carry, obs)
             _, distribution = self._policy.step(actor, carry, obs)
             action = distribution.sample(key)
+            check_discrete_action((action, greedy), *actions)
             return action, greedy, distribution.log_prob(action), distribution.entropy()
 
         action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
         outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
         for what, output in outputs.items():
-            check_size(output, self._actors_shape, f"{type(self).__name__}: {what}")
-        check_same_tree(
-            action, greedy, f"{type(self).__name__}: the action", "_sample_actions", "policy"
-        )
+            check_size(output, self._actors_shape, f"{name}: {what}")
+        check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
         check_environment(self.episodes, action)
 
     def _check_actors(self) -> None:

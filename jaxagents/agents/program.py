@@ -41,6 +41,11 @@ class Program(Generic[HyperparametersT, RunnerT]):
         self.behaviour = behaviour
         self.config = behaviour.config
 
+    @property
+    def n_evals(self) -> int:
+        """Number of episodes of an evaluation point."""
+        return self.config.n_evals or _DEFAULT_N_EVALS
+
     def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
         """The same program, reading other data."""
         return Program(self.behaviour.with_data(data))
@@ -64,8 +69,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         metrics = {"update_step": runner.update_step, **runner.info}
         if self.behaviour.eval_during_training:
             rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
-            n_evals = self.config.n_evals or _DEFAULT_N_EVALS
-            metrics |= self.play(as_key(rng), self.behaviour._acting(runner), n_evals)
+            metrics |= self.play(as_key(rng), self.behaviour._acting(runner), self.n_evals)
         return metrics
 
     def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:

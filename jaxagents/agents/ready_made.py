@@ -9,6 +9,7 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
+from jaxagents.agents.actor_outputs import check_logits, check_moments
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
@@ -26,7 +27,9 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
         space = self.episodes.action_space
         if is_discrete(space):
+            check_logits(output, int(space.n), type(self.env).__name__)
             return ops.Categorical(output)
+        check_moments(output, tuple(space.shape), type(self.env).__name__)
         mean, log_std = output
         log_std = jnp.broadcast_to(log_std, mean.shape)
         event_ndim = len(space.shape)

@@ -4,6 +4,7 @@ import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
+from jaxagents.agents.continuing import check_not_used_up
 from jaxagents.agents.program import Program
 from jaxagents.core.compilation import compiled
 from jaxagents.core.keys import RandomKey, as_key
@@ -44,6 +45,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Returns:
             The runner with them.
         """
+        check_not_used_up(runner)
         return self._steps.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
@@ -57,6 +59,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Returns:
             The runner after them.
         """
+        check_not_used_up(runner)
         return self._steps.advance(runner, n_updates)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -69,6 +72,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             The update step, the losses of the last update and, if `eval_during_training`, the
             outcomes of `config.n_evals` greedy episodes.
         """
+        check_not_used_up(runner)
         return self._steps.evaluate(runner)
 
     @compiled

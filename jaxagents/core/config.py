@@ -6,38 +6,18 @@ import functools
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
+import numpy as np
 
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.numbers import positive
+from jaxagents.core.other_names import advice
 
-_OTHER_NAMES = {
-    "num_envs": "batch_size",
-    "n_envs": "batch_size",
-    "num_steps": "rollout_length",
-    "unroll_length": "rollout_length",
-    "num_updates": "n_steps",
-    "num_minibatches": "minibatch_size",
-    "num_epochs": "actor_epochs",
-    "update_epochs": "actor_epochs",
-    "n_epochs": "actor_epochs",
-    "lr": "learning_rate",
-    "max_grad_norm": "grad_clip",
-    "discount": "gamma",
-    "clip_range": "eps_clip",
-    "target_kl": "kl_threshold",
-    "target_update_rate": "tau",
-    "hidden_dims": "features",
-    "num_qs": "n_critics",
-    "train_freq": "rollout_length",
-    "buffer_capacity": "buffer_size",
-    "utd_ratio": "gradient_steps",
-    "target_update_interval": "target_update_period",
-    "target_network_update_freq": "target_update_period",
-}
+_HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
 
 
 def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
@@ -53,12 +33,14 @@ def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) 
     """
     for name in names:
         if name not in known:
-            other_name = [_OTHER_NAMES[name]] if _OTHER_NAMES.get(name) in known else []
-            nearest = other_name or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-            raise TypeError(
-                f"{owner.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
-            )
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            guess = f"Did you mean '{nearest[0]}'?" if nearest else ""
+            parts = [
+                f"{owner.__name__} has no field '{name}'.",
+                advice(name, known) or guess,
+                f"Its fields are: {', '.join(known)}.",
+            ]
+            raise TypeError(" ".join(filter(None, parts)))
 
 
 def field_names(dataclass: Any) -> list[str]:
@@ -74,18 +56,42 @@ class KnownFields:
         check_known_fields(cls, kwargs, field_names(cls))
         return super().__new__(cls)
 
+    if not TYPE_CHECKING:  # which otherwise would take any attribute to exist
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, _HABITS)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class StaticConfig(KnownFields):
     """The settings that a compiled program depends on. Compares and hashes by value."""
 
+    def __new__(cls, *args: Any, **kwargs: Any):
+        """Refuses arguments without names.
+
+        Raises:
+            TypeError: There is one, or a name is unknown.
+        """
+        if args:
+            first = field_names(cls)[0]
+            raise TypeError(
+                f"{cls.__name__} takes keyword arguments only, such as {cls.__name__}({first}="
+                f"{args[0]!r}), got {len(args)} without names."
+            )
+        return super().__new__(cls, **kwargs)
+
     def __post_init__(self) -> None:
         """Validates the fields.
 
         Raises:
-            TypeError: A field holds a traced value.
+            TypeError: A field holds a traced value, or a flag something else than a boolean.
         """
         for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, bool) and not isinstance(value, bool | np.bool_):
+                raise TypeError(
+                    f"{type(self).__name__}.{field.name} must be True or False, got {value!r}."
+                )
             if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
                 raise TypeError(
                     f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "

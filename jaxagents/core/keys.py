@@ -30,3 +30,26 @@ def as_key(rng: Any) -> Key[Array, "..."]:
     if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
         return jax.random.wrap_key_data(jnp.asarray(rng))
     raise TypeError(f"Expected a random key such as jax.random.key(0), got {rng!r}.")
+
+
+def single_key(rng: Any, what: str) -> Key[Array, ""]:
+    """One typed random key.
+
+    Args:
+        rng: The key, typed or raw.
+        what: Name of the function that takes it.
+
+    Returns:
+        The typed key.
+
+    Raises:
+        TypeError: It is no random key.
+        ValueError: There are several.
+    """
+    key = as_key(rng)
+    if key.ndim:
+        raise ValueError(
+            f"{what} takes one random key, got keys of shape {key.shape}: for one run with each, use "
+            "agent.sweep or jax.vmap."
+        )
+    return key

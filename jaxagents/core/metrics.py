@@ -1,6 +1,6 @@
 """Metrics of evaluation points: dicts of arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -81,7 +81,14 @@ class MetricStats(struct.PyTreeNode):
 
     @classmethod
     def of(cls, metric: ArrayLike) -> "MetricStats":
-        """Summarises a metric over its last axis."""
+        """Summarises a metric over its last axis.
+
+        Raises:
+            TypeError: It is a dict of metrics, or a name.
+        """
+        if isinstance(metric, Mapping | str):
+            given = f"a dict of {sorted(metric)}" if isinstance(metric, Mapping) else repr(metric)
+            raise TypeError(f"summarize takes one metric, such as metrics['returns'], got {given}.")
         metric = jnp.asarray(metric, dtype=float)
         return cls(
             episode_metric=metric,

@@ -13,7 +13,6 @@ from jaxagents.host.config import HostConfig
 from jaxagents.host.episodes import example_transition
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.learner_like import LearnerLike
-from jaxagents.loggers import Logger
 
 _LARGEST_ACTION = 1 + 1e-5
 _METHODS = ("update_many", "sample_actions")
@@ -57,26 +56,6 @@ def check_config(config: object, kind: type[HostConfig]) -> None:
     if not isinstance(config, kind):
         hint = f": give {kind.__name__}(**config)" if isinstance(config, Mapping) else ""
         raise TypeError(f"config must be an {kind.__name__}, got {type(config).__name__}{hint}.")
-
-
-def as_loggers(loggers: object) -> list[Logger]:
-    """Loggers as a list.
-
-    Raises:
-        TypeError: They are a single logger, or something else.
-    """
-    if hasattr(loggers, "log"):
-        raise TypeError(
-            f"loggers must be a list of loggers, got a single {type(loggers).__name__}: put it in "
-            "brackets."
-        )
-    if not isinstance(loggers, Iterable):
-        raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
-    listed = list(loggers)
-    for logger in listed:
-        if isinstance(logger, type) or not hasattr(logger, "log"):
-            raise TypeError(f"loggers must have a method log(step, metrics), got {logger!r}.")
-    return listed
 
 
 def as_dataset(dataset: object) -> Dataset:

@@ -98,6 +98,11 @@ class OnlineConfig(HostConfig):
         super().__post_init__()
         self._check_positive("n_steps", "buffer_size", "update_frequency")
         self._check_not_negative("start_steps")
+        if self.start_steps > self.n_steps:
+            raise ValueError(
+                f"OnlineConfig.start_steps must not exceed n_steps ({self.n_steps}), or nothing would "
+                f"be learned, got {self.start_steps}."
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,11 +8,11 @@ from jaxtyping import Array, PyTree
 
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
+from jaxagents.data.values import check_values
 from jaxagents.host import driver
 from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
     as_dataset,
-    as_loggers,
     check_acts,
     check_another,
     check_buffer,
@@ -30,7 +30,7 @@ from jaxagents.host.online import OnlineTraining
 from jaxagents.host.program import HostRunner
 from jaxagents.host.randomness import Stream, seed_of
 from jaxagents.host.schedule import Schedule
-from jaxagents.loggers import Logger
+from jaxagents.loggers import Logger, as_loggers
 
 
 def train_online(
@@ -155,7 +155,7 @@ def train_offline(
         TypeError: An argument is of another type, such as a replay buffer.
         KeyError: The dataset lacks a key.
         ValueError: Environment, learner, dataset or checkpoints do not fit together: the dataset is
-            empty, or its actions are none that the learner could take.
+            empty or holds NaN, or its actions are none that the learner could take.
         FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
     """
     config = OfflineConfig() if config is None else config
@@ -164,6 +164,7 @@ def train_offline(
     loggers = as_loggers(loggers)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)
+    check_values(data, (*getattr(learner, "batch_keys", tuple(data)), "discounts"))
     store = _store(config, resume)
     training = OfflineTraining(learner, data, config)
     identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}

@@ -61,8 +61,35 @@ def check_example_vectors(observations: PyTree, actions: ArrayLike, is_discrete:
     if not isinstance(found, tuple) or found[:-1] != lead or len(found) != len(lead) + 1:
         raise ValueError(
             "Without an encoder there must be one vector of observations for each action, got "
-            f"observations of shape {found} and actions of shape {shape}. Images and dicts need "
-            "encoder=."
+            f"observations of shape {found} and actions of shape {shape}. Images, dicts and scalars "
+            "need an encoder, such as encoder=jaxagents.networks.observation_encoder(observation)"
+            f"{_number_of_categories(observations)}."
+        )
+
+
+def _number_of_categories(observations: PyTree) -> str:
+    leaves = jax.tree.leaves(observations)
+    is_number = len(leaves) == 1 and jnp.ndim(leaves[0]) <= 1
+    is_integer = is_number and jnp.issubdtype(jnp.result_type(leaves[0]), jnp.integer)
+    return "; its n_categories= makes an integer one-hot" if is_integer else ""
+
+
+def check_logits(policy: PyTree, n_actions: int, learner: str) -> None:
+    """Raises unless a distribution of discrete actions that has logits has one for each action.
+
+    Args:
+        policy: The distribution, as shapes.
+        n_actions: Number of actions.
+        learner: Name of the learner.
+
+    Raises:
+        ValueError: It has more or fewer.
+    """
+    logits = getattr(policy, "logits", None)
+    if logits is not None and logits.shape[-1:] != (n_actions,):
+        raise ValueError(
+            f"The policy of {learner} must give {n_actions} logits, one for each action, got shape "
+            f"{tuple(logits.shape)}: look at actor_network."
         )
 
 

@@ -65,9 +65,10 @@ class LearnerConfig(StaticConfig):
             value = getattr(self, field.name)
             is_network = field.name == "encoder" or field.name.endswith("_network")
             if is_network and not isinstance(value, nn.Module | None):
+                hint = f": pass {value.__name__}(...)" if isinstance(value, type) else ""
                 raise TypeError(
                     f"{type(self).__name__}.{field.name} must be a flax.linen module, such as "
-                    f"jaxagents.networks.MLP(), got {value!r}."
+                    f"jaxagents.networks.MLP(), got {value!r}{hint}."
                 )
 
 

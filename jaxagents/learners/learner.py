@@ -16,11 +16,17 @@ from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
+from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import PicklableNode
-from jaxagents.learners.batches import check_batch, check_example_actions, check_example_vectors
+from jaxagents.learners.batches import (
+    check_batch,
+    check_example_actions,
+    check_example_vectors,
+    check_logits,
+)
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
@@ -108,6 +114,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges()
+        hyperparams.check_single()
         example = Example(observations, actions, kwargs.get("n_actions"))
         return cls.from_config(config, hyperparams, seed, example)
 
@@ -133,6 +140,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
                 not fit each other.
         """
         cls.check_kinds(config, hyperparams)
+        check_hook_names(cls, [*cls.hooks, "_initial", "_update", "_policy"])
         if example.n_actions is not None:
             n_actions = positive(f"{cls.__name__}: n_actions", example.n_actions)
             example = example.replace(n_actions=n_actions)
@@ -283,6 +291,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             ValueError: They do not fit it.
         """
         self._check_policy(example.observations, example.actions)
+        if self.discrete_actions and self.n_actions is not None:
+            policy = jax.eval_shape(
+                lambda learner, x: learner._policy(x, 1.0), self, example.observations
+            )
+            check_logits(policy, self.n_actions, type(self).__name__)
 
     def _check_policy(self, observations: PyTree, actions: ArrayLike) -> None:
         given = jax.eval_shape(

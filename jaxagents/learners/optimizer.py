@@ -29,7 +29,7 @@ class OptimizerParams(Hyperparameters):
 
     learning_rate: Traced = hyperparameter(1e-3, 0.0)
     eps: Traced = hyperparameter(1e-8, 0.0)
-    grad_clip: Traced = hyperparameter(10.0, 0.0)
+    grad_clip: Traced = hyperparameter(10.0, 0.0, infinite=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,8 +70,11 @@ def sweep(
     """
     if rngs.ndim != 1:
         raise ValueError(
-            f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}."
+            f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}: make them with "
+            "jax.random.split(key, 4)."
         )
+    if not len(rngs):
+        raise ValueError("There are no seeds: make some with jax.random.split(key, 4).")
     n_sets, n_seeds = _number_of_sets(hyperparams), len(rngs)
     sets = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), n_sets), hyperparams)
     member_rngs = jnp.tile(rngs, n_sets)
@@ -233,7 +236,12 @@ def _number_of_sets(hyperparams: PyTree) -> int:
             "The array leaves of hyperparams must share one leading axis of sets, got shapes "
             f"{sorted(sizes)}."
         )
-    return next(iter(sizes))[0]
+    (n_sets,) = next(iter(sizes))
+    if n_sets == 0:
+        raise ValueError(
+            "There are no sets of hyperparameters to train with: their array leaves have shape (0,)."
+        )
+    return n_sets
 
 
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:

@@ -5,8 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
-from jaxagents.core.trees import check_size
-from jaxagents.envs.checks import check_info
+from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.environment import Environment, Step, Wording
 
 _N_VALUES = 5
@@ -105,13 +104,30 @@ def _check_methods(env: Any) -> None:
         TypeError: A method is missing.
     """
     missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
-    if missing:
+    if not missing:
+        return
+    if isinstance(env, str):
         raise TypeError(
-            f"{type(env).__name__} is not an environment: it lacks {' and '.join(missing)}. Needed are "
-            "reset_env(key, params) -> (obs, state) and "
-            "step_env(key, state, action, params) -> (obs, state, reward, terminated, info), or a "
-            "subclass of jaxagents.Environment."
+            f"{env!r} is a name, not an environment: make it, such as by "
+            f"env, env_params = gymnax.make({env!r})."
         )
+    if isinstance(env, tuple):
+        raise TypeError(
+            "An environment is needed, got a tuple: unpack it, such as by env, env_params = "
+            "gymnax.make('CartPole-v1'), and pass both, as in PPO(env, env_params, config)."
+        )
+    name = f"{type(env).__name__} is not an environment:"
+    if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
+        name = (
+            f"{type(env).__name__} is an environment like those of Gymnasium, which runs on the host: "
+            "train a learner in it with jaxagents.host.train_online. For a compiled agent"
+        )
+    raise TypeError(
+        f"{name} it lacks {' and '.join(missing)}. Needed are "
+        "reset_env(key, params) -> (obs, state) and "
+        "step_env(key, state, action, params) -> (obs, state, reward, terminated, info), or a "
+        "subclass of jaxagents.Environment."
+    )
 
 
 def _number(x: PyTree, name: str) -> int | None:
@@ -120,6 +136,6 @@ def _number(x: PyTree, name: str) -> int | None:
 
 
 def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
-    flag = jnp.asarray(x, bool)
-    check_size(flag, (), what)
-    return flag.reshape(())
+    flag = jnp.asarray(x)
+    check_flag(flag, what)
+    return flag.astype(bool).reshape(())

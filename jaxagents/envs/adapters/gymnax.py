@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents.envs.adapters.functional import Functional
+from jaxagents.envs.checks import written_in_jax
 from jaxagents.envs.environment import Step
 
 
@@ -45,7 +46,8 @@ def tells_truncation(functional: Functional) -> bool:
     if not hasattr(env, "is_truncated"):
         return False
     try:
-        _, state = jax.eval_shape(lambda key: functional.reset(key), jax.random.key(0))
+        with written_in_jax(f"{type(env).__name__}.reset_env"):
+            _, state = jax.eval_shape(lambda key: functional.reset(key), jax.random.key(0))
         jax.eval_shape(lambda state: env.is_truncated(state, params), state)
     except (AttributeError, NotImplementedError):
         return False

@@ -1,0 +1,60 @@
+"""Checks of what the actor of a ready-made policy gives, made on shapes."""
+
+import jax
+from jaxtyping import PyTree
+
+
+def check_logits(output: PyTree, n_actions: int, env: str) -> None:
+    """Raises unless an actor gives a logit for each action.
+
+    Args:
+        output: Its output.
+        n_actions: Number of actions.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It does not.
+    """
+    shape = getattr(output, "shape", None)
+    if shape is None or shape[-1:] != (n_actions,):
+        raise ValueError(
+            f"The actor of a ready-made policy must give {n_actions} logits, one for each action of "
+            f"{env}, got {_described(output)}: look at config.actor_network."
+        )
+
+
+def check_moments(output: PyTree, shape: tuple[int, ...], env: str) -> None:
+    """Raises unless an actor gives a mean and a logarithm of the standard deviation.
+
+    Args:
+        output: Its output.
+        shape: Shape of an action.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It does not.
+    """
+    is_pair = isinstance(output, tuple | list) and len(output) == 2
+    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
+        raise ValueError(
+            "The actor of a ready-made policy must give a mean and a logarithm of the standard "
+            f"deviation, both of shape {shape} for {env}, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:
+    return hasattr(x, "shape") and x.shape[x.ndim - len(shape) :] == shape and x.ndim >= len(shape)
+
+
+def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
+    """Whether an array, or a number, can be broadcast to the mean."""
+    shape = getattr(x, "shape", ())
+    pairs = zip(reversed(shape), reversed(mean.shape), strict=False)
+    return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
+
+
+def _described(output: PyTree) -> str:
+    shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
+    found = " and ".join(shapes) or "nothing"
+    return found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"

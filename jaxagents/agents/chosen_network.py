@@ -1,0 +1,93 @@
+"""The network that a configuration chooses."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flax import linen as nn
+
+from jaxagents.agents.config import OnPolicyConfig
+
+_NUMBERS = ("int", "float", "bool", "str", "tuple", "Sequence", "list")
+"""The first words of annotations of fields that cannot take a configuration."""
+
+
+def make_network(field: str, default: Callable[[], nn.Module], config: OnPolicyConfig) -> nn.Module:
+    """Makes the network that a field of a configuration names.
+
+    Args:
+        field: Name of the field.
+        default: Makes the network if the field is `None`.
+        config: The configuration.
+
+    Returns:
+        The network.
+
+    Raises:
+        TypeError: The field is neither a module nor a function that makes one of the configuration.
+    """
+    choice = getattr(config, field)
+    if choice is None:
+        return default()
+    if isinstance(choice, nn.Module):
+        return choice
+    if not callable(choice):
+        raise TypeError(
+            f"{type(config).__name__}.{field} must be a flax.linen module, or a function that makes one "
+            f"of the configuration, got {choice!r}."
+        )
+    _check_takes_configuration(choice, config, field)
+    network = choice(config)
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            "A network must be a flax.linen module, or be called with the configuration to make one; "
+            f"{choice!r} gave {network!r}."
+        )
+    return network
+
+
+def _check_takes_configuration(choice: Callable, config: OnPolicyConfig, field: str) -> None:
+    name, kind = getattr(choice, "__name__", repr(choice)), type(config).__name__
+    if not _takes_one(choice):
+        raise TypeError(
+            f"{name} is called with the configuration to make config.{field}, but takes no "
+            f"configuration: give it a field config: {kind}, or pass a module, such as {name}()."
+        )
+    first = _fields(choice)[0] if _is_module_class(choice) else None
+    if first is not None and _is_number(first):
+        raise TypeError(
+            f"{name} is called with the configuration to make config.{field}, but its first field "
+            f"{first.name!r} takes no configuration: give it a field config: {kind} instead, or pass a "
+            f"module, such as {name}({first.name}=...)."
+        )
+
+
+def _takes_one(choice: Callable) -> bool:
+    """Whether a function, or a class, can be called with one argument."""
+    if _is_module_class(choice):
+        return bool(_fields(choice))
+    try:
+        inspect.signature(choice).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a function that does not tell its arguments
+        pass
+    return True
+
+
+def _is_module_class(choice: object) -> bool:
+    return isinstance(choice, type) and issubclass(choice, nn.Module)
+
+
+def _fields(module: Any) -> list[dataclasses.Field]:
+    """The fields of a class of modules that can be given by their positions."""
+    fields = [field for field in dataclasses.fields(module) if field.init and not field.kw_only]
+    return [field for field in fields if field.name not in ("parent", "name")]
+
+
+def _is_number(field: dataclasses.Field) -> bool:
+    """Whether a field holds numbers."""
+    kind = field.type
+    text = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
+    return text.startswith(_NUMBERS)

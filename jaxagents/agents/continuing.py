@@ -1,0 +1,134 @@
+"""Checks of what a training goes on from, before anything is compiled."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents.core.arrays import is_traced
+from jaxagents.core.metrics import Metrics
+
+_RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
+
+
+def check_single(runner: Any) -> None:
+    """Raises if a runner is a stack of several trainings.
+
+    Raises:
+        ValueError: It is.
+    """
+    if jnp.ndim(runner.update_step):
+        raise ValueError(
+            f"This runner is a stack of {runner.update_step.size} trainings: select one with "
+            "jax.tree.map(lambda x: x[i], (runner, metrics)), or go on with all in jax.vmap."
+        )
+
+
+def check_not_used_up(runner: PyTree) -> None:
+    """Raises if the arrays of a runner are deleted.
+
+    Raises:
+        ValueError: They are.
+    """
+    leaves = jax.tree.leaves(runner)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not is_traced(leaf)]
+    if any(array.is_deleted() for array in arrays):
+        raise ValueError(
+            "This runner's arrays were used up by advance: go on with the runner that it returned, or "
+            "give it a copy, jax.tree.map(jnp.copy, runner)."
+        )
+
+
+def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
+    """Raises unless a runner is shaped like those of an agent.
+
+    Args:
+        runner: The runner. Fields that are `None` were left out of a checkpoint, and are not compared.
+        fresh: A fresh runner, as shapes.
+        agent: The agent, in words.
+
+    Raises:
+        TypeError: It is no runner, or one of another family of agents.
+        ValueError: It is a stack of several, or an array is missing, or of another shape; the error
+            names the first.
+    """
+    if not isinstance(runner, type(fresh)):
+        hint = f": {_RESULT}" if isinstance(runner, tuple) else ""
+        raise TypeError(
+            f"train takes a runner of the class {type(fresh).__name__}, got a "
+            f"{type(runner).__name__}{hint}."
+        )
+    check_single(runner)
+    found, needed = _shapes(runner), _shapes(fresh)
+    left_out = {name for name, value in vars(runner).items() if value is None}
+    for path in {**needed, **found}:
+        if path.split("/")[0] in left_out or found.get(path) == needed.get(path):
+            continue
+        here, there = (
+            f"has shape {shapes[path]}" if path in shapes else "is missing"
+            for shapes in (found, needed)
+        )
+        raise ValueError(
+            f"This runner does not fit {agent}: its {path} {here}, that of a fresh one {there}. "
+            "A runner goes on with the environment, the networks, the batch_size and the other sizes "
+            "that it began with."
+        )
+
+
+def check_same_evaluations(earlier: Metrics | None, evaluates: bool, n_evals: int) -> None:
+    """Raises unless a training that goes on is evaluated as before.
+
+    Args:
+        earlier: Metrics so far; `None` if there are none to go on with.
+        evaluates: Whether the agent is evaluated from now on.
+        n_evals: Number of episodes of an evaluation from now on.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not earlier:
+        return
+    was_evaluated = "lengths" in earlier
+    if was_evaluated != evaluates:
+        before = "was evaluated" if was_evaluated else "was not evaluated"
+        raise ValueError(
+            f"This training {before} so far, and its metrics go on: make the agent with "
+            f"eval_during_training={was_evaluated}."
+        )
+    n_before = np.shape(earlier["lengths"])[-1] if was_evaluated else n_evals
+    if n_before != n_evals:
+        raise ValueError(
+            f"This training was evaluated in {n_before} episodes so far, but the agent evaluates in "
+            f"{n_evals}: set n_evals={n_before}, so that its metrics can go on."
+        )
+
+
+def check_choice(mode: object, best_fn: object) -> None:
+    """Raises unless the choice of a checkpoint is one that `restore` takes.
+
+    Args:
+        mode: `"best"`, `"last"`, or the number of an update step.
+        best_fn: A function of metrics, or `None`.
+
+    Raises:
+        TypeError: One of them is of another type.
+    """
+    if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
+        raise TypeError(
+            f"restore takes 'best', 'last' or the number of an update step, got {mode!r}."
+        )
+    if not (best_fn is None or callable(best_fn)):
+        raise TypeError(
+            f"best_fn must be a function of metrics, got {best_fn!r}: such as "
+            "lambda metrics: metrics['returns'].mean(-1).argmax()."
+        )
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(jnp.shape(leaf))
+        for path, leaf in leaves
+    }

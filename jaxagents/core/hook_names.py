@@ -1,0 +1,53 @@
+"""Hooks that are misspelt, or that are gone: nothing would ever call them."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+_CLOSE = 0.85
+_LONGEST_DIFFERENCE = 2
+"""In letters. A hook's name with a word before or after it is a helper of the user's own."""
+
+
+def check_hook_names(
+    cls: type, hooks: Sequence[str], gone: Mapping[str, str] | None = None
+) -> None:
+    """Raises if a user's class has a method that looks like a hook, but is none.
+
+    Args:
+        cls: The class, which inherits from one of the library.
+        hooks: Names of the hooks that it may give.
+        gone: What replaces the hooks of earlier versions, by their names.
+
+    Raises:
+        TypeError: It has one; the error names the nearest hook, or what replaces it.
+    """
+    known = {name for owner in cls.__mro__ if _is_ours(owner) for name in vars(owner)}
+    own = [name for name in _private_methods(cls) if name not in known]
+    for name in own:
+        if gone is not None and name in gone:
+            raise TypeError(
+                f"{cls.__name__}.{name} would never be called: it was a hook of 0.2.5. Its place takes "
+                f"{gone[name]}. See Migrating in the guide."
+            )
+    free = [hook for hook in hooks if hook not in set(_private_methods(cls))]
+    for name in own:
+        nearest = difflib.get_close_matches(name, free, n=1, cutoff=_CLOSE)
+        if nearest and abs(len(nearest[0]) - len(name)) <= _LONGEST_DIFFERENCE:
+            raise TypeError(
+                f"{cls.__name__}.{name} would never be called: there is no such hook. Did you mean "
+                f"{nearest[0]}? If it is a method of your own, give it a name less like that."
+            )
+
+
+def _private_methods(cls: type) -> Iterator[str]:
+    """The names of a class's methods, and of its classes, that begin with one underscore."""
+    for owner in cls.__mro__:
+        if not _is_ours(owner) and owner is not object:
+            for name, value in vars(owner).items():
+                is_method = callable(value) or isinstance(value, classmethod | staticmethod)
+                if is_method and name.startswith("_") and not name.startswith("__"):
+                    yield name
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]

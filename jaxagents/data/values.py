@@ -1,0 +1,48 @@
+"""Checks of the numbers in a dataset, from which nothing could be learned if they were wrong."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxagents.data import rows
+
+_ROWS_AT_ONCE = 2**16
+_WRONG_MASK = (
+    "must be 0 where the environment ended the episode and 1 elsewhere, got {value:g} or the like"
+)
+
+
+def check_values(arrays: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    """Raises if a number that a learner would learn from is none, or if a mask is neither 0 nor 1.
+
+    Args:
+        arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
+        keys: The keys to look at, of those that there are.
+
+    Raises:
+        ValueError: There is such a number; the error names the array and counts its rows.
+    """
+    given = {key: arrays[key] for key in keys if key in arrays}
+    for name, array in rows.flatten(given).items():
+        values = rows.whole(array)
+        if values.dtype.kind == "f":
+            _check_rows(name, values, lambda x: ~np.isfinite(x), "is NaN or infinite")
+        if name == "masks":
+            _check_rows(name, values, lambda x: (x != 0) & (x != 1), _WRONG_MASK)
+
+
+def _check_rows(
+    name: str, values: np.ndarray, is_wrong: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    starts = range(0, len(values), _ROWS_AT_ONCE)
+    parts = [values[start : start + _ROWS_AT_ONCE] for start in starts] if values.size else []
+    found = [is_wrong(part).reshape(len(part), -1).any(axis=-1) for part in parts]
+    wrong = np.flatnonzero(np.concatenate(found)) if found else ()
+    if len(wrong):
+        row = np.atleast_1d(values[wrong[0]])
+        value = row[is_wrong(row)][0]
+        raise ValueError(
+            f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, the first "
+            f"of which is row {wrong[0]}: leave these rows out, with get_subset, or mend them."
+        )

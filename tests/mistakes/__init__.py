@@ -1,0 +1,1 @@
+"""Mistakes that users make, and the errors that tell them so."""

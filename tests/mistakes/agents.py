@@ -1,0 +1,366 @@
+"""Mistakes with agents and their hooks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from probes import BestAction, KnownValues, MatchSign
+
+from jaxagents import DQN, IPPO, PPO, DQNLearner, PPOBase, ippo
+from jaxagents.loggers import ConsoleLogger
+from mistakes.entries import Theme
+from mistakes.things import (
+    agent,
+    dqn_learner,
+    hyperparams,
+    key,
+    make_dqn,
+    make_ppo,
+    runner,
+    runner_of,
+)
+
+mistake = Theme("Agents and hooks")
+
+
+@mistake(
+    TypeError, r"NoPolicy has no policy: give the hooks _sample_actions, _log_prob, _entropy, po"
+)
+def no_policy():
+    """A subclass of a base without a policy."""
+
+    class NoPolicy(PPOBase):
+        pass
+
+    make_ppo(agent=NoPolicy)
+
+
+@mistake(TypeError, r"has no policy: give the hooks _log_prob, _entropy, policy, or _distribution")
+def half_a_policy():
+    """A subclass of a base with one of the four hooks of a policy."""
+
+    class Half(PPOBase):
+        def _sample_actions(self, rng, training, obs):
+            return jnp.int32(0)
+
+    make_ppo(agent=Half)
+
+
+@mistake(TypeError, r"Limited\._kl_treshold .* Did you mean _kl_threshold\?")
+def misspelt_hook():
+    """A misspelt hook, which would never be called."""
+
+    class Limited(PPO):
+        def _kl_treshold(self, hyperparams):
+            return 0.1
+
+    make_ppo(agent=Limited)
+
+
+@mistake(TypeError, r"Explorer\._exlpore .* Did you mean _explore\?")
+def misspelt_hook_of_an_off_policy_agent():
+    """A misspelt hook of an off-policy agent."""
+
+    class Explorer(DQN):
+        def _exlpore(self, key, learner, obs, n_steps):
+            return jnp.zeros(len(obs), jnp.int32)
+
+    make_dqn(agent=Explorer)
+
+
+@mistake(TypeError, r"Wide\._q_taget .* Did you mean _q_target\?")
+def misspelt_hook_of_a_learner():
+    """A misspelt hook of a learner."""
+
+    class Wide(DQNLearner):
+        def _q_taget(self, batch):
+            return batch["rewards"]
+
+    Wide.create(0, jnp.zeros(2), 0, n_actions=2)
+
+
+@mistake(TypeError, r"Mistaken\._loss would never be called: _loss is a hook of the learner")
+def hook_of_the_learner_on_the_agent():
+    """A hook of the learner, given to the agent around it."""
+
+    class Mistaken(DQN):
+        def _loss(self, params, batch, targets):
+            return targets, {}
+
+    make_dqn(agent=Mistaken)
+
+
+@mistake(ValueError, r"_log_prob must have shape \(\), got shape \(3,\)")
+def several_log_probabilities():
+    """A `_log_prob` with several numbers for one action."""
+
+    class Several(PPO):
+        def _log_prob(self, training, params, obs, actions):
+            return jnp.zeros(3)
+
+    make_ppo(agent=Several)
+
+
+@mistake(ValueError, r"_entropy must have shape \(\), got shape \(2,\)")
+def entropies_of_each_action():
+    """An `_entropy` that is not summed over the actions."""
+
+    class Unsummed(PPO):
+        def _entropy(self, training, obs):
+            return jnp.zeros(2)
+
+    make_ppo(agent=Unsummed)
+
+
+@mistake(ValueError, r"the action is shape \(\) .* from _sample_actions but shape \(1,\) .* policy")
+def greedy_action_of_another_shape():
+    """A greedy action shaped otherwise than those that are drawn."""
+
+    class Other(PPO):
+        def policy(self, training, obs):
+            return jnp.zeros(1, jnp.int32)
+
+    make_ppo(agent=Other)
+
+
+@mistake(TypeError, r"Floating: actions of MatchSign are discrete.*whole numbers.*got .*float32")
+def float_actions():
+    """Floats as discrete actions."""
+
+    class Floating(PPO):
+        def _sample_actions(self, rng, training, obs):
+            return jnp.ones(())
+
+        def policy(self, training, obs):
+            return jnp.ones(())
+
+    make_ppo(agent=Floating)
+
+
+@mistake(ValueError, r"_actor_loss and _critic_loss both report \['error'\]: rename one")
+def one_name_for_two_numbers():
+    """Two losses that report something under one name."""
+
+    class Reporting(PPO):
+        def _actor_loss(self, training, obs, actions, log_prob_old, advantage, hyperparams):
+            return advantage, {"error": advantage}
+
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            return targets, {"error": targets}
+
+    make_ppo(agent=Reporting).train(key(), hyperparams(), progress=False)
+
+
+@mistake(ValueError, r"reports \['returns'\], which names another metric: rename it")
+def name_of_another_metric():
+    """A loss that reports something under the name of another metric."""
+
+    class Reporting(PPO):
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            return targets, {"returns": targets}
+
+    make_ppo(agent=Reporting).train(key(), hyperparams(), progress=False)
+
+
+@mistake(TypeError, r"Former\._make_transition .* 0\.2\.5\. Its place takes _actor_loss_in.*Migrat")
+def hook_that_is_gone():
+    """A hook of 0.2.5 that is gone."""
+
+    class Former(PPO):
+        def _make_transition(self, *args):
+            return args
+
+    make_ppo(agent=Former)
+
+
+@mistake(ValueError, r"PPO trains one actor, but MatchSign has 2\. Use IPPO")
+def several_actors_for_one():
+    """PPO in an environment of several actors."""
+    make_ppo(MatchSign(2))
+
+
+@mistake(ValueError, r"IPPO needs an environment of several actors.* Use PPO for one actor")
+def one_actor_for_several():
+    """IPPO in an environment of one actor."""
+    IPPO(MatchSign(), None, ippo.AgentConfig())
+
+
+@mistake(AttributeError, r"PPO is frozen: 'gamma' cannot be set.*Make a new agent instead")
+def attribute_set_later():
+    """An attribute set after the constructor."""
+    agent().gamma = 0.9
+
+
+@mistake(RuntimeError, r"has not been trained: call train or restore first")
+def evaluated_before_trained():
+    """`eval` before `train`."""
+    make_ppo().eval(key())
+
+
+@mistake(RuntimeError, r"has not been trained: call train or restore first")
+def learner_before_trained():
+    """The learner of an agent that was not trained."""
+    make_dqn().learner  # noqa: B018
+
+
+@mistake(ValueError, r"n_evals must be a positive integer, got 0")
+def evaluated_in_no_episodes():
+    """`eval` with no episodes."""
+    agent().eval(key(), 0)
+
+
+@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0")
+def integer_for_a_key():
+    """An integer for a random key."""
+    agent().train(0, hyperparams(), progress=False)
+
+
+@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got None")
+def no_key():
+    """No random key for a fresh training."""
+    agent().train(None, hyperparams(), progress=False)
+
+
+@mistake(
+    ValueError, r"train takes one random key, got keys of shape \(4,\).*agent\.sweep.*jax\.vmap"
+)
+def batch_of_keys():
+    """Several random keys for `train`."""
+    agent().train(jax.random.split(key(), 4), hyperparams(), progress=False)
+
+
+@mistake(ValueError, r"train takes one random key, got keys of shape \(3,\)")
+def batch_of_raw_keys():
+    """Several raw random keys for `train`."""
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    agent().train(keys, hyperparams(), progress=False)
+
+
+@mistake(ValueError, r"eval takes one random key, got keys of shape \(4,\)")
+def batch_of_keys_for_an_evaluation():
+    """Several random keys for `eval`."""
+    trained = make_ppo()
+    trained.collect_training(runner(), {})
+    trained.eval(jax.random.split(key(), 4))
+
+
+@mistake(TypeError, r"loggers must be a list of loggers, got a single ConsoleLogger: put it in br")
+def single_logger():
+    """A single logger instead of a list."""
+    agent().train(key(), hyperparams(), progress=False, loggers=ConsoleLogger())
+
+
+@mistake(TypeError, r"loggers must have a method log\(step, metrics\), got <class")
+def class_of_loggers():
+    """The class of a logger."""
+    agent().train(key(), hyperparams(), progress=False, loggers=[ConsoleLogger])
+
+
+@mistake(TypeError, r"train takes a runner .* got a tuple.*runner, metrics = ")
+def whole_result_as_a_runner():
+    """All that `train` returned, given to it as a runner."""
+    agent().train(None, None, (runner(), {}), progress=False)
+
+
+@mistake(TypeError, r"train takes a runner .* got a OffPolicyRunner")
+def runner_of_another_family():
+    """The runner of an agent of another family."""
+    agent().train(None, None, runner_of(make_dqn()), progress=False)
+
+
+@mistake(ValueError, r"stack of 3 trainings: select one with")
+def stack_of_runners():
+    """The runners of a sweep, given to `train`."""
+    stack = jax.tree.map(lambda x: jnp.stack([x] * 3), runner())
+    agent().train(None, None, stack, progress=False)
+
+
+@mistake(
+    ValueError,
+    r"This runner does not fit PPO on MatchSign: its .* shape \(8,\).*\(4,\).* batch_s",
+)
+def runner_of_another_batch_size():
+    """The runner of an agent with another `batch_size`."""
+    other = runner_of(make_ppo(batch_size=8))
+    agent().train(None, None, other, progress=False)
+
+
+@mistake(ValueError, r"This runner does not fit PPO on MatchSign: its .*shape \(6, 4\).*\(2, 4\)")
+def runner_of_another_environment():
+    """The runner of an agent in another environment."""
+    other = runner_of(make_ppo(KnownValues()))
+    agent().train(None, None, other, progress=False)
+
+
+@mistake(
+    ValueError, r"runner's arrays were used up by advance.*jax\.tree\.map\(jnp\.copy, runner\)"
+)
+def runner_that_is_used_up():
+    """A runner whose arrays `advance` has used up."""
+    used_up = jax.tree.map(jnp.copy, runner())
+    used_up.obs.delete()
+    agent().train(None, None, used_up, progress=False)
+
+
+@mistake(ValueError, r"runner's arrays were used up by advance")
+def used_up_runner_to_evaluate():
+    """A runner that `advance` was given, evaluated instead of the one that it returned."""
+    used_up = jax.tree.map(jnp.copy, runner())
+    used_up.update_step.delete()
+    agent().evaluate(used_up)
+
+
+@mistake(
+    TypeError,
+    r"summarize takes one metric, .* metrics\['returns'\], got a dict of \['lengths'",
+)
+def all_metrics_at_once():
+    """`summarize` of a dict of metrics."""
+    agent().summarize({"returns": np.zeros((2, 3)), "lengths": np.zeros((2, 3))})
+
+
+@mistake(TypeError, r"summarize takes one metric, such as metrics\['returns'\], got 'returns'")
+def name_of_a_metric():
+    """`summarize` of the name of a metric."""
+    agent().summarize("returns")
+
+
+@mistake(ValueError, r"policy takes one observation, of shape \(2,\), got .* \(5, 2\).*jax\.vmap")
+def batch_of_observations():
+    """A batch of observations for `policy`."""
+    agent().policy(runner().actor_training, jnp.zeros((5, 2)))
+
+
+@mistake(ValueError, r"policy takes one observation, of shape \(2,\), got .* \(5, 2\).*jax\.vmap")
+def batch_of_observations_to_act_on():
+    """A batch of observations for `act`."""
+    agent().act(runner().actor_training, (), np.zeros((5, 2)))
+
+
+@mistake(ValueError, r"Inside of jit or vmap, train takes no mesh")
+def mesh_inside_of_jit():
+    """A mesh inside of `jit`."""
+    jax.eval_shape(lambda k: agent().train(k, hyperparams(), mesh=object()), key())
+
+
+@mistake(ValueError, r"does not fit PPO on BestAction: its envstate")
+def runner_with_other_states():
+    """The runner of an environment whose observations are alike, but not its states."""
+
+    class WithMore(BestAction):
+        def reset_env(self, key, params):
+            obs, state = super().reset_env(key, params)
+            return obs, {"inner": state}
+
+        def step_env(self, key, state, action, params):
+            obs, inner, *rest = super().step_env(key, state["inner"], action, params)
+            return obs, {"inner": inner}, *rest
+
+    make_ppo(BestAction()).train(None, None, runner_of(make_ppo(WithMore())), progress=False)
+
+
+@mistake(TypeError, r"'actions' must be integers, got an array of type float32")
+def float_actions_in_a_batch():
+    """A batch with floats as discrete actions for a learner."""
+    batch = {name: np.zeros(4, np.float32) for name in ("actions", "rewards", "masks")}
+    batch |= dict.fromkeys(("observations", "next_observations"), np.zeros((4, 2), np.float32))
+    dqn_learner().update(batch)

@@ -1,0 +1,105 @@
+"""Mistakes with checkpoints."""
+
+import jax
+import numpy as np
+from probes import MatchSign
+
+from jaxagents import PPO, ppo, verify
+from mistakes.entries import Theme
+from mistakes.things import agent, hyperparams, key, make_ppo, runner
+
+mistake = Theme("Checkpoints and restoring")
+
+
+def metrics(n_evals):
+    """Metrics of one point."""
+    episodes = np.zeros((1, n_evals))
+    return {"update_step": np.zeros(1, int), "returns": episodes, "lengths": episodes}
+
+
+def trained(metrics, eval_during_training=True):
+    config = make_ppo().config
+    made = PPO(MatchSign(), None, config, eval_during_training)
+    made.collect_training(runner(), metrics)
+    return made
+
+
+@mistake(FileNotFoundError, r"no checkpoint_dir to restore from: set it in the configuration")
+def restored_from_nowhere():
+    """`restore` without a `checkpoint_dir`."""
+    agent().restore()
+
+
+@mistake(TypeError, r"restore takes 'best', 'last' or the number of an update step, got True")
+def restored_by_a_flag():
+    """`restore(True)`."""
+    agent().restore(True)
+
+
+@mistake(TypeError, r"restore takes 'best', 'last' or the number of an update step, got 2\.0")
+def restored_by_a_float():
+    """A float as the number of an update step."""
+    agent().restore(2.0)
+
+
+@mistake(TypeError, r"best_fn must be a function of metrics, got 'returns'")
+def name_for_a_function():
+    """The name of a metric for `best_fn`."""
+    agent().restore("best", best_fn="returns")
+
+
+@mistake(ValueError, r"resume needs a checkpoint_dir in the configuration, .*call train")
+def resumed_from_nowhere():
+    """`resume` without a `checkpoint_dir`."""
+    agent().resume(key(), hyperparams())
+
+
+@mistake(FileNotFoundError, r"holds no checkpoints")
+def restored_from_an_empty_folder(folder):
+    """`restore` from a folder without checkpoints."""
+    make_ppo(checkpoint_dir=folder).restore()
+
+
+@mistake(FileNotFoundError, r"holds no checkpoints")
+def verified_an_empty_folder(folder):
+    """`verify` of a folder without checkpoints."""
+    verify(folder)
+
+
+@mistake(NotADirectoryError, r"is a file")
+def file_for_a_folder(folder):
+    """A file as the folder of checkpoints."""
+    file = folder / "notes.txt"
+    file.write_text("mine")
+    make_ppo(checkpoint_dir=file)
+
+
+@mistake(ValueError, r"evaluated in 5 episodes.*evaluates in 2: set n_evals=5")
+def another_number_of_episodes():
+    """Another `n_evals` for a training that goes on."""
+    trained(metrics(5)).train(None, None, runner(), progress=False)
+
+
+@mistake(ValueError, r"was evaluated .*eval_during_training=True")
+def no_evaluations_any_more():
+    """A training that goes on without the evaluations that it had."""
+    trained(metrics(2), False).train(None, None, runner(), progress=False)
+
+
+@mistake(ValueError, r"was not evaluated.*eval_during_training=False")
+def evaluations_from_now_on():
+    """A training that goes on with evaluations that it did not have."""
+    trained({"update_step": np.zeros(1, int)}).train(None, None, runner(), progress=False)
+
+
+@mistake(ValueError, r"stack of 2 trainings: select one")
+def stack_to_remember():
+    """The results of a `vmap` for `collect_training`."""
+    stack = jax.tree.map(lambda x: jax.numpy.stack([x, x]), runner())
+    agent().collect_training(stack, {})
+
+
+@mistake(ValueError, r"checkpoint_dir must be the path of a folder.*got True")
+def flag_for_a_folder():
+    """A boolean for the folder of checkpoints."""
+    ppo.AgentConfig(checkpoint_dir=True)

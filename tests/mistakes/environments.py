@@ -1,0 +1,331 @@
+"""Mistakes with environments."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from probes import Box, Discrete, MatchSign, Target
+
+from jaxagents import BC, IPPO, PPO, Environment, bc, ippo, ppo
+from mistakes.entries import Theme
+from mistakes.things import make_bc, make_dqn, make_ppo, make_sac
+
+mistake = Theme("Environments")
+
+
+class Spaces(NamedTuple):
+    """A space of several parts."""
+
+    spaces: tuple
+
+
+class Wrong(MatchSign):
+    """An environment whose steps are changed."""
+
+    def step_env(self, key, state, action, params):
+        return self.change(*super().step_env(key, state, action, params))
+
+
+@mistake(TypeError, r"MatchSign is a class: pass an environment, such as MatchSign\(\)")
+def class_of_environments():
+    """A class instead of an environment."""
+    make_ppo(MatchSign)
+
+
+@mistake(TypeError, r"object is not an environment: it lacks reset_env and step_env\. Needed are")
+def something_else():
+    """Something that is no environment."""
+    make_ppo(object())
+
+
+@mistake(ValueError, r"step_env must return five values .*, got 4")
+def four_values():
+    """A step of four values, as of old Gym."""
+
+    class Four(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, done
+
+    make_ppo(Four())
+
+
+@mistake(ValueError, r"step_env: info must be a dict, got None")
+def no_info():
+    """A step whose info is `None`."""
+
+    class NoInfo(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, done, None
+
+    make_ppo(NoInfo())
+
+
+@mistake(
+    ValueError, r"observation is shape \(2,\) .* from reset_env but shape \(3,\) .* from step_env"
+)
+def observations_of_two_shapes():
+    """Observations of another shape after a step."""
+
+    class Growing(Wrong):
+        def change(self, obs, *rest):
+            return jnp.zeros(3), *rest
+
+    make_ppo(Growing())
+
+
+@mistake(
+    ValueError, r"observation is .*float32 from reset_env but .*int32 from step_env\. .*asarray"
+)
+def observations_of_two_types():
+    """Observations of another type after a step."""
+
+    class Rounding(Wrong):
+        def change(self, obs, *rest):
+            return obs.astype(jnp.int32), *rest
+
+    make_ppo(Rounding())
+
+
+@mistake(ValueError, r"the state of reset_env and step_env differ in structure")
+def states_of_two_structures():
+    """A state of another structure after a step."""
+
+    class Other(Wrong):
+        def change(self, obs, state, *rest):
+            return obs, {"state": state}, *rest
+
+    make_ppo(Other())
+
+
+@mistake(ValueError, r"step_env: reward must have shape \(\), got shape \(2,\)")
+def several_rewards():
+    """Several rewards for one actor."""
+
+    class Several(Wrong):
+        def change(self, obs, state, reward, *rest):
+            return obs, state, jnp.zeros(2), *rest
+
+    make_ppo(Several())
+
+
+@mistake(ValueError, r"step_env: reward must be a real number, got .*complex64")
+def complex_rewards():
+    """Complex rewards."""
+
+    class Complex(Wrong):
+        def change(self, obs, state, reward, *rest):
+            return obs, state, reward + 1j, *rest
+
+    make_ppo(Complex())
+
+
+@mistake(ValueError, r"step_env: terminated must be a boolean, got .*float32.*done > 0\.5")
+def float_done():
+    """A float that says whether an episode is over."""
+
+    class Floating(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, jnp.float32(0.0), info
+
+    make_ppo(Floating())
+
+
+@mistake(ValueError, r'step_env: info\["truncated"\] must be a boolean, got .*float32')
+def float_truncation():
+    """A float that says whether an episode was cut."""
+
+    class Floating(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, done, {"truncated": jnp.float32(0.0)}
+
+    make_ppo(Floating())
+
+
+@mistake(ValueError, r"step_env: terminated must have shape \(\), got shape \(2,\)")
+def done_of_each_actor():
+    """An end of the episode for each actor."""
+
+    class Several(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, jnp.zeros(2, bool), info
+
+    IPPO(Several(2), None, ippo.AgentConfig())
+
+
+@mistake(ValueError, r"MatchSign\.n_actors must be a positive integer, got 0")
+def no_actors():
+    """An environment of no actors."""
+    IPPO(MatchSign(0), None, ippo.AgentConfig())
+
+
+@mistake(ValueError, r"MatchSign\.n_actors must be a positive integer, got 0")
+def no_actors_for_one():
+    """An environment of no actors for an agent of one."""
+    make_ppo(MatchSign(0))
+
+
+@mistake(ValueError, r"observation_space has shape \(3,\) .* but reset_env returns shape \(2,\)")
+def space_of_other_observations():
+    """A space that the observations are not of."""
+
+    class Declared(MatchSign):
+        def observation_space(self, params):
+            return Box(-1.0, 1.0, (3,))
+
+    make_ppo(Declared())
+
+
+@mistake(TypeError, r"Python\.step_env is not written in JAX: .*float\(\).*jaxagents\.host")
+def number_of_a_traced_array():
+    """An environment in NumPy: `float(action)`."""
+
+    class Python(Wrong):
+        def change(self, obs, state, reward, *rest):
+            return obs, state, float(reward), *rest
+
+    make_ppo(Python())
+
+
+@mistake(TypeError, r"Python\.step_env is not written in JAX: .*jnp\.where.*jaxagents\.host")
+def branch_on_a_traced_array():
+    """An environment with `if` on its state."""
+
+    class Python(Wrong):
+        def change(self, obs, state, reward, *rest):
+            return obs, state, 1.0 if state.time > 3 else 0.0, *rest
+
+    make_dqn(Python())
+
+
+@mistake(TypeError, r"Python\.reset_env is not written in JAX")
+def numpy_in_a_reset():
+    """An environment whose reset calls NumPy."""
+
+    class Python(MatchSign):
+        def reset_env(self, key, params):
+            obs, state = super().reset_env(key, params)
+            return np.asarray(obs), state
+
+    make_ppo(Python())
+
+
+@mistake(TypeError, r"Python\.step is not written in JAX")
+def numpy_in_an_environment_of_the_library():
+    """A subclass of `Environment` whose step calls NumPy."""
+
+    class Python(Environment):
+        action_space = Discrete(2)
+
+        def reset(self, key):
+            return jnp.zeros(2), jnp.zeros(2)
+
+        def step(self, key, state, action):
+            return int(action)
+
+    make_ppo(Python())
+
+
+@mistake(ValueError, r"Tuples\.step must return a jaxagents\.envs\.Step.*, got a tuple")
+def tuple_for_a_step():
+    """A subclass of `Environment` whose step returns a tuple."""
+
+    class Tuples(Environment):
+        action_space = Discrete(2)
+
+        def reset(self, key):
+            return jnp.zeros(2), jnp.zeros(2)
+
+        def step(self, key, state, action):
+            return state, state, 0.0, False, {}
+
+    make_ppo(Tuples())
+
+
+@mistake(TypeError, r"Still is an Environment, which holds its own parameters: pass None")
+def parameters_of_an_environment():
+    """Parameters besides an `Environment`."""
+
+    class Still(Environment):
+        def reset(self, key):
+            return jnp.zeros(2), jnp.zeros(2)
+
+        def step(self, key, state, action):
+            return state
+
+    PPO(Still(), {"gravity": 9.8}, ppo.AgentConfig())
+
+
+@mistake(ValueError, r"PPO needs Bare\.action_space; without it, subclass PPOBase")
+def no_space_of_actions():
+    """An environment without a space of actions."""
+
+    class Bare(MatchSign):
+        action_space = None
+
+    make_ppo(Bare())
+
+
+@mistake(
+    ValueError, r"PPO acts in discrete and box spaces, but Many\.action_space is .*Subclass PPOB"
+)
+def space_of_several_parts():
+    """A space of actions with several parts."""
+
+    class Many(MatchSign):
+        def action_space(self, params):
+            return Spaces((Discrete(2), Discrete(3)))
+
+    make_ppo(Many())
+
+
+@mistake(
+    ValueError, r"SAC needs a box of actions with finite bounds, but Open\.action_space is Box"
+)
+def open_box_for_a_learner():
+    """SAC in a box without bounds."""
+
+    class Open(Target):
+        def action_space(self, params):
+            return Box(-jnp.inf, jnp.inf, (2,))
+
+    make_sac(Open())
+
+
+@mistake(ValueError, r"squash_actions needs finite bounds, but Open\.action_space is Box")
+def open_box_squashed():
+    """`squash_actions` in a box without bounds."""
+
+    class Open(Target):
+        def action_space(self, params):
+            return Box(-jnp.inf, jnp.inf, (2,))
+
+    PPO(Open(), None, ppo.AgentConfig(squash_actions=True))
+
+
+@mistake(ValueError, r"Empty\.action_space is empty")
+def empty_box():
+    """A box of actions without components."""
+
+    class Empty(Target):
+        def action_space(self, params):
+            return Box(-1.0, 1.0, (0,))
+
+    PPO(Empty(), None, ppo.AgentConfig())
+
+
+@mistake(ValueError, r"DQN acts in discrete spaces, but Target\.action_space is Box")
+def box_for_a_discrete_agent():
+    """DQN in an environment of continuous actions."""
+    make_dqn(Target())
+
+
+@mistake(TypeError, r"BC takes a jaxagents\.data\.Dataset, got a dict: .*Dataset\(")
+def dict_for_a_dataset():
+    """A dict for the dataset of an offline agent."""
+    make_bc({"observations": np.zeros((4, 2)), "actions": np.zeros(4, int)})
+
+
+@mistake(TypeError, r"missing 1 required keyword-only argument: 'dataset'")
+def no_dataset():
+    """An offline agent without a dataset."""
+    BC(MatchSign(), None, bc.AgentConfig())

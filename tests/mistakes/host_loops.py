@@ -1,0 +1,172 @@
+"""Mistakes with trainings on the host."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from loops import Line, Tiny
+
+from jaxagents import SACLearner
+from jaxagents.data import ReplayBuffer
+from jaxagents.host import (
+    OfflineConfig,
+    OnlineConfig,
+    evaluate,
+    example_transition,
+    train_offline,
+    train_online,
+)
+from jaxagents.loggers import ConsoleLogger
+from mistakes.entries import Theme
+from mistakes.things import arrays, sac_learner, with_one
+
+mistake = Theme("Host loops")
+
+ONLINE = OnlineConfig(n_steps=20, batch_size=4, buffer_size=20, start_steps=5, n_evals=1)
+OFFLINE = OfflineConfig(n_updates=2, batch_size=4, updates_per_call=1)
+
+
+def tiny():
+    return Tiny.create(np.zeros(2), 1)
+
+
+def box_arrays(**others):
+    return arrays(actions=np.zeros((32, 1), np.float32), **others)
+
+
+@mistake(ValueError, r"OnlineConfig\.start_steps must not exceed n_steps \(100\), .* got 5000")
+def nothing_but_random_steps():
+    """More random steps at the start than steps in all."""
+    OnlineConfig(n_steps=100)
+
+
+@mistake(ValueError, r"OnlineConfig\.seed must not be negative, got -1")
+def negative_seed():
+    """A negative seed."""
+    OnlineConfig(seed=-1)
+
+
+@mistake(
+    TypeError, r"learner must be a learner, got the class SACLearner: make one with SACLearner\.cr"
+)
+def class_of_learners():
+    """The class of a learner."""
+    train_online(SACLearner, Line(), ONLINE)
+
+
+@mistake(TypeError, r"learner must have the methods .*, but int lacks")
+def something_else_for_a_learner():
+    """Something that is no learner."""
+    train_online(3, Line(), ONLINE)
+
+
+@mistake(TypeError, r"config must be an OnlineConfig, got dict: give OnlineConfig\(\*\*config\)")
+def configuration_as_a_dict():
+    """A dict as a configuration."""
+    train_online(tiny(), Line(), {"n_steps": 5})
+
+
+@mistake(TypeError, r"config must be an OnlineConfig, got OfflineConfig")
+def configuration_of_the_other_loop():
+    """The configuration of the other training."""
+    train_online(tiny(), Line(), OFFLINE)
+
+
+@mistake(TypeError, r"loggers must be a list of loggers, got a single ConsoleLogger: put it in br")
+def single_logger():
+    """A single logger instead of a list."""
+    train_online(tiny(), Line(), ONLINE, loggers=ConsoleLogger())
+
+
+@mistake(TypeError, r"env must be a single Gymnasium environment.*got str")
+def name_of_an_environment():
+    """The name of an environment."""
+    train_online(tiny(), "Pendulum-v1", ONLINE)
+
+
+@mistake(TypeError, r"single Gymnasium environment")
+def vector_of_environments():
+    """A vector of environments."""
+    train_online(tiny(), gymnasium.vector.SyncVectorEnv([Line]), ONLINE)
+
+
+@mistake(ValueError, r"finite bounds")
+def open_box():
+    """A box of actions without bounds."""
+    train_online(tiny(), Line(action_space=spaces.Box(-np.inf, np.inf, (1,))), ONLINE)
+
+
+@mistake(
+    ValueError, r"Tiny gives actions of shape \(1,\) .* the environment takes actions of Discrete"
+)
+def learner_of_other_actions():
+    """A learner of continuous actions in an environment of discrete ones."""
+    train_online(tiny(), Line(action_space=spaces.Discrete(2)), ONLINE)
+
+
+@mistake(ValueError, r"Tiny cannot act on observations of Box")
+def learner_of_other_observations():
+    """A learner of other observations."""
+    train_online(Tiny.create(np.zeros(5), 1), Line(), ONLINE)
+
+
+@mistake(ValueError, r"eval_env must be another environment than env")
+def one_environment_for_both():
+    """One environment for training and for evaluation."""
+    env = Line()
+    train_online(tiny(), env, ONLINE, eval_env=env)
+
+
+@mistake(TypeError, r"buffer must be a ReplayBuffer, got int")
+def size_of_a_buffer():
+    """The size of a buffer for a buffer."""
+    train_online(tiny(), Line(), ONLINE, buffer=1000)
+
+
+@mistake(ValueError, r"resume=True needs a checkpoint_dir in the configuration")
+def resumed_from_nowhere():
+    """`resume=True` without a `checkpoint_dir`."""
+    train_online(tiny(), Line(), ONLINE, resume=True)
+
+
+@mistake(TypeError, r"dataset must be a Dataset, .* got ReplayBuffer: give buffer\.to_dataset\(\)")
+def buffer_for_a_dataset():
+    """A replay buffer for a dataset."""
+    train_offline(tiny(), ReplayBuffer.create(example_transition(Line()), 4), OFFLINE)
+
+
+@mistake(ValueError, r"The dataset has no rows")
+def dataset_without_rows():
+    """A dataset without rows."""
+    train_offline(tiny(), {"observations": np.zeros((0, 2))}, OFFLINE)
+
+
+@mistake(ValueError, r"Actions must lie in \[-1, 1\], .* in \[0, 7\]\. Rescale them")
+def actions_outside_of_their_bounds():
+    """Continuous actions beyond [-1, 1]."""
+    train_offline(sac_learner(), {**arrays(), "actions": with_one(7)[:, None]}, OFFLINE)
+
+
+@mistake(ValueError, r"'rewards' .* NaN or infinite in 1 of 32 rows.* row 3")
+def rewards_that_are_no_numbers():
+    """NaN among the rewards of a dataset."""
+    train_offline(sac_learner(), box_arrays(rewards=with_one(np.nan)), OFFLINE)
+
+
+@mistake(ValueError, r"'masks' .* 0 .* 1 .*got 7.* in 1 of 32 rows")
+def masks_of_another_meaning():
+    """Masks that are neither 0 nor 1."""
+    train_offline(sac_learner(), box_arrays(masks=with_one(7)), OFFLINE)
+
+
+@mistake(ValueError, r"n_episodes must be a positive integer, got 0")
+def no_episodes():
+    """An evaluation of no episodes."""
+    evaluate(lambda observation: np.zeros(1), Line(), 0)
+
+
+@mistake(
+    TypeError, r"OnlineConfig has no field 'total_timesteps'.*n_steps counts steps of the environm"
+)
+def total_timesteps():
+    """`total_timesteps` for a training on the host."""
+    OnlineConfig(total_timesteps=1_000)

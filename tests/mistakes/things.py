@@ -1,0 +1,105 @@
+"""Agents, runners and data with which mistakes are made. None of it compiles a program of an agent."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from probes import MatchSign, Target
+
+from jaxagents import BC, DQN, PPO, SAC, DQNLearner, SACLearner, bc, dqn, ppo, sac
+from jaxagents.data import Dataset
+from jaxagents.networks import CategoricalActor, StateCritic
+
+ON_POLICY = {"n_steps": 2, "batch_size": 4, "rollout_length": 4, "n_evals": 2}
+OFF_POLICY = {"n_steps": 2, "buffer_size": 64, "learning_starts": 8, "features": (4,)}
+OFFLINE = {"n_steps": 2, "minibatch_size": 8, "features": (4,)}
+
+
+def key():
+    return jax.random.key(0)
+
+
+def make_ppo(env=None, agent=PPO, **fields):
+    networks = {"actor_network": CategoricalActor(2, (4,)), "critic_network": StateCritic((4,))}
+    config = ppo.AgentConfig(**{**ON_POLICY, **networks, **fields})
+    return agent(MatchSign() if env is None else env, None, config)
+
+
+def make_box_ppo(**fields):
+    return PPO(Target(), None, ppo.AgentConfig(**{**ON_POLICY, **fields}))
+
+
+def make_dqn(env=None, agent=DQN, **fields):
+    return agent(env or MatchSign(), None, dqn.AgentConfig(**{**OFF_POLICY, **fields}))
+
+
+def make_sac(env=None, **fields):
+    return SAC(env or Target(), None, sac.AgentConfig(**{**OFF_POLICY, **fields}))
+
+
+def make_bc(data=None, **fields):
+    config = bc.AgentConfig(**{**OFFLINE, **fields})
+    return BC(MatchSign(), None, config, dataset=Dataset(arrays()) if data is None else data)
+
+
+def hyperparams(**fields):
+    return ppo.HyperParameters(**fields)
+
+
+def arrays(n_rows=32, **others):
+    """Transitions of the probes with discrete actions."""
+    zeros = np.zeros((n_rows, 2), np.float32)
+    numbers = np.zeros(n_rows, np.float32)
+    return {
+        "observations": zeros,
+        "actions": np.zeros(n_rows, np.int32),
+        "rewards": numbers,
+        "next_observations": zeros,
+        "masks": numbers,
+        **others,
+    }
+
+
+def with_one(value, n_rows=32, row=3):
+    """Zeros, but for one row."""
+    numbers = np.zeros(n_rows, np.float32)
+    numbers[row] = value
+    return numbers
+
+
+def zeros(function):
+    """Zeros like the result of a function, which is only traced."""
+
+    def zero(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), leaf.shape)
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    return jax.tree.map(zero, jax.eval_shape(function))
+
+
+@functools.cache
+def agent():
+    return make_ppo()
+
+
+def runner_of(agent):
+    return zeros(lambda: agent.start(key(), agent._hyperparams_type()))
+
+
+@functools.cache
+def runner():
+    return runner_of(agent())
+
+
+@functools.cache
+def dqn_learner():
+    create = functools.partial(DQNLearner.create, features=(4,), n_actions=2)
+    return zeros(lambda: create(jax.random.key(0), jnp.zeros(2), jnp.int32(0)))
+
+
+@functools.cache
+def sac_learner(n_observed=2):
+    create = functools.partial(SACLearner.create, features=(4,))
+    return zeros(lambda: create(jax.random.key(0), jnp.zeros(n_observed), jnp.zeros(1)))
