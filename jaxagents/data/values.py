@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxagents.data import rows
+from jaxagents.data.dataset import Dataset
 
 _ROWS_AT_ONCE = 2**16
 _WRONG_MASK = (
@@ -13,7 +14,7 @@ _WRONG_MASK = (
 )
 
 
-def check_values(arrays: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+def check_values(arrays: Dataset | Mapping[str, Any], keys: tuple[str, ...]) -> None:
     """Raises if a number that a learner would learn from is none, or if a mask is neither 0 nor 1.
 
     Args:
@@ -38,7 +39,7 @@ def _check_rows(
     starts = range(0, len(values), _ROWS_AT_ONCE)
     parts = [values[start : start + _ROWS_AT_ONCE] for start in starts] if values.size else []
     found = [is_wrong(part).reshape(len(part), -1).any(axis=-1) for part in parts]
-    wrong = np.flatnonzero(np.concatenate(found)) if found else ()
+    wrong = np.flatnonzero(np.concatenate(found)) if found else np.zeros(0, int)
     if len(wrong):
         row = np.atleast_1d(values[wrong[0]])
         value = row[is_wrong(row)][0]
