@@ -10,7 +10,6 @@ from registry import AGENTS
 
 from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
 from jaxagents.core.arrays import in_32_bits, with_widths_of
-
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)

@@ -28,8 +28,7 @@ def without_weak_types(tree: PyTree) -> PyTree:
 
 
 def in_32_bits(tree: PyTree) -> PyTree:
-    """Casts the numbers of 64 bits in a pytree, of which there are none unless JAX is set to have them."""
-
+    """Casts numbers of 64 bits in a pytree; unless JAX is set to have them, there are none."""
     return jax.tree.map(lambda x: _cast(x, _NARROW.get(x.dtype, x.dtype)), tree)
 
 
