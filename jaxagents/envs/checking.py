@@ -127,25 +127,22 @@ def _traced(
     env: Any, env_params: PyTree, sample_action: Sampler | None
 ) -> tuple[Episodes, Sampler, list[str]]:
     """The environment, its actions, and doubts about its dtypes, if its shapes are right."""
-    before = dict(getattr(env, "__dict__", {}))
-    mistakes, doubts, cause = [], [], None
-    made = sampler = None
+    name, before = type(env).__name__, dict(getattr(env, "__dict__", {}))
     try:
         made = as_environment(env, env_params)
         episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
         sampler = sample_action or _sampler_of(episodes)
         action = jax.eval_shape(sampler, jax.random.key(0))
         mistakes = mistakes_in_shapes(episodes, action)
-        if not mistakes:
-            doubts = doubts_about_dtypes(episodes, action)
+        doubts = [] if mistakes else doubts_about_dtypes(episodes, action)
     except Exception as error:
-        if type(error) is TypeError and made is None:
+        if type(error) is TypeError:  # those of JAX have types of their own
             raise
-        cause = error
-        mistakes = [_told(error, "traced")]
+        mistakes = [_told(error, "traced"), *_changed_attributes(env, before)]
+        raise ValueError(_all_of(mistakes, name)) from error
     mistakes += _changed_attributes(env, before)
     if mistakes:
-        raise ValueError(_all_of(mistakes, type(env).__name__)) from cause
+        raise ValueError(_all_of(mistakes, name))
     return episodes, sampler, doubts
 
 

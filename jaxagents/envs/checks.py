@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import in_32_bits, with_widths_of
+from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
@@ -115,7 +115,7 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
         f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
         f"{found.dtype}."
         for part, declared, found in _with_declared(env.observation_space, obs, name)
-        if jax.dtypes.canonicalize_dtype(declared.dtype) != found.dtype
+        if narrow(jnp.dtype(declared.dtype)) != narrow(found.dtype)
     ] + [
         f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
         for flag, x in flags.items()

@@ -39,7 +39,8 @@ class Repetitions:
         actions = jax.vmap(sampler)(jax.random.split(key, _N_STEPS))
         keys = jax.random.split(key, n)
         (text, run), (other_text, run_other) = (_program(episodes, actions, keys) for _ in range(2))
-        first, again = run(), run() if text == other_text else run_other()
+        first = run()
+        again = run() if text == other_text else run_other()
         self._wording = episodes.env.wording
         self.differ_for_equal_keys = not all(map(_are_equal, first, again))
         self.ignore_keys = all(_are_equal(x, np.broadcast_to(x[:1], x.shape)) for x in first)

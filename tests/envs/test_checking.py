@@ -98,6 +98,12 @@ def test_reports_random_play():
     assert "episodes: 0" in str(check(Endless()))
 
 
+def test_checks_while_numbers_may_have_64_bits():
+    with jax.enable_x64(True):
+        check(MatchSign(continuous=True))
+        check(*gymnax.make("CartPole-v1"))
+
+
 def test_tells_all_mistakes_in_shapes_at_once():
     refused(
         with_step(
