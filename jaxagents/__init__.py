@@ -13,6 +13,7 @@ from jaxagents.c51 import C51, C51Learner
 from jaxagents.core.former_names import former_names
 from jaxagents.cql import CQL, CQLLearner, DiscreteCQLLearner
 from jaxagents.dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
+from jaxagents.envs.checking import check_env
 from jaxagents.envs.environment import Environment
 from jaxagents.ippo import IPPO, IPPOBase
 from jaxagents.iql import IQL, IQLLearner
@@ -68,6 +69,7 @@ __all__ = [
     "SACLearner",
     "TD3Learner",
     "TrainState",
+    "check_env",
     "nonpytree_field",
     "target_update",
     "verify",

@@ -28,8 +28,8 @@ def without_weak_types(tree: PyTree) -> PyTree:
 
 
 def in_32_bits(tree: PyTree) -> PyTree:
-    """Casts the numbers of 64 bits in a pytree; JAX has none, unless it is set to."""
-    return jax.tree.map(lambda x: _cast(x, _narrow(x.dtype)), tree)
+    """Casts numbers of 64 bits in a pytree; unless JAX is set to have them, there are none."""
+    return jax.tree.map(lambda x: _cast(x, narrow(x.dtype)), tree)
 
 
 def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
@@ -44,15 +44,17 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
     """
 
     def cast(like: Array, x: Array) -> Array:
-        return _cast(x, like.dtype) if _narrow(like.dtype) == _narrow(x.dtype) else x
+        return _cast(x, like.dtype) if narrow(x.dtype) == narrow(like.dtype) else x
 
     if jax.tree.structure(like) != jax.tree.structure(tree):
         return tree
     return jax.tree.map(cast, like, tree)
 
 
-def _narrow(dtype: np.dtype) -> np.dtype:
-    return _NARROW.get(dtype) or dtype
+def narrow(dtype: np.dtype) -> np.dtype:
+    """The dtype of 32 bits for one of 64, and any other as it is."""
+    narrower = _NARROW.get(dtype)
+    return dtype if narrower is None else narrower
 
 
 def _cast(x: Array, dtype: np.dtype) -> Array:

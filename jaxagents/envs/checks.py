@@ -1,14 +1,15 @@
 """Checks of environments, made on shapes alone, before anything is compiled."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import in_32_bits, with_widths_of
+from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
@@ -64,31 +65,108 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
     Raises:
         ValueError: Structure, shape or dtype differ, or rewards are not one for each actor.
     """
+    mistakes = mistakes_in_shapes(episodes, action)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+
+
+def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
+    """What is wrong with the structures, shapes and dtypes that an environment gives, in words.
+
+    Args:
+        episodes: The environment.
+        action: An action, as shapes.
+
+    Returns:
+        The mistakes; none if there is nothing wrong.
+    """
     env = episodes.env
     name, reset, step = env.wording
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    obs, state = jax.eval_shape(lambda key: env.reset(key), key)
-    with written_in_jax(f"{name}.{step}"):
-        outcome = jax.eval_shape(lambda *args: env.step(*args), key, state, action)
+    obs, state, outcome = traced_step(env, action)
     if not isinstance(outcome, Step):
-        raise ValueError(
+        return [
             f"{name}.{step} must return a jaxagents.envs.Step(obs, state, reward, terminated, "
             f"truncated, info), got a {type(outcome).__name__}."
-        )
-    check_info(outcome.info, f"{name}.{step}")
+        ]
     obs, next_obs = jax.eval_shape(in_32_bits, (obs, outcome.obs))
     next_state = jax.eval_shape(with_widths_of, state, outcome.state)
-    check_same_tree(obs, next_obs, f"{name}: the observation", reset, step)
-    check_same_tree(state, next_state, f"{name}: the state", reset, step)
-    check_flag(outcome.terminated, f"{name}.{step}: terminated")
-    check_flag(outcome.truncated, f"{name}.{step}: truncated")
-    check_size(outcome.reward, episodes.actors_shape, f"{name}.{step}: reward")
-    if jnp.issubdtype(outcome.reward.dtype, jnp.complexfloating):
+    actors_shape, what = episodes.actors_shape, f"{name}.{step}"
+    checks = [
+        (check_info, outcome.info, what),
+        (check_same_tree, obs, next_obs, f"{name}: the observation", reset, step),
+        (check_same_tree, state, next_state, f"{name}: the state", reset, step),
+        (check_flag, outcome.terminated, f"{what}: terminated"),
+        (check_flag, outcome.truncated, f"{what}: truncated"),
+        (check_size, outcome.reward, actors_shape, f"{what}: reward"),
+        (_check_real, outcome.reward, f"{what}: reward"),
+        (_check_space, env.observation_space, obs, name, reset),
+    ]
+    return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
+
+
+def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
+    """What is unusual about the dtypes of an environment in whose shapes there is no mistake, in words.
+
+    Args:
+        episodes: The environment.
+        action: An action, as shapes.
+
+    Returns:
+        The doubts.
+    """
+    env = episodes.env
+    name, reset, step = env.wording
+    obs, _, outcome = traced_step(env, action)
+    flags = {"terminated": outcome.terminated, "truncated": outcome.truncated}
+    return [
+        f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
+        f"{found.dtype}."
+        for part, declared, found in _with_declared(env.observation_space, obs, name)
+        if narrow(jnp.dtype(declared.dtype)) != narrow(found.dtype)
+    ] + [
+        f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
+        for flag, x in flags.items()
+        if x.dtype != bool
+    ]
+
+
+def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
+    """What a reset and a step of an environment return, as shapes: observation, state, and outcome.
+
+    Args:
+        env: The environment.
+        action: An action, as shapes.
+
+    Returns:
+        The observation and the state of the reset, and whatever the step returns.
+
+    Raises:
+        ValueError: The reset does not return two values.
+    """
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    first = jax.eval_shape(lambda key: env.reset(key), key)
+    if not (isinstance(first, tuple | list) and len(first) == 2):
         raise ValueError(
-            f"{name}.{step}: reward must be a real number, got {shape_and_dtype(outcome.reward)}."
+            f"{env.wording.environment}.{env.wording.reset} must return two values (obs, state), got "
+            f"{jax.tree.map(shape_and_dtype, first)}."
         )
-    if env.observation_space is not None:
-        _check_space(env.observation_space, obs, name, reset)
+    obs, state = first
+    with written_in_jax(f"{env.wording.environment}.{env.wording.step}"):
+        return obs, state, jax.eval_shape(lambda *args: env.step(*args), key, state, action)
+
+
+def _check_real(x: PyTree, what: str) -> None:
+    if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
+        raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
+
+
+def _mistakes(check: Callable[..., None], *args: Any) -> list[str]:
+    """What a check says, if it raises."""
+    try:
+        check(*args)
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 def check_reset(env: Environment) -> None:
@@ -158,21 +236,27 @@ def check_info(info: object, what: str) -> None:
 
 
 def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
+    for part, declared, found in _with_declared(space, obs, name):
+        shape, dtype = tuple(declared.shape), jnp.dtype(declared.dtype)
+        if shape != found.shape or not (dtype == found.dtype or _widens(found.dtype, dtype)):
+            raise ValueError(
+                f"{part}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
+                f"{shape_and_dtype(found)}. Correct whichever is wrong."
+            )
+
+
+def _with_declared(
+    space: Space, obs: PyTree, name: str
+) -> Iterator[tuple[str, Space, jax.ShapeDtypeStruct]]:
+    """The arrays that spaces are declared for: the name of each, its space, and its shape."""
     children = parts(space)
     if children is not None:
         for key, child in children.items():
             part = obs.get(key) if isinstance(obs, dict) else _child(obs, key)
             if part is not None:
-                _check_space(child, part, f"{name}[{key!r}]", reset)
-        return
-    if not is_array(space) or not isinstance(obs, jax.ShapeDtypeStruct):
-        return
-    shape, dtype = tuple(space.shape), jnp.dtype(space.dtype)
-    if shape != obs.shape or not (dtype == obs.dtype or _widens(obs.dtype, dtype)):
-        raise ValueError(
-            f"{name}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
-            f"{shape_and_dtype(obs)}. Correct whichever is wrong."
-        )
+                yield from _with_declared(child, part, f"{name}[{key!r}]")
+    elif is_array(space) and isinstance(obs, jax.ShapeDtypeStruct):
+        yield name, space, obs
 
 
 def _child(obs: PyTree, key: object) -> PyTree:

@@ -1,0 +1,138 @@
+"""Random play: environments played by actions that nobody has learned."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.spaces import Space, box_bounds, is_array, is_box, is_discrete, parts
+
+Sampler = Callable[[Key[Array, ""]], PyTree]
+"""Draws an action of one environment, given a random key."""
+
+
+class RandomPlay(NamedTuple):
+    """Steps of random play in several environments, steps first, then environments.
+
+    Attributes:
+        length: Number of steps of the episode so far, this one included.
+        returns: Sum of its rewards so far.
+        terminated: Whether the environment ended the episode.
+        truncated: Whether it cut the episode.
+        finite_reward: Whether the reward is a finite number.
+        finite_obs: Whether the observation acted on is finite.
+        finite_next_obs: Whether the true successor is finite.
+        obs_in_space: Whether both observations are within the bounds of their space.
+    """
+
+    length: Int[Array, "steps environments"]
+    returns: Float[Array, "steps environments *actors"]
+    terminated: Bool[Array, "steps environments"]
+    truncated: Bool[Array, "steps environments"]
+    finite_reward: Bool[Array, "steps environments"]
+    finite_obs: Bool[Array, "steps environments"]
+    finite_next_obs: Bool[Array, "steps environments"]
+    obs_in_space: Bool[Array, "steps environments"]
+
+
+def play_at_random(
+    episodes: Episodes, sampler: Sampler, key: Key[Array, ""], n_envs: int, n_steps: int
+) -> RandomPlay:
+    """Plays random actions in several environments.
+
+    Args:
+        episodes: The environment.
+        sampler: Draws actions.
+        key: Random key.
+        n_envs: Number of environments.
+        n_steps: Number of steps in each.
+
+    Returns:
+        The steps.
+    """
+    space = episodes.observation_space
+
+    def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, RandomPlay]:
+        obs, state, returns = carry
+        action_key, step_key = jax.random.split(key)
+        taken = episodes.step(step_key, state, sampler(action_key))
+        returns = returns + taken.reward
+        play = RandomPlay(
+            length=state.step + 1,
+            returns=returns,
+            terminated=taken.terminated,
+            truncated=taken.truncated,
+            finite_reward=_is_finite(taken.reward),
+            finite_obs=_is_finite(obs),
+            finite_next_obs=_is_finite(taken.next_obs),
+            obs_in_space=_is_in(space, obs) & _is_in(space, taken.next_obs),
+        )
+        over = taken.terminated | taken.truncated
+        return (taken.obs, taken.envstate, jnp.where(over, 0.0, returns)), play
+
+    def in_one(key: Key[Array, ""]) -> RandomPlay:
+        reset_key, key = jax.random.split(key)
+        returns = jnp.zeros(episodes.actors_shape, jnp.float32)
+        first = (*episodes.reset(reset_key), returns)
+        return jax.lax.scan(step, first, jax.random.split(key, n_steps))[1]
+
+    return jax.vmap(in_one, out_axes=1)(jax.random.split(key, n_envs))
+
+
+def sampler_of(space: Space, actors_shape: tuple[int, ...]) -> Sampler:
+    """The function that draws actions from a space uniformly.
+
+    Args:
+        space: The space of the actions of one actor.
+        actors_shape: `()` for one actor, `(n_actors,)` for several.
+
+    Returns:
+        The function.
+    """
+    if not actors_shape:
+        return lambda key: _draw(space, key)
+    return lambda key: jax.vmap(lambda key: _draw(space, key))(jax.random.split(key, actors_shape))
+
+
+def _draw(space: Space, key: Key[Array, ""]) -> PyTree:
+    children = parts(space)
+    if children is not None:
+        keys = jax.random.split(key, len(children))
+        drawn = {
+            name: _draw(child, k) for (name, child), k in zip(children.items(), keys, strict=True)
+        }
+        return drawn if hasattr(space.spaces, "items") else tuple(drawn.values())
+    if is_discrete(space):
+        return jax.random.randint(key, (), 0, space.n, jnp.int32)
+    if not is_box(space):
+        raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
+    low, high = box_bounds(space)
+    is_bounded = np.isfinite(high - low) & (high - low < np.finfo(np.float32).max)
+    uniform = jax.random.uniform(key, low.shape, jnp.float32)
+    within = low + uniform * np.where(is_bounded, high - low, 0.0).astype(np.float32)
+    normal = jnp.clip(jax.random.normal(key, low.shape, jnp.float32), low, high)
+    return jnp.where(is_bounded, within, normal)
+
+
+def _is_finite(tree: PyTree) -> Bool[Array, ""]:
+    inexact = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return jnp.all(jnp.stack([jnp.isfinite(x).all() for x in inexact] or [jnp.ones((), bool)]))
+
+
+def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
+    """Whether an observation is within the bounds of its space, as far as it declares any."""
+    children = parts(space)
+    if children is not None:
+        items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))
+        inside = [_is_in(child, items[name]) for name, child in children.items() if name in items]
+        return jnp.all(jnp.stack([*inside, jnp.ones((), bool)]))
+    if is_discrete(space):
+        return jnp.all((obs >= 0) & (obs < space.n))
+    if not (is_box(space) and is_array(obs)):
+        return jnp.ones((), bool)
+    low, high = box_bounds(space)
+    return jnp.all((obs >= low) & (obs <= high))

@@ -1,0 +1,249 @@
+"""The check of an environment: a fault of every kind is found, and nothing else is."""
+
+import dataclasses
+import random
+import re
+import warnings
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnax.environments import spaces
+from probes import Box, Discrete, Endless, KnownValues, MatchSign, Probe
+
+import jaxagents
+from jaxagents import Environment
+from jaxagents.envs import Step
+
+N_STEPS = 40
+
+
+class Walk(Environment):
+    """A random walk, for faults to be put into."""
+
+    action_space = Discrete(2)
+    observation_space = Box(-100.0, 100.0, (1,))
+
+    def reset(self, key):
+        position = jax.random.uniform(key)
+        return position[None], position
+
+    def step(self, key, state, action):
+        position = state + 2.0 * action - 1.0
+        ended = jax.random.bernoulli(key, 0.2)
+        return Step(position[None], position, -jnp.abs(position), ended, False, {})
+
+
+def with_step(**values):
+    """A walk whose steps have other values, given as functions of the step."""
+
+    class Faulty(Walk):
+        def step(self, *args):
+            step = super().step(*args)
+            return step._replace(**{name: value(step) for name, value in values.items()})
+
+    return Faulty()
+
+
+def check(env, *args, **kwargs):
+    return jaxagents.check_env(env, *args, n_steps=N_STEPS, **kwargs)
+
+
+def refused(env, *messages, **kwargs):
+    with pytest.raises(ValueError, match="is not right") as error:
+        check(env, **kwargs)
+    for message in messages:
+        assert message in str(error.value)
+
+
+def doubted(env, message, **kwargs):
+    with pytest.warns(UserWarning, match=re.escape(message)):
+        report = check(env, **kwargs)
+    assert len(report.warnings) == 1
+    assert message in str(report)
+
+
+@pytest.mark.parametrize("env", [Walk(), MatchSign(), MatchSign(2), MatchSign(continuous=True)])
+def test_finds_nothing_wrong_with_an_environment_that_is_right(env):
+    report = check(env)
+    assert not report.warnings
+    assert report.n_steps == 8 * N_STEPS
+    assert report.n_actors == getattr(env, "n_actors", None)
+    assert report.returns.shape[1:] == (() if report.n_actors is None else (report.n_actors,))
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FourRooms-misc"])
+def test_checks_environments_of_gymnax(name):
+    env, params = gymnax.make(name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = check(env, params)
+    assert report.name == env.name
+    doubts = [str(warning.message) for warning in caught]
+    assert list(report.warnings) == doubts
+    assert all("observation_space has dtype float32" in doubt for doubt in doubts)
+    assert len(doubts) == (name == "FourRooms-misc")
+
+
+def test_reports_random_play():
+    report = check(KnownValues())
+    assert set(report.lengths) == {1, 2}
+    assert not report.truncated.any()
+    shown = str(report)
+    assert shown.startswith("KnownValues:\n  actors: 1\n  observation_space: None\n")
+    assert "  steps of random play: 320\n" in shown
+    assert re.search(r"\n  lengths: 1\.\d+ \(from 1 to 2\)\n  returns: ", shown)
+    assert "episodes: 0" in str(check(Endless()))
+
+
+def test_checks_while_numbers_may_have_64_bits():
+    with jax.enable_x64(True):
+        check(MatchSign(continuous=True))
+        check(*gymnax.make("CartPole-v1"))
+
+
+def test_tells_all_mistakes_in_shapes_at_once():
+    refused(
+        with_step(
+            obs=lambda step: jnp.ones(2),
+            reward=lambda step: jnp.ones(3),
+            terminated=lambda step: jnp.ones(2, bool),
+        ),
+        "from reset but shape (2,)",
+        "Faulty.step: reward must have shape ()",
+        "Faulty.step: terminated must have shape ()",
+    )
+    refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
+
+
+def test_refuses_what_cannot_be_traced():
+    class Branches(Walk):
+        def step(self, key, state, action):
+            return super().step(key, -state if state > 0 else state, action)
+
+    refused(Branches(), "A reset or a step cannot be traced: TracerBoolConversionError")
+
+    class Short(Walk):
+        def reset(self, key):
+            return jnp.zeros(1)
+
+    refused(Short(), "Short.reset must return two values (obs, state), got")
+    with pytest.raises(TypeError, match="object is not an environment"):
+        check(object())
+
+
+@pytest.mark.parametrize("start", [None, 0])
+def test_refuses_steps_that_write_to_the_environment(start):
+    class Counts(Walk):
+        def __init__(self):
+            if start is not None:
+                self.count = start
+
+        def step(self, key, state, action):
+            self.count = state
+            return super().step(key, state, action)
+
+    refused(Counts(), "A reset or a step writes to Counts.count")
+
+
+def test_refuses_randomness_from_elsewhere():
+    drawn = random.Random(0)
+    refused(
+        with_step(reward=lambda step: step.reward + drawn.random()),
+        "gives different outcomes for the same key",
+    )
+
+
+def test_refuses_numbers_that_are_not_finite_and_names_the_step():
+    class Bursts(Probe):
+        n_steps = 5
+
+        def reward(self, state, action):
+            return jnp.where(state.time == 2, jnp.nan, 1.0)
+
+        def observe(self, state):
+            return jnp.where(state.time == 4, jnp.inf, super().observe(state))
+
+    refused(
+        Bursts(),
+        "Bursts.step_env returns a reward with NaN or infinity under random actions, at the earliest in "
+        "step 3 ",
+        "an observation with NaN or infinity under random actions, at the earliest in step 4 ",
+    )
+
+    class Nowhere(Walk):
+        def reset(self, key):
+            obs, state = super().reset(key)
+            return obs + jnp.nan, state
+
+    refused(Nowhere(), "Nowhere.reset returns an observation with NaN or infinity")
+
+
+def test_doubts_that_no_key_matters():
+    @dataclasses.dataclass(frozen=True)
+    class Fixed(Walk):
+        noise: float = float(np.random.default_rng(0).normal())
+
+        def reset(self, key):
+            return super().reset(jax.random.key(0))
+
+        def step(self, key, state, action):
+            step = super().step(key, state, action)
+            return step._replace(reward=step.reward + self.noise, terminated=step.state > 5.0)
+
+    doubted(Fixed(), "does the same whatever the random keys of reset and step are")
+
+
+def test_doubts_a_time_limit_that_terminates():
+    class Timed(MatchSign):
+        n_steps = 5
+
+    doubted(Timed(), "episodes of Timed terminated after exactly 5 steps")
+
+
+def test_doubts_dtypes_and_bounds():
+    class Wide(Walk):
+        observation_space = Box(-100, 100, (1,), jnp.float16)
+
+    doubted(Wide(), "observation_space has dtype float16, but reset returns dtype float32")
+    doubted(
+        with_step(terminated=lambda step: step.terminated.astype(float)),
+        "Faulty.step: terminated has dtype float32, and all but 0 counts as true",
+    )
+
+    class Narrow(Walk):
+        observation_space = Box(0.0, 0.5, (1,))
+
+    doubted(Narrow(), "Narrow gives observations outside of the bounds of its observation_space")
+
+
+def test_draws_actions_from_any_space_or_as_it_is_told():
+    class Takes(Walk):
+        observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})
+        action_space = spaces.Dict(
+            {
+                "go": Discrete(2),
+                "far": Box(-1.0, np.inf, (2,)),
+                "at": spaces.Tuple([Box(2.0, 3.0, ())]),
+            }
+        )
+
+        def reset(self, key):
+            obs, state = super().reset(key)
+            return {"at": obs}, state
+
+        def step(self, key, state, action):
+            step = super().step(key, state, action["go"])
+            right = (action["far"] >= -1.0).all() & (action["at"][0] >= 2.0)
+            obs = jnp.where(right & (action["at"][0] <= 3.0), step.obs, jnp.nan)
+            return step._replace(obs={"at": obs})
+
+    check(Takes())
+
+    class Undeclared(Walk):
+        action_space = None
+
+    refused(Undeclared(), "There is no action_space to draw actions from")
+    check(Undeclared(), sample_action=lambda key: jax.random.randint(key, (), 0, 2))
