@@ -247,7 +247,7 @@ def test_refuses_hyperparameters_out_of_range(case):
     agent = case.make(MatchSign)
     negative = case.hyperparams(learning_rate=-1.0)
     for train in (agent.train, lambda *args: agent.sweep(jax.random.split(*args[:1], 2), args[1])):
-        with pytest.raises(ValueError, match=r"learning_rate must lie in \[0, inf\], got -1"):
+        with pytest.raises(ValueError, match=r"learning_rate must lie in \[0, inf\), got -1"):
             train(KEY, negative)
 
 

@@ -33,14 +33,12 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     if isinstance(given, expected):
         return
     name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""
-    if type(given).__module__ == "builtins":
-        found = f"a {type(given).__name__}"
-    if given is None:
-        found = "None"
-    elif isinstance(given, type):
+    if isinstance(given, type):
         found, hint = f"the class {name_of(given)}", f": pass {name}()"
     elif isinstance(given, Mapping):
-        hint = f": pass {name}(**fields)"
+        found, hint = f"a {type(given).__name__}", f": pass {name}(**fields)"
+    elif type(given).__module__ == "builtins":
+        found = repr(given)
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
 
 

@@ -97,7 +97,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         copies = _copies.setdefault(dataset, {})
         kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
         if kind not in copies:
-            check_values(arrays, tuple(arrays))
+            check_values(arrays)
             arrays["actions"] = self._to_learner(arrays["actions"])
             copies[kind] = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
         return copies[kind]

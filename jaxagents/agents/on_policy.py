@@ -268,7 +268,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             _, greedy = self.act(actor, carry, obs)
             _, distribution = self._policy.step(actor, carry, obs)
             action = distribution.sample(key)
-            check_discrete_action((action, greedy), *actions)
+            check_discrete_action(action, *actions)
             return action, greedy, distribution.log_prob(action), distribution.entropy()
 
         action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)

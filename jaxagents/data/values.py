@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from jaxagents.data import rows
-from jaxagents.data.dataset import Dataset
 
 _ROWS_AT_ONCE = 2**16
 _WRONG_MASK = (
@@ -14,18 +13,16 @@ _WRONG_MASK = (
 )
 
 
-def check_values(arrays: Dataset | Mapping[str, Any], keys: tuple[str, ...]) -> None:
+def check_values(arrays: Mapping[str, Any]) -> None:
     """Raises if a number that a learner would learn from is none, or if a mask is neither 0 nor 1.
 
     Args:
         arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
-        keys: The keys to look at, of those that there are.
 
     Raises:
         ValueError: There is such a number; the error names the array and counts its rows.
     """
-    given = {key: arrays[key] for key in keys if key in arrays}
-    for name, array in rows.flatten(given).items():
+    for name, array in rows.flatten(arrays).items():
         values = rows.whole(array)
         if values.dtype.kind == "f":
             _check_rows(name, values, lambda x: ~np.isfinite(x), "is NaN or infinite")
@@ -40,7 +37,7 @@ def _check_rows(
     parts = [values[start : start + _ROWS_AT_ONCE] for start in starts] if values.size else []
     found = [is_wrong(part).reshape(len(part), -1).any(axis=-1) for part in parts]
     wrong = np.flatnonzero(np.concatenate(found)) if found else np.zeros(0, int)
-    if len(wrong):
+    if wrong.size:
         row = np.atleast_1d(values[wrong[0]])
         value = row[is_wrong(row)][0]
         raise ValueError(

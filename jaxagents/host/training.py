@@ -164,7 +164,9 @@ def train_offline(
     loggers = as_loggers(loggers)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)
-    check_values(data, (*getattr(learner, "batch_keys", tuple(data)), "discounts"))
+    for key in (*getattr(learner, "batch_keys", data), "discounts"):
+        if key in data:
+            check_values({key: data[key]})
     store = _store(config, resume)
     training = OfflineTraining(learner, data, config)
     identity = {**_identity(learner, eval_env, config), "dataset's number of rows": len(data)}

@@ -339,7 +339,8 @@ def test_resume_completes_a_training_and_then_does_nothing(tmp_path):
         resumed, history = agent.resume(KEY, CASE.hyperparams(), progress=False)
         trees.assert_equal(whole, resumed)
         trees.assert_equal(metrics, history)
-    fresh, _ = CASE.make(MatchSign, n_steps=6).resume(KEY, CASE.hyperparams(), progress=False)
+    elsewhere = make(tmp_path / "elsewhere", restore_agent=True, n_steps=6)
+    fresh, _ = elsewhere.resume(KEY, CASE.hyperparams(), progress=False)
     trees.assert_equal(whole, fresh)
 
 

@@ -104,7 +104,7 @@ def test_hyperparameters_may_be_arrays_and_are_checked_whole():
     HyperParameters(gamma=jnp.array([0.0, 0.5, 1.0])).check_ranges()
     with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\]"):
         HyperParameters(gamma=jnp.array([0.5, 1.5])).check_ranges()
-    with pytest.raises(ValueError, match=r"ent_coeff must lie in \[0, inf\], got nan"):
+    with pytest.raises(ValueError, match=r"ent_coeff must lie in \[0, inf\), got nan"):
         HyperParameters(ent_coeff=float("nan")).check_ranges()
     with pytest.raises(ValueError, match=r"critic_optimizer_params.eps must lie in"):
         HyperParameters(critic_optimizer_params=OptimizerParams(eps=-1.0)).check_ranges()
