@@ -36,10 +36,8 @@ def as_loggers(loggers: object) -> list[Logger]:
         TypeError: They are a single logger, or something else.
     """
     if hasattr(loggers, "log"):
-        raise TypeError(
-            f"loggers must be a list of loggers, got a single {type(loggers).__name__}: put it in "
-            "brackets."
-        )
+        kind = f"a single {type(loggers).__name__}: put it in brackets"
+        raise TypeError(f"loggers must be a list of loggers, got {kind}.")
     if not isinstance(loggers, Iterable):
         raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
     listed = list(loggers)
