@@ -123,7 +123,7 @@ def test_refuses_what_cannot_be_traced():
         def step(self, key, state, action):
             return super().step(key, -state if state > 0 else state, action)
 
-    with pytest.raises(TypeError, match="Branches.step is not written in JAX"):
+    with pytest.raises(TypeError, match=r"Branches\.step is not written in JAX"):
         check(Branches())
 
     class Short(Walk):
