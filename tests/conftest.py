@@ -33,6 +33,8 @@ CHECKED = [
     "jaxagents.agents.hooks",
     "jaxagents.agents.on_policy",
     "jaxagents.agents.policy",
+    "jaxagents.agents.hooks_policy",
+    "jaxagents.agents.recurrent_policy",
     "jaxagents.agents.rollout",
     "jaxagents.agents.targets",
     "jaxagents.learners.optimizer",

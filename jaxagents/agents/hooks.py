@@ -12,13 +12,9 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import check_one_observation
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.policy import (
-    DistributionPolicy,
-    Hooks,
-    HooksPolicy,
-    Policy,
-    RecurrentPolicy,
-)
+from jaxagents.agents.hooks_policy import Hooks, HooksPolicy
+from jaxagents.agents.policy import DistributionPolicy, Policy
+from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.hyperparameters import Traced

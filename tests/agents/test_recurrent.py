@@ -9,7 +9,7 @@ from flax import linen as nn
 from probes import Probe
 
 from jaxagents import PPO, PPOBase, ops
-from jaxagents.agents.policy import RecurrentPolicy
+from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
