@@ -57,7 +57,7 @@ def change_notes(folder, step, **changes):
 
 @pytest.mark.parametrize("subject", [corruption.Agent(), corruption.Host()], ids=["agent", "host"])
 def test_harm_of_any_kind_is_noticed(subject):
-    counts, faults = corruption.attack(subject, number=12)
+    counts, faults = corruption.attack(subject, number=20)
     assert not faults
     assert counts[corruption.FELL_BACK]
 
