@@ -2,7 +2,6 @@
 
 import os
 
-from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.records import AgentStore
 from jaxagents.host.checkpoint import HostStore
 
@@ -29,12 +28,5 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
         raise FileNotFoundError(f"{host.directory} holds no checkpoints.")
     is_host = any((host.checkpoints / str(step) / host.item).exists() for step in steps)
     store = host if is_host else AgentStore(checkpoint_dir)
-    return {step: _damage(store, step) for step in steps}
-
-
-def _damage(store: AgentStore | HostStore, step: int) -> str | None:
-    try:
-        store.verify(step)
-    except CorruptCheckpointError as error:
-        return str(error)
-    return None
+    damages = {step: store.damage(step) for step in steps}
+    return {step: damage and str(damage) for step, damage in damages.items()}

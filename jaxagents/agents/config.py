@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Self
 
 import optax
@@ -62,6 +62,8 @@ class Config(StaticConfig):
     replicated_updates: bool = False
     stop_if_not_finite: bool = True
 
+    outside: ClassVar[Collection[str]] = tuple(_OUTSIDE)
+
     shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
     """Fields whose numbers the devices of a mesh share out."""
 
@@ -112,11 +114,6 @@ class Config(StaticConfig):
     def updates(self) -> "Config":
         """The same updates, without anything that concerns files, evaluations and how many they are."""
         return dataclasses.replace(self.without_files(), **_EVALUATED_ONCE)
-
-    def computation(self) -> dict[str, Any]:
-        """The fields that concern the computation, by name."""
-        names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in _OUTSIDE}
 
     def _check_divides(self, divisor: str, dividend: str) -> None:
         small, large = getattr(self, divisor), getattr(self, dividend)

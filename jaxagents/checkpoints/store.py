@@ -178,6 +178,21 @@ class Store:
         """
         self._verified(step, self.notes(step))
 
+    def damage(self, step: int) -> CorruptCheckpointError | None:
+        """What is wrong with a checkpoint; `None` if it is whole.
+
+        Args:
+            step: Its step.
+
+        Returns:
+            The error that `verify` raises.
+        """
+        try:
+            self.verify(step)
+        except CorruptCheckpointError as error:
+            return error
+        return None
+
     def on_begin(self) -> None:
         """Hook: called when a training has locked the folder."""
 
@@ -294,15 +309,9 @@ class Store:
         arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
 
         def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
-            try:
+            array = None
+            with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
                 array = unpack(saved, arrays[part])
-            except (
-                TypeError,
-                KeyError,
-                ValueError,
-                AttributeError,
-            ):  # no arrays where some should be
-                array = None
             if array is None:
                 raise CorruptCheckpointError(f"{self.place(step)} is damaged at {saved['path']}.")
             return array

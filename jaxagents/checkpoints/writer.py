@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import leaves_of, pack
-from jaxagents.checkpoints.notes import META, CorruptCheckpointError, sealed
+from jaxagents.checkpoints.notes import META, sealed
 from jaxagents.checkpoints.quiet import quiet_orbax
 from jaxagents.checkpoints.store import (
     HISTORY,
@@ -203,7 +203,7 @@ class Writer:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
         store = self._store
         later = [step for step in store.steps() if step > self._start]
-        damages = {step: _damage(store, step) for step in later}
+        damages = {step: store.damage(step) for step in later}
         for step, damage in damages.items():
             if damage is None:
                 raise FileExistsError(
@@ -231,15 +231,6 @@ def write_description(directory: str | os.PathLike, stem: str, description: obje
         number += 1
         path = path.with_name(f"{stem}-{number}.json")
     path.write_bytes(text.encode())
-
-
-def _damage(store: Store, step: int) -> CorruptCheckpointError | None:
-    """The damage of a checkpoint, if there is any."""
-    try:
-        store.verify(step)
-    except CorruptCheckpointError as error:
-        return error
-    return None
 
 
 def _set_aside(folder: Path) -> None:

@@ -4,9 +4,9 @@ import dataclasses
 import difflib
 import functools
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -66,6 +66,9 @@ class KnownFields:
 class StaticConfig(KnownFields):
     """The settings that a compiled program depends on. Compares and hashes by value."""
 
+    outside: ClassVar[Collection[str]] = ()
+    """Names of the fields that concern no computation, such as those of files."""
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """Refuses arguments without names.
 
@@ -97,6 +100,11 @@ class StaticConfig(KnownFields):
                     f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
                     "the configuration is static. Only hyperparameters may be traced or vmapped."
                 )
+
+    def computation(self) -> dict[str, Any]:
+        """The fields that concern the computation, by name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name not in self.outside}
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

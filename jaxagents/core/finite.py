@@ -28,7 +28,7 @@ def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
 
 
 def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
-    """Whether all numbers of each member of a stack are finite.
+    """Whether all numbers of each member of a stack are finite, as far as they are in this process.
 
     Args:
         tree: Arrays with a leading axis of members.
@@ -36,16 +36,14 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
     Returns:
         One entry for each member.
     """
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
+    leaves = [_of_this_process(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
 def _where(name: str, tree: PyTree) -> str:
     if name != OBSERVATIONS:
         return ""
-    leaves = [_of_this_process(leaf) for leaf in jax.tree.leaves(tree)]
-    faulty = [~np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves if _is_floating(x)]
-    environments = np.flatnonzero(np.any(faulty, axis=0)).tolist()
+    environments = np.flatnonzero(~finite_members(tree)).tolist()
     more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
     return f" of environments {environments[:8]}{more}"
 

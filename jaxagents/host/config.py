@@ -3,11 +3,10 @@
 import dataclasses
 import operator
 import os
-from typing import Any
+from collections.abc import Collection
+from typing import ClassVar
 
 from jaxagents.core.config import StaticConfig
-
-_OUTSIDE_FIELDS = ("checkpoint_dir", "keep_checkpoints", "stop_if_not_finite")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,6 +40,12 @@ class HostConfig(StaticConfig):
     keep_checkpoints: int | None = 3
     stop_if_not_finite: bool = True
 
+    outside: ClassVar[Collection[str]] = (
+        "checkpoint_dir",
+        "keep_checkpoints",
+        "stop_if_not_finite",
+    )
+
     def __post_init__(self) -> None:
         """Validates the fields.
 
@@ -59,11 +64,6 @@ class HostConfig(StaticConfig):
         )
         self._check_not_negative("seed")
         self._check_folder("checkpoint_dir")
-
-    def computation(self) -> dict[str, Any]:
-        """The fields that concern the computation, by name."""
-        names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in _OUTSIDE_FIELDS}
 
     def _check_not_negative(self, name: str) -> None:
         value = getattr(self, name)
