@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.stages import Lowered
 from jaxtyping import PyTree
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 _N_STRUCTURES = 16
+_NUMBERS = (int, float)
 
 nan_is_allowed = jax.debug_nans(False)
 """Decorates what handles runners before any update: they hold NaN for losses, which nobody knows yet."""
@@ -208,7 +210,8 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
     """`jax.jit` for a function of pytrees whose structures are ever-new, as those of configurations are.
 
     The programs for a structure of the first argument are released once those for many others were
-    used. `jax.jit` would hold them as long as the function.
+    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument are
+    taken for arrays, and so need no programs of their own.
 
     Args:
         function: The function to compile.
@@ -223,9 +226,19 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return programs(jax.tree.structure(args[0]))(*args, **kwargs)
+        leaves, structure = jax.tree.flatten(args[0])
+        program = programs(structure)
+        if not any(type(leaf) in _NUMBERS for leaf in leaves):
+            return program(*args, **kwargs)
+        first = jax.tree.unflatten(structure, [_as_array(leaf) for leaf in leaves])
+        return program(first, *args[1:], **kwargs)
 
     return call
+
+
+def _as_array(leaf: PyTree) -> PyTree:
+    """A leaf of a pytree, as an array if it is a Python number."""
+    return np.asarray(leaf, jnp.result_type(type(leaf))) if type(leaf) in _NUMBERS else leaf
 
 
 def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> None:
