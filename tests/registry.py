@@ -242,14 +242,14 @@ def _chosen_of_several(learner: Any, obs: Any) -> Any:
     return jnp.take_along_axis(values, learner.sample_actions(obs)[:, None], -1)[:, 0]
 
 
-_MINIBATCHES = {"minibatch_size": 4, "actor_epochs": 3, "critic_epochs": 2}
+_MINIBATCHES = {"minibatch_size": 4, "actor_epochs": 2, "critic_epochs": 2}
 _Q = {"gamma": 0.5, "tau": 0.05, "epsilon": 0.2, "epsilon_steps": 100.0}
 _ACTOR_CRITIC = {"gamma": 0.5, "tau": 0.05}
 _COLD = {**_ACTOR_CRITIC, "initial_temperature": 1e-3, "temperature_learning_rate": 0.0}
 _BOTH = ("actor", "critic")
 
 ON_POLICY = [
-    OnPolicyCase("PPO", PPO, _MINIBATCHES),
+    OnPolicyCase("PPO", PPO, {**_MINIBATCHES, "actor_epochs": 3}),
     OnPolicyCase("IPPO", IPPO, _MINIBATCHES, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
     OnPolicyCase("A2C", A2C),

@@ -33,6 +33,24 @@ def test_an_agent_runs_its_program(case):
     trees.assert_close((runner, agent.evaluate(runner)), trained(KEY))
 
 
+def _split(runner, metrics):
+    """What is learned and how it plays, and the means of losses, which programs may round otherwise."""
+    played = {name: x for name, x in metrics.items() if name not in runner.info}
+    losses = {name: metrics[name] for name in runner.info}
+    return (runner.replace(info={}), played), (runner.info, losses)
+
+
+@pytest.mark.parametrize("case", CASES[:2], ids=[case.name for case in CASES[:2]])
+@pytest.mark.optimised
+def test_plain_equals_traced_bit_for_bit(case):
+    agent = case.make(MatchSign)
+    plain = agent.train(KEY, case.hyperparams(), progress=False)
+    traced = jax.jit(agent.train)(KEY, case.hyperparams())
+    exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)
+    trees.assert_equal(*exact)
+    trees.assert_close(*rounded)
+
+
 def test_programs_compare_by_what_they_compute(tmp_path):
     case = CASES[0]
     program = case.make(MatchSign).program

@@ -5,6 +5,7 @@ import numpy as np
 from flax import linen as nn
 from probes import MatchSign
 from registry import AGENTS
+from trees import assert_close
 
 from jaxagents.core.metrics import join, mean_metrics
 
@@ -58,5 +59,7 @@ def test_evaluation_keys_and_networks_that_hold_the_configuration_can_be_vmapped
 
     make(2).train(KEY, case.hyperparams(), progress=False)
     keys = jax.random.split(KEY, 2)
-    _, metrics = jax.vmap(make(1).train, in_axes=(0, None))(keys, case.hyperparams())
-    assert metrics["returns"].shape == (2, 2, 3)
+    members = jax.vmap(make(1).train, in_axes=(0, None))(keys, case.hyperparams())
+    assert members[1]["returns"].shape == (2, 2, 3)
+    alone = make(1).train(keys[1], case.hyperparams(), progress=False)
+    assert_close(jax.tree.map(lambda x: x[1], members), alone)

@@ -21,13 +21,15 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
-EQUAL_EPOCHS = {"actor_epochs": 2, "critic_epochs": 2}
 
 
-def in_groups(name, **fields):
+def in_groups(name, evaluated=False, **fields):
     case = CASES[name]
     sizes = {"batch_size": 16} if hasattr(case.config(), "batch_size") else {}
-    return case.make(MatchSign, n_groups=8, **{**sizes, **fields}), case.hyperparams()
+    if name == "PPO":
+        sizes |= {"actor_epochs": 2, "critic_epochs": 2}  # one loop, which compiles quickly
+    agent = case.make(MatchSign, evaluated, n_groups=8, **{**sizes, **fields})
+    return agent, case.hyperparams()
 
 
 def params_of(runner):
@@ -37,7 +39,7 @@ def params_of(runner):
 @pytest.mark.parametrize("n_devices", [2, 8])
 def test_gradients_are_those_of_one_device(n_devices):
     """With plain gradient descent and no clipping: Adam would hide a wrong factor."""
-    agent, _ = in_groups("PPO", optimizer=optax.sgd, n_steps=20, eval_frequency=20)
+    agent, _ = in_groups("PPO", True, optimizer=optax.sgd, n_steps=20, eval_frequency=20)
     sgd = OptimizerParams(learning_rate=1e-2, grad_clip=np.inf)
     hyperparams = CASES["PPO"].hyperparams(actor_optimizer_params=sgd, critic_optimizer_params=sgd)
     alone, metrics = agent.train(KEY, hyperparams, progress=False)
@@ -82,7 +84,7 @@ def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeyp
 
 def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
-    agent, hyperparams = in_groups("PPO", rollout_length=10, n_steps=2, **EQUAL_EPOCHS)
+    agent, hyperparams = in_groups("PPO", rollout_length=10, n_steps=2)
     alone, _ = agent.train(KEY, hyperparams, progress=False)
     shared, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_close(params_of(alone), params_of(shared))
@@ -102,7 +104,7 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     ],
 )
 def test_what_devices_tell_each_other(name, expected):
-    agent, hyperparams = in_groups(name, **EQUAL_EPOCHS if name == "PPO" else {})
+    agent, hyperparams = in_groups(name)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
     assert collectives_of(lowered) == expected
 
@@ -135,11 +137,11 @@ def test_each_device_plays_its_own_episodes_of_an_evaluation():
 
 def test_going_on_with_another_number_of_devices(tmp_path):
     fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}
-    agent, hyperparams = in_groups("PPO", **fields)
+    agent, hyperparams = in_groups("PPO", True, **fields)
     whole = agent.train(KEY, hyperparams, progress=False)
-    agent, _ = in_groups("PPO", **fields, checkpoint_dir=tmp_path)
+    agent, _ = in_groups("PPO", True, **fields, checkpoint_dir=tmp_path)
     agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(4))
-    again, _ = in_groups("PPO", **fields, checkpoint_dir=tmp_path, restore_agent=True)
+    again, _ = in_groups("PPO", True, **fields, checkpoint_dir=tmp_path, restore_agent=True)
     again.resume(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_equal(whole[0], again.training_runner)
     trees.assert_equal(whole[1], again.training_metrics)
