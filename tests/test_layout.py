@@ -11,7 +11,7 @@ import jaxagents
 
 FLOORS = [
     ["core", "ops"],
-    ["sharding", "loggers", "plotting"],
+    ["sharding", "loggers", "callbacks", "plotting"],
     ["networks", "envs", "data"],
     ["learners"],
     ["checkpoints"],

@@ -17,6 +17,7 @@ from jaxagents.agents.continuing import (
 from jaxagents.agents.habits import HABITS
 from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
+from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
@@ -77,6 +78,7 @@ class Agent(
         progress: bool | None = None,
         loggers: Sequence[Logger] = (),
         mesh: Mesh | None = None,
+        callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> tuple[RunnerT, Metrics]:
         """Trains for `config.n_steps` updates.
 
@@ -97,6 +99,10 @@ class Agent(
             mesh: Devices that share the training, such as
                 [`make_mesh()`][jaxagents.sharding.make_mesh]: the axis `"data"` splits environments.
                 Not inside of `jit` or `vmap`.
+            callbacks: Are told how the training goes, and may end it: each a
+                [`Callback`][jaxagents.callbacks.Callback], or a function of a
+                [`Progress`][jaxagents.callbacks.Progress] that is called after each evaluation. Not
+                inside of `jit` or `vmap`.
 
         Returns:
             The final runner, and metrics with a leading axis of evaluation points, the first of
@@ -113,18 +119,19 @@ class Agent(
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         if is_tracing((rng, hyperparams, runner)):
-            if mesh is not None:
-                raise ValueError("Inside of jit or vmap, train takes no mesh: call it plainly.")
+            if mesh is not None or callbacks:
+                what = "callbacks" if callbacks else "mesh"
+                raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
             return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
         self._check_hyperparams(hyperparams, optional=runner is not None)
-        loggers = as_loggers(loggers)
+        loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
         runner = self._starting_point(rng, hyperparams, runner, program)
         return training.train(
-            self, program, runner, earlier, n_steps, progress is not False, loggers
+            self, program, runner, earlier, n_steps, progress is not False, loggers, callbacks
         )
 
     def resume(
@@ -135,6 +142,7 @@ class Agent(
         progress: bool = True,
         loggers: Sequence[Logger] = (),
         mesh: Mesh | None = None,
+        callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> tuple[RunnerT, Metrics]:
         """Makes what is missing of `config.n_steps` updates, from the last checkpoint if there is one.
 
@@ -147,6 +155,7 @@ class Agent(
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the training; they need not be as many as before.
+            callbacks: Are told how the training goes, and may end it; see `train`.
 
         Returns:
             The final runner, and the metrics of the whole training.
@@ -172,6 +181,7 @@ class Agent(
                 progress=progress,
                 loggers=loggers,
                 mesh=mesh,
+                callbacks=callbacks,
             )
         return self._trained_runner(), self.training_metrics or {}
 

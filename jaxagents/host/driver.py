@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxtyping import PyTree
 
+from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import Records
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.host.checkpoint import HostStore, go_on, records_of
@@ -15,6 +16,7 @@ from jaxagents.host.logs import LogBar, Logs
 from jaxagents.host.program import HostProgram, HostRunner
 from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
+from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import AlignedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import drive
@@ -29,6 +31,7 @@ def train(
     identity: Mapping[str, Any],
     resume: bool,
     loggers: Sequence[Logger],
+    callbacks: Sequence[Callback],
     title: str | None,
 ) -> tuple[PyTree, Metrics]:
     """Goes on or begins, and trains.
@@ -41,6 +44,7 @@ def train(
         identity: The learner and settings of the checkpoints; others are refused on resuming.
         resume: Whether to go on from the last one, if there is one.
         loggers: Receive evaluations, and what training reports.
+        callbacks: Are told how the training goes, and may end it.
         title: Title of the progress bar, without which none is shown.
 
     Returns:
@@ -63,7 +67,8 @@ def train(
             watch = Watch(
                 program, first, schedule.config.stop_if_not_finite, training.unit, schedule.is_due
             )
-            observers = [watch, stack.enter_context(bar), logs, *records]
+            called = CallbackObserver(callbacks, first, remaining, bar.say)
+            observers = [watch, stack.enter_context(bar), logs, *records, called]
             lengths = schedule.lengths(first, begins=earlier is None)
             frequencies = training.steps_per_call, schedule.config.log_frequency
             chunks = AlignedChunks(interruption, first, frequencies)

@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 from jaxtyping import Array, PyTree
 
+from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.data.values import check_values
@@ -42,6 +43,7 @@ def train_online(
     buffer: ReplayBuffer | None = None,
     resume: bool = False,
     loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     progress: bool = True,
 ) -> tuple[LearnerT, Metrics]:
     """Trains a learner in an environment, from a replay buffer.
@@ -70,6 +72,9 @@ def train_online(
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
             The buffer is then filled from there.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
+        callbacks: Are told how the training goes, and may end it: each a
+            [`Callback`][jaxagents.callbacks.Callback], or a function of a
+            [`Progress`][jaxagents.callbacks.Progress] that is called after each evaluation.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -86,7 +91,7 @@ def train_online(
     config = OnlineConfig() if config is None else config
     check_config(config, OnlineConfig)
     check_learner(learner)
-    loggers = as_loggers(loggers)
+    loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
     env = rescale_actions(env)
     check_another(env, eval_env)
     check_acts(learner, env)
@@ -111,6 +116,7 @@ def train_online(
         identity,
         resume,
         loggers,
+        callbacks,
         title if progress else None,
     )
 
@@ -123,6 +129,7 @@ def train_offline(
     eval_env: gymnasium.Env | None = None,
     resume: bool = False,
     loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     progress: bool = True,
 ) -> tuple[LearnerT, Metrics]:
     """Trains a learner on a dataset.
@@ -143,6 +150,9 @@ def train_offline(
             distributions and in the same episodes each time. By default it is not evaluated.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
+        callbacks: Are told how the training goes, and may end it: each a
+            [`Callback`][jaxagents.callbacks.Callback], or a function of a
+            [`Progress`][jaxagents.callbacks.Progress] that is called after each evaluation.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -161,7 +171,7 @@ def train_offline(
     config = OfflineConfig() if config is None else config
     check_config(config, OfflineConfig)
     check_learner(learner)
-    loggers = as_loggers(loggers)
+    loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)
     for key in (*getattr(learner, "batch_keys", data), "discounts"):
@@ -179,6 +189,7 @@ def train_offline(
         identity,
         resume,
         loggers,
+        callbacks,
         title if progress else None,
     )
 

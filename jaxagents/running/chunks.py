@@ -26,6 +26,9 @@ class Chunks(Protocol):
         """Yields numbers of updates that sum to `length`, or to less if the training is to stop."""
         ...
 
+    def stop(self) -> None:
+        """Has the chunk that was yielded last be the last of all."""
+
 
 class TimedChunks:
     """Sizes chunks by the time that they take; an interruption stops after one.
@@ -58,7 +61,7 @@ class TimedChunks:
             n_updates = min(self._size, remaining)
             began = time.perf_counter()
             yield n_updates
-            requested = self._interruption.requested
+            requested = self.stopped or self._interruption.requested
             self.stopped = processes.in_any(requested) if self._together else requested
             if self.stopped:
                 return
@@ -67,6 +70,10 @@ class TimedChunks:
             fitting = math.floor(n_updates * self._seconds / elapsed)
             size = max(1, min(fitting, 8 * n_updates))
             self._size = processes.agreed(size) if self._together else size
+
+    def stop(self) -> None:
+        """Has the chunk that was yielded last be the last of all."""
+        self.stopped = True
 
 
 class AlignedChunks:
@@ -96,8 +103,12 @@ class AlignedChunks:
         for end in itertools.chain(heapq.merge(*multiples), [last]):
             if end == self._step:
                 continue
-            self.stopped = self._interruption.requested
+            self.stopped = self.stopped or self._interruption.requested
             if self.stopped:
                 return
             n_updates, self._step = end - self._step, end
             yield n_updates
+
+    def stop(self) -> None:
+        """Has the chunk that was yielded last be the last of all."""
+        self.stopped = True

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.callbacks import Callback
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
 from jaxagents.core.metrics import Metrics, join, mean_metrics
 from jaxagents.loggers import Logger
+from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
@@ -63,6 +65,7 @@ def train(
     n_steps: int,
     progress: bool,
     loggers: Sequence[Logger],
+    callbacks: Sequence[Callback],
 ) -> tuple[RunnerT, Metrics]:
     """Trains from Python, with everything that plugs in around a training.
 
@@ -74,6 +77,7 @@ def train(
         n_steps: Number of updates.
         progress: Whether to show a progress bar.
         loggers: Receive the mean metrics of every evaluation point.
+        callbacks: Are told how the training goes, and may end it.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
@@ -94,6 +98,7 @@ def train(
             observers.append(LoggerObserver(loggers, known_steps))
         bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
         observers.append(stack.enter_context(bar))
+        observers.append(CallbackObserver(callbacks, first, n_steps, bar.say, together))
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         observers.append(Remembering(agent, earlier))
         try:

@@ -28,16 +28,16 @@ class Program(Protocol[RunnerT]):
 
 
 class Observer(Protocol[Watched]):
-    """Something that watches a training."""
+    """Something that watches a training. What is true ends it."""
 
-    def on_chunk(self, runner: Watched, n_updates: int, /) -> None:
+    def on_chunk(self, runner: Watched, n_updates: int, /) -> bool | None:
         """Called after every chunk of updates."""
 
-    def on_point(self, runner: Watched, history: Metrics, /) -> None:
+    def on_point(self, runner: Watched, history: Metrics, /) -> bool | None:
         """Called after every evaluation point."""
 
     def on_interruption(self, runner: Watched, history: Metrics, /) -> None:
-        """Called if training stops before its last evaluation point, on Ctrl-C or by an error."""
+        """Called if training stops between evaluation points, such as on Ctrl-C or by an error."""
 
 
 def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
@@ -82,14 +82,16 @@ def drive(
         for length in lengths:
             for n_updates in chunks.split(length):
                 runner = jax.block_until_ready(program.advance(runner, np.int32(n_updates)))
-                for observer in observers:
-                    observer.on_chunk(runner, n_updates)
+                ends = [observer.on_chunk(runner, n_updates) for observer in observers]
+                if any(ends):
+                    chunks.stop()
             if chunks.stopped:
                 break
             points.append(_on_the_host(program.evaluate(runner)))
             history = stack_metrics(points)
-            for observer in observers:
-                observer.on_point(runner, history)
+            ends = [observer.on_point(runner, history) for observer in observers]
+            if any(ends):
+                break
     except BaseException:
         if alone and points and _is_there(runner):
             with contextlib.suppress(Exception):

@@ -1,0 +1,74 @@
+"""Calling the callbacks of users during a training."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from jaxtyping import PyTree
+
+from jaxagents.callbacks import Callback, Progress
+from jaxagents.core import processes
+from jaxagents.core.metrics import Metrics, mean_metrics
+
+
+class CallbackObserver:
+    """Calls callbacks after each chunk and point, and ends the training if one of them says so."""
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        first: int,
+        n_steps: int,
+        say: Callable[[str], None],
+        together: bool = False,
+    ) -> None:
+        """Calls nothing yet.
+
+        Args:
+            callbacks: The callbacks.
+            first: Number of updates made earlier.
+            n_steps: Number of updates to make.
+            say: Shows a line.
+            together: Whether several processes train together. The first of them calls, and all end
+                at once.
+        """
+        self._callbacks = callbacks
+        self._step = first
+        self._total = first + n_steps
+        self._say = say
+        self._together = together
+        self._history: Metrics = {}
+        self._began = time.monotonic()
+
+    def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
+        """Calls the callbacks."""
+        self._step += n_updates
+        return bool(self._history) and self._any_ends("on_chunk", runner)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool:
+        """Calls the callbacks."""
+        self._history = history
+        return self._any_ends("on_point", runner)
+
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
+        """Does nothing."""
+
+    def _any_ends(self, when: str, runner: PyTree) -> bool:
+        if not self._callbacks:
+            return False
+        ends = (not self._together or processes.leads()) and self._call(when, runner)
+        return processes.in_any(ends) if self._together else ends
+
+    def _call(self, when: str, runner: PyTree) -> bool:
+        progress = Progress(
+            step=self._step,
+            n_steps=self._total,
+            seconds=time.monotonic() - self._began,
+            metrics=mean_metrics({name: values[-1] for name, values in self._history.items()}),
+            history=self._history,
+            runner=runner,
+        )
+        ending = [callback for callback in self._callbacks if getattr(callback, when)(progress)]
+        if ending and self._step < self._total:
+            names = " and ".join(map(repr, ending))
+            self._say(f"{names} ends the training.")
+        return bool(ending)

@@ -1,0 +1,161 @@
+"""Callbacks: what they are told, and how they end trainings."""
+
+import jax
+import numpy as np
+import pytest
+import trees
+from loops import Line, Tiny
+from probes import MatchSign
+from registry import AGENTS
+
+from jaxagents.callbacks import (
+    Callback,
+    Progress,
+    StopAfter,
+    StopAtReturn,
+    StopOnPlateau,
+    as_callbacks,
+)
+from jaxagents.checkpoints.records import saved_steps
+from jaxagents.host import OnlineConfig, train_online
+
+KEY = jax.random.key(0)
+PPO = AGENTS[0]
+
+
+class Witness(Callback):
+    """Keeps what it is told, and ends the training at a step."""
+
+    def __init__(self, at_point=None, at_chunk=None):
+        self.at_point, self.at_chunk = at_point, at_chunk
+        self.points, self.chunks = [], []
+
+    def on_point(self, progress):
+        self.points.append(progress)
+        return progress.step == self.at_point
+
+    def on_chunk(self, progress):
+        self.chunks.append(progress)
+        return self.at_chunk is not None and progress.step >= self.at_chunk
+
+
+def train(callbacks, **fields):
+    agent = PPO.make(MatchSign, **{"n_steps": 6, "eval_frequency": 2, **fields})
+    runner, metrics = agent.train(KEY, PPO.hyperparams(), progress=False, callbacks=callbacks)
+    return agent, runner, metrics
+
+
+def test_they_are_told_of_chunks_and_points_and_change_nothing():
+    witness = Witness()
+    _, *training = train([witness])
+    trees.assert_equal(tuple(training), train([])[1:])
+    assert [progress.step for progress in witness.points] == [0, 2, 4, 6]
+    assert [progress.step for progress in witness.chunks][-1] == 6
+    assert all(progress.n_steps == 6 for progress in witness.points + witness.chunks)
+    last = witness.points[-1]
+    assert last.metrics["returns"] == pytest.approx(training[1]["returns"][-1].mean())
+    assert len(last.history["update_step"]) == 4
+    assert last.runner.update_step == 6
+    seconds = [progress.seconds for progress in witness.points]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+
+
+def test_a_function_is_called_at_points(capfd):
+    def third_point(progress):
+        return len(progress.history["update_step"]) == 3
+
+    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2)
+    runner, metrics = agent.train(KEY, PPO.hyperparams(), callbacks=[third_point])
+    assert runner.update_step == 4
+    np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4])
+    assert agent.previous_training_max_step == 4
+    assert "third_point ends the training." in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("ends", [{"at_point": 2}, {"at_chunk": 1}])
+def test_what_was_ended_goes_on_as_if_it_had_not_been(ends, tmp_path):
+    fields = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    step = next(iter(ends.values()))
+    agent, runner, _ = train([Witness(**ends)], **fields)
+    assert runner.update_step == step == saved_steps(tmp_path)[-1]
+    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2, **fields)
+    resumed, _ = agent.resume(KEY, PPO.hyperparams(), progress=False, callbacks=[Witness()])
+    trees.assert_equal(resumed, train([])[1])
+
+
+def test_an_error_in_a_callback_loses_nothing():
+    def fails(progress):
+        assert progress.step < 2, "enough"
+
+    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2)
+    with pytest.raises(AssertionError, match="enough"):
+        agent.train(KEY, PPO.hyperparams(), progress=False, callbacks=[fails])
+    assert agent.training_runner.update_step == 2
+
+
+def progress_of(means, seconds=0.0):
+    history = {"returns": np.array(means, float)[:, None]}
+    metrics = {"returns": float(means[-1])} if means else {}
+    return Progress(len(means), 100, seconds, metrics, history, None)
+
+
+def test_stops_at_a_return():
+    assert not StopAtReturn(2.0).on_point(progress_of([1.0]))
+    assert StopAtReturn(2.0).on_point(progress_of([1.0, 2.0]))
+    with pytest.raises(KeyError, match="no metric 'wins' to look at, but"):
+        StopAtReturn(2.0, metric="wins").on_point(progress_of([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("means", "margin", "ends"),
+    [
+        ([1, 2, 3], 0.0, False),
+        ([1, 3, 2], 0.0, False),
+        ([1, 3, 2, 3], 0.0, True),
+        ([3, 1, 2], 0.0, True),
+        ([1, 1.5, 1.9], 1.0, True),
+        ([1, 1.5, 2.1], 1.0, False),
+        ([1, np.nan, np.nan], 0.0, True),
+    ],
+)
+def test_stops_on_a_plateau(means, margin, ends):
+    assert StopOnPlateau(2, margin).on_point(progress_of(means)) == ends
+
+
+def test_stops_after_a_time():
+    assert not StopAfter(1.0).on_chunk(progress_of([1.0], seconds=0.9))
+    assert StopAfter(1.0).on_chunk(progress_of([1.0], seconds=1.0))
+    assert StopAfter(1.0).on_point(progress_of([1.0], seconds=1.0))
+    _, runner, metrics = train([StopAfter(0.0)])
+    assert runner.update_step == 0
+    assert len(metrics["returns"]) == 1
+
+
+def test_ends_a_training_on_the_host(tmp_path):
+    learner = Tiny.create(np.zeros(2), 1, discrete=False)
+    sizes = {"batch_size": 4, "start_steps": 10, "buffer_size": 50, "n_evals": 1}
+    config = OnlineConfig(
+        n_steps=100, eval_frequency=20, log_frequency=10, checkpoint_dir=tmp_path, **sizes
+    )
+    witness = Witness(at_chunk=50)
+    _, metrics = train_online(learner, Line(), config, progress=False, callbacks=[witness])
+    np.testing.assert_array_equal(metrics["step"], [0, 20, 40])
+    assert [progress.step for progress in witness.points] == [0, 20, 40]
+    assert witness.chunks[-1].step == 50
+    assert witness.chunks[-1].n_steps == 100
+    assert saved_steps(tmp_path)[-1] == 50
+
+
+def test_refuses_what_is_no_list_of_callbacks():
+    with pytest.raises(TypeError, match=r"got StopAfter\(seconds=1\) alone: put it in brackets"):
+        as_callbacks(StopAfter(1))
+    with pytest.raises(TypeError, match="must be a list of callbacks, got 3"):
+        as_callbacks(3)
+    with pytest.raises(TypeError, match=r"or a function of the progress .* got 3"):
+        as_callbacks([3])
+    with pytest.raises(TypeError, match="got <class"):
+        as_callbacks([StopAfter])
+    agent = PPO.make(MatchSign)
+    with pytest.raises(ValueError, match="Inside of jit or vmap, train takes no callbacks"):
+        jax.jit(lambda key: agent.train(key, PPO.hyperparams(), callbacks=[Witness()]))(KEY)
