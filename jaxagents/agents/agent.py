@@ -305,12 +305,14 @@ class Agent(
         given = self._hyperparams_type() if hyperparams is None else hyperparams
         return replay(self, step, n_updates, given)
 
-    def eval(self, rng: RandomKey, n_evals: int = 32) -> Metrics:
-        """Plays greedy episodes with the agent as trained or restored.
+    def eval(self, rng: RandomKey, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+        """Plays episodes with the agent as trained or restored.
 
         Args:
             rng: Random key.
             n_evals: Number of episodes.
+            deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
+                DQN and its like: epsilon-greedily).
 
         Returns:
             `returns`, `final_rewards` (n_evals, *actors), `terminated`, `truncated`, `lengths`
@@ -321,7 +323,7 @@ class Agent(
         """
         n_evals = positive("n_evals", n_evals)
         acting = self._acting(self._trained_runner())
-        return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals)
+        return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
 
     def summarize(self, metric: ArrayLike) -> MetricStats:
         """Statistics of a metric over its last axis.

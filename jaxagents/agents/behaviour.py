@@ -136,18 +136,21 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return ()
 
-    def act(self, training: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """The greedy action of a policy with or without a memory.
+    @abc.abstractmethod
+    def act(
+        self, training: PyTree, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[PyTree, PyTree]:
+        """The action of a policy with or without a memory.
 
         Args:
             training: The part of a runner that acts.
             carry: The memory: first that of `initial_carry`, then what this gives.
             obs: One observation.
+            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
         Returns:
             The memory afterwards, and one action.
         """
-        return carry, self.policy(training, obs)
 
     @property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:

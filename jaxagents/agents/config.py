@@ -20,7 +20,13 @@ _OUTSIDE = {
     "stop_if_not_finite": True,
 }
 """Fields that concern no compiled program, with the values that they have without files."""
-_EVALUATED_ONCE = {"n_steps": 1, "eval_frequency": 1, "eval_rng": None, "n_evals": None}
+_EVALUATED_ONCE = {
+    "n_steps": 1,
+    "eval_frequency": 1,
+    "eval_rng": None,
+    "n_evals": None,
+    "eval_deterministic": True,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +40,8 @@ class Config(StaticConfig):
         eval_rng: Random key of the evaluations during training; every evaluation plays
             episodes of the same seeds. `None` is key 0.
         n_evals: Number of episodes of an evaluation during training. `None` is 32.
+        eval_deterministic: Whether evaluations during training play the greedy actions, rather than
+            actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
@@ -54,6 +62,7 @@ class Config(StaticConfig):
     eval_frequency: int = 1
     eval_rng: Any = None
     n_evals: int | None = None
+    eval_deterministic: bool = True
     max_episode_steps: int = 9999
     checkpoint_dir: str | os.PathLike | None = None
     restore_agent: bool = False

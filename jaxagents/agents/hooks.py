@@ -163,18 +163,24 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._policy.initial(training)
 
-    def act(self, training: TrainState, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
-        """The greedy action of a policy with or without a memory.
+    def act(
+        self, training: TrainState, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[Any, Any]:
+        """The action of a policy with or without a memory.
 
         Args:
             training: State of the actor's training.
             carry: The memory: first that of `initial_carry`, then the one that this returns.
             obs: One observation.
+            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
         Returns:
             The memory afterwards, and one action (of all actors).
         """
-        return self._policy.act(training, carry, obs)
+        if rng is None:
+            return self._policy.act(training, carry, obs)
+        carry, distribution = self._policy.step(training, carry, obs)
+        return carry, distribution.sample(rng)
 
     # Returns and advantages.
 

@@ -61,6 +61,18 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         learner = given[0] if given else self.learner
         return self._to_environment(learner.sample_actions(obs))
 
+    def act(
+        self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[PyTree, Array]:
+        """The action of the policy, which has no memory; see `Behaviour`.
+
+        Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
+        is random.
+        """
+        if rng is None:
+            return carry, self.policy(training, obs)
+        return carry, self._to_environment(training.sample_actions(obs, seed=rng))
+
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""
         return {"the networks of the learner": runner.learner.replace(hyperparams=None, rng=None)}

@@ -65,18 +65,27 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return jax.lax.fori_loop(0, n_updates, lambda _, runner: step(runner), runner)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point: the update step, the losses, and greedy episodes."""
+        """The metrics of one evaluation point: the update step, the losses, and episodes."""
         metrics = {"update_step": runner.update_step, **runner.info}
         if self.behaviour.eval_during_training:
             rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
-            metrics |= self.play(as_key(rng), self.behaviour._acting(runner), self.n_evals)
+            acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
+            metrics |= self.play(as_key(rng), acting, self.n_evals, deterministic)
         return metrics
 
-    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int = _DEFAULT_N_EVALS) -> Metrics:
-        """The outcomes of greedy episodes of what acts in a runner."""
+    def play(
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int = _DEFAULT_N_EVALS,
+        deterministic: bool = True,
+    ) -> Metrics:
+        """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones."""
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
-        outcomes = play_episodes(self.behaviour.episodes, act, carry, rng, n_evals)
+        outcomes = play_episodes(
+            self.behaviour.episodes, act, carry, rng, n_evals, deterministic=deterministic
+        )
         metrics = self.behaviour._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )

@@ -11,8 +11,12 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents.envs.episodes import Episodes
 from jaxagents.sharding import on_each_device
 
-Act = Callable[[Any, Any], tuple[Any, Any]]
-"""Maps a memory and one observation to the memory afterwards and an action."""
+Act = Callable[..., tuple[Any, Any]]
+"""Maps a memory and one observation to the memory afterwards and an action, which is drawn with a random
+key if that is given too."""
+
+_OF_ACTIONS = 2**30
+"""Tells the keys of actions from those of episodes, of which there are fewer."""
 
 
 class EpisodeOutcomes(NamedTuple):
@@ -34,7 +38,13 @@ class EpisodeOutcomes(NamedTuple):
 
 
 def play_episodes(
-    episodes: Episodes, policy: Act, carry: PyTree, rng: Key[Array, ""], n_episodes: int
+    episodes: Episodes,
+    policy: Act,
+    carry: PyTree,
+    rng: Key[Array, ""],
+    n_episodes: int,
+    *,
+    deterministic: bool = True,
 ) -> EpisodeOutcomes:
     """Plays episodes side by side, on each device until its last one is over.
 
@@ -44,11 +54,14 @@ def play_episodes(
         carry: The memory at the start of an episode; `()` for none.
         rng: Random key.
         n_episodes: Number of episodes.
+        deterministic: Whether the policy is given no random key.
 
     Returns:
         The outcomes.
     """
-    keys = jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)
+    keys = [*jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)]
+    if not deterministic:
+        keys.append(jax.random.split(jax.random.fold_in(rng, _OF_ACTIONS), n_episodes))
     return on_each_device(
         functools.partial(_play_until_all_are_over, episodes, policy, carry), *keys
     )
@@ -60,6 +73,7 @@ def _play_until_all_are_over(
     carry: PyTree,
     reset_keys: Key[Array, "n_episodes"],
     step_keys: Key[Array, "n_episodes"],
+    *action_keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:
     n_episodes = len(reset_keys)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
@@ -72,8 +86,9 @@ def _play_until_all_are_over(
 
     def step(state: tuple) -> tuple:
         time, carry, obs, envstate, outcomes = state
-        keys = jax.vmap(jax.random.fold_in, (0, None))(step_keys, time)
-        carry, actions = jax.vmap(policy)(carry, obs)
+        at_time = jax.vmap(jax.random.fold_in, (0, None))
+        keys, *draws = (at_time(of_all, time) for of_all in (step_keys, *action_keys))
+        carry, actions = jax.vmap(policy)(carry, obs, *draws)
         timestep = jax.vmap(episodes.play)(keys, envstate, actions)
         after = EpisodeOutcomes(
             returns=outcomes.returns + timestep.reward,

@@ -71,9 +71,11 @@ class OnDevice(Generic[RunnerT]):
         """The metrics of one evaluation point."""
         return self._compiled.evaluate(runner)
 
-    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int) -> Metrics:
-        """The outcomes of greedy episodes."""
-        return self._compiled.play(rng, acting, n_evals)
+    def play(
+        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool
+    ) -> Metrics:
+        """The outcomes of episodes, of greedy actions or drawn ones."""
+        return self._compiled.play(rng, acting, n_evals, deterministic)
 
     @nan_is_allowed
     def train(
@@ -112,7 +114,7 @@ class _OnDevice:
         self.restart = jax.jit(program.restart)
         self.advance = jit_in_place(advance)
         self.evaluate = jax.jit(program.evaluate)
-        self.play = jax.jit(program.play, static_argnums=2)
+        self.play = jax.jit(program.play, static_argnums=(2, 3))
         self.train = jax.jit(train, static_argnums=(4, 5))
 
 

@@ -67,8 +67,10 @@ class PureProgram(Protocol[RunnerT]):
         """The metrics of one evaluation point."""
         ...
 
-    def play(self, rng: Key[Array, ""], acting: PyTree, n_evals: int, /) -> Metrics:
-        """The outcomes of greedy episodes."""
+    def play(
+        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool, /
+    ) -> Metrics:
+        """The outcomes of episodes, of greedy actions or drawn ones."""
         ...
 
     def train(
