@@ -1,6 +1,7 @@
 """A training of an agent: the loop with everything that plugs in around it, or one compiled program."""
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Generic
 
@@ -153,6 +154,8 @@ class LoggerObserver:
         step = int(point.pop("update_step"))
         if step in self._known_steps:
             return
+        if step == 0:  # no update has reported anything
+            point = {name: x for name, x in point.items() if not math.isnan(x)}
         for logger in self._loggers:
             logger.log(step, point)
 

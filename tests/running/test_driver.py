@@ -91,7 +91,9 @@ def test_loggers_get_the_mean_of_every_metric():
         KEY, CASE.hyperparams(), progress=False, loggers=[logger]
     )
     assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
-    last = logger.logged[-1][1]
+    first, last = logger.logged[0][1], logger.logged[-1][1]
+    assert "actor_loss" not in first  # there is none before an update
+    assert np.isfinite(list(first.values())).all()
     np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
     np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
 
