@@ -10,7 +10,7 @@ import pytest
 import jaxagents
 
 FLOORS = [
-    ["core", "ops"],
+    ["core", "ops", "utils", "depreceated"],
     ["sharding", "loggers", "callbacks", "plotting"],
     ["networks", "envs", "data"],
     ["learners"],

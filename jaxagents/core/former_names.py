@@ -32,11 +32,21 @@ def former_names(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         if name in _AGENTS:
             raise ImportError(_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
-        if name in _MODULES and "." not in module:
-            raise ImportError(_moved(f"{module}.{name} was a part of 0.2.5", _MODULES[name]))
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+def former_module(name: str) -> ImportError:
+    """The error of a module of 0.2.5.
+
+    Args:
+        name: Its full name.
+
+    Returns:
+        The error, which names what took its place.
+    """
+    return ImportError(_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
 
 
 def _moved(what: str, place: str) -> str:

@@ -1,10 +1,11 @@
 """Habits from other libraries, and from earlier versions."""
 
+import importlib
+
 import gymnasium
 from loops import Line
 from probes import MatchSign
 
-import jaxagents
 from jaxagents import DQNLearner, dqn, ppo, sac
 from mistakes.entries import Theme
 from mistakes.things import agent, hyperparams, make_dqn, make_ppo
@@ -175,5 +176,11 @@ def former_name_in_its_module():
 
 @mistake(ImportError, r"jaxagents\.utils .*0\.2\.5.*jaxagents\.ppo.*Migrating")
 def former_module():
-    """`jaxagents.utils`, of 0.2.5."""
-    jaxagents.utils  # noqa: B018
+    """Imports from `jaxagents.utils`, of 0.2.5."""
+    importlib.import_module("jaxagents.utils.ppo_utils")
+
+
+@mistake(ImportError, r"jaxagents\.depreceated .*0\.2\.5.*DQN.*Migrating")
+def former_module_of_q_learning():
+    """Imports from `jaxagents.depreceated`, of 0.2.5."""
+    importlib.import_module("jaxagents.depreceated.dqn")

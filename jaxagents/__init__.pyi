@@ -1,0 +1,69 @@
+"""The names of the package, each of which is imported once it is used."""
+
+from .a2c import A2C, A2CBase
+from .agents.agent import Agent
+from .agents.off_policy import OffPolicyBase
+from .agents.offline import OfflineBase
+from .agents.on_policy import OnPolicyBase
+from .bc import BC, BCLearner, DiscreteBCLearner
+from .c51 import C51, C51Learner
+from .cql import CQL, CQLLearner, DiscreteCQLLearner
+from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
+from .envs.checking import check_env
+from .envs.environment import Environment
+from .ippo import IPPO, IPPOBase
+from .iql import IQL, IQLLearner
+from .learners.learner import Learner
+from .learners.train_state import TrainState, nonpytree_field, target_update
+from .ppo import PPO, PPOBase
+from .qrdqn import QRDQN, QRDQNLearner
+from .reinforce import REINFORCE, REINFORCEBase
+from .sac import SAC, DiscreteSACLearner, SACLearner
+from .td3 import TD3, TD3Learner
+from .verification import verify
+
+__version__: str
+
+__all__ = [
+    "A2C",
+    "BC",
+    "C51",
+    "CQL",
+    "DDQN",
+    "DQN",
+    "IPPO",
+    "IQL",
+    "PPO",
+    "QRDQN",
+    "REINFORCE",
+    "SAC",
+    "TD3",
+    "A2CBase",
+    "Agent",
+    "BCLearner",
+    "C51Learner",
+    "CQLLearner",
+    "DDQNLearner",
+    "DQNBase",
+    "DQNLearner",
+    "DiscreteBCLearner",
+    "DiscreteCQLLearner",
+    "DiscreteSACLearner",
+    "Environment",
+    "IPPOBase",
+    "IQLLearner",
+    "Learner",
+    "OffPolicyBase",
+    "OfflineBase",
+    "OnPolicyBase",
+    "PPOBase",
+    "QRDQNLearner",
+    "REINFORCEBase",
+    "SACLearner",
+    "TD3Learner",
+    "TrainState",
+    "check_env",
+    "nonpytree_field",
+    "target_update",
+    "verify",
+]

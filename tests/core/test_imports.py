@@ -1,0 +1,34 @@
+"""What `import jaxagents` imports."""
+
+import subprocess
+import sys
+
+import pytest
+
+import jaxagents
+
+
+def imported_after(statement, *modules):
+    script = f"import sys\n{statement}\nprint(*(name for name in {modules} if name in sys.modules))"
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_nothing_is_imported_before_it_is_used():
+    assert imported_after("import jaxagents", "jax", "flax", "numpy") == []
+
+
+def test_an_agent_imports_no_other_family():
+    others = "jaxagents.cql", "jaxagents.dqn", "gymnasium", "gymnax", "matplotlib", "orbax.checkpoint"
+    assert imported_after("from jaxagents import PPO", "jaxagents.ppo", *others) == ["jaxagents.ppo"]
+
+
+@pytest.mark.parametrize("name", jaxagents.__all__)
+def test_every_name_can_be_imported(name):
+    assert callable(getattr(jaxagents, name))
+    assert name in dir(jaxagents)
+
+
+def test_modules_are_attributes():
+    assert jaxagents.sharding.make_mesh
+    assert jaxagents.host.train_online
