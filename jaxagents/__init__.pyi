@@ -7,6 +7,7 @@ from .agents.offline import OfflineBase
 from .agents.on_policy import OnPolicyBase
 from .bc import BC, BCLearner, DiscreteBCLearner
 from .c51 import C51, C51Learner
+from .compilation_cache import cache_programs
 from .cql import CQL, CQLLearner, DiscreteCQLLearner
 from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from .envs.checking import check_env
@@ -62,6 +63,7 @@ __all__ = [
     "SACLearner",
     "TD3Learner",
     "TrainState",
+    "cache_programs",
     "check_env",
     "nonpytree_field",
     "target_update",

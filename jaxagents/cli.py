@@ -10,7 +10,7 @@ import jax
 import optax
 from jax.typing import ArrayLike
 
-from jaxagents import PPO, verify
+from jaxagents import PPO, cache_programs, verify
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
+    cache_programs()
     if options.command == "verify":
         _verify(parser, options.folder)
     else:

@@ -11,7 +11,7 @@ import jaxagents
 
 FLOORS = [
     ["core", "ops", "utils", "depreceated"],
-    ["sharding", "loggers", "callbacks", "plotting"],
+    ["sharding", "loggers", "callbacks", "plotting", "compilation_cache"],
     ["networks", "envs", "data"],
     ["learners"],
     ["checkpoints"],

@@ -19,8 +19,17 @@ def test_nothing_is_imported_before_it_is_used():
 
 
 def test_an_agent_imports_no_other_family():
-    others = "jaxagents.cql", "jaxagents.dqn", "gymnasium", "gymnax", "matplotlib", "orbax.checkpoint"
-    assert imported_after("from jaxagents import PPO", "jaxagents.ppo", *others) == ["jaxagents.ppo"]
+    others = (
+        "jaxagents.cql",
+        "jaxagents.dqn",
+        "gymnasium",
+        "gymnax",
+        "matplotlib",
+        "orbax.checkpoint",
+    )
+    assert imported_after("from jaxagents import PPO", "jaxagents.ppo", *others) == [
+        "jaxagents.ppo"
+    ]
 
 
 @pytest.mark.parametrize("name", jaxagents.__all__)

@@ -1,0 +1,55 @@
+"""Compiled programs kept on disk, so that the next start of a script need not compile them."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import jax
+import platformdirs
+
+_SHORTEST = 0.1
+"""Seconds. Programs that are compiled more quickly are not kept."""
+_LARGEST = 2**31
+"""Bytes in all. Beyond, programs that were not used for long are removed."""
+
+
+def cache_programs(directory: str | os.PathLike | None = None) -> Path:
+    """Has JAX keep compiled programs on disk, and take them from there.
+
+    Call it before anything is compiled. A second start of the same script then makes the same numbers
+    without compiling. Programs of another version of JAX or of another kind of machine are not taken. A
+    cache that was set up already, for instance by the environment variable `JAX_COMPILATION_CACHE_DIR`,
+    stays as it is.
+
+    ```python
+    import jaxagents
+
+    jaxagents.cache_programs()
+    ```
+
+    Args:
+        directory: A folder; by default one for the user, such as `~/.cache/jaxagents` on Linux.
+
+    Returns:
+        The folder in which the programs of this kind of machine are kept.
+    """
+    known = jax.config.jax_compilation_cache_dir
+    if known is not None:
+        return Path(known)
+    place = platformdirs.user_cache_path("jaxagents") if directory is None else Path(directory)
+    folder = place.expanduser().absolute() / "programs" / _kind_of_machine()
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _SHORTEST)
+    jax.config.update("jax_compilation_cache_max_size", _LARGEST)
+    return folder
+
+
+def _kind_of_machine() -> str:
+    """A name for machines whose processors can run the same programs."""
+    description = platform.machine() + platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        description += next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()}-{hashlib.sha256(description.encode()).hexdigest()[:12]}"
