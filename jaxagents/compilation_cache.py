@@ -34,7 +34,7 @@ def cache_programs(directory: str | os.PathLike | None = None) -> Path:
     Returns:
         The folder in which the programs of this kind of machine are kept.
     """
-    known = jax.config.jax_compilation_cache_dir
+    known = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     if known is not None:
         return Path(known)
     place = platformdirs.user_cache_path("jaxagents") if directory is None else Path(directory)
