@@ -89,11 +89,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def vital_arrays(self, runner: OffPolicyRunner) -> dict[str, PyTree]:
         """The networks of the learner, observations, and rewards in the buffer; see `Behaviour`."""
-        return {
-            **super().vital_arrays(runner),
-            OBSERVATIONS: runner.obs,
-            "rewards in the replay buffer": runner.buffer.storage["rewards"],
-        }
+        vital = {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
+        if runner.buffer is None:
+            return vital
+        return {**vital, "rewards in the replay buffer": runner.buffer.storage["rewards"]}
 
     @nan_is_allowed
     @compiled

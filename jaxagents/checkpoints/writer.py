@@ -202,6 +202,7 @@ class Writer:
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
         store = self._store
+        store.check_kind()
         later = [step for step in store.steps() if step > self._start]
         damages = {step: store.damage(step) for step in later}
         for step, damage in damages.items():
