@@ -101,7 +101,8 @@ def attack(name, folder, number, seed=0):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == -signal.SIGKILL, done.stderr
         steps.append(saved_steps(folder)[-1])
-        assert not any(verify(folder).values())
+        damages = verify(folder)
+        assert not any(damages.values()), damages
     assert steps == sorted(set(steps)), steps
     n_steps = steps[-1] + 30
     trees.assert_equal(SUBJECTS[name].train(folder, n_steps), alone(name, n_steps))
