@@ -5,7 +5,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -23,8 +23,32 @@ T = TypeVar("T")
 _MEMBERS = PartitionSpec("members")
 
 
+class Members(Protocol):
+    """The members of a sweep, whose runners are passed on as it holds them."""
+
+    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree, /) -> PyTree:
+        """Fresh runners."""
+        ...
+
+    def place(self, stacked: PyTree, complete: Callable[[PyTree], PyTree], /) -> PyTree:
+        """Runners to go on from."""
+        ...
+
+    def advance(self, runners: PyTree, n_updates: ArrayLike, /) -> PyTree:
+        """Makes updates, using up the runners."""
+        ...
+
+    def evaluate(self, runners: PyTree, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+    def gather(self, runners: PyTree, /) -> PyTree:
+        """The runners as one, with a leading axis of members."""
+        ...
+
+
 @contextlib.contextmanager
-def members_of(agent: Trainable, n_members: int) -> "Iterator[MembersOnCores | MembersOnDevices]":
+def members_of(agent: Trainable, n_members: int) -> "Iterator[Members]":
     """The members of a sweep, where they are fastest.
 
     Args:

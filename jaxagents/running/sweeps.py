@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, ArrayLike, Bool, PyTree
 
 from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
@@ -18,7 +18,7 @@ from jaxagents.loggers import Logger
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
-from jaxagents.running.members import MembersOnCores, MembersOnDevices, members_of
+from jaxagents.running.members import Members, members_of
 from jaxagents.running.progress import SweepBar
 from jaxagents.running.trainable import RunnerT, Trainable
 
@@ -115,11 +115,16 @@ def _train(
 class _InStep:
     """Members that make the same number of updates, which the metrics of a point then tell but once."""
 
-    def __init__(self, members: MembersOnCores | MembersOnDevices) -> None:
+    def __init__(self, members: Members) -> None:
+        """Takes the members."""
         self._members = members
-        self.advance = members.advance
+
+    def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
+        """Makes updates, using up the runners."""
+        return self._members.advance(runners, n_updates)
 
     def evaluate(self, runners: PyTree) -> Metrics:
+        """The metrics of one evaluation point."""
         metrics = self._members.evaluate(runners)
         return {**metrics, "update_step": metrics["update_step"][0]}
 
