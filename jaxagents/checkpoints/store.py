@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
 from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of, step_of
-from jaxagents.checkpoints.quiet import collect_what_orbax_left, quiet_orbax
+from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
@@ -358,6 +358,7 @@ class Store:
     def _restore_item(self, step: int, name: str, how: Any) -> PyTree:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
+        ignore_late_reads()
         try:
             handler = CompositeCheckpointHandler()
             options = this_process_alone()
