@@ -3,6 +3,7 @@
 import os
 
 from jaxagents.checkpoints.records import AgentStore
+from jaxagents.checkpoints.sweep_records import SweepStore
 from jaxagents.host.checkpoint import HostStore
 
 
@@ -14,7 +15,7 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     ```
 
     Args:
-        checkpoint_dir: Folder of the training of an agent, or of one on the host.
+        checkpoint_dir: Folder of the training of an agent, of a sweep, or of a training on the host.
 
     Returns:
         By step: `None` where the checkpoint is whole, or what is wrong with it.
@@ -26,7 +27,7 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     steps = host.steps()
     if not steps:
         raise FileNotFoundError(f"{host.directory} holds no checkpoints.")
-    is_host = any((host.checkpoints / str(step) / host.item).exists() for step in steps)
-    store = host if is_host else AgentStore(checkpoint_dir)
+    stores = host, SweepStore(checkpoint_dir), AgentStore(checkpoint_dir)
+    store = next((store for store in stores if store.holds(store.item)), stores[-1])
     damages = {step: store.damage(step) for step in steps}
     return {step: damage and str(damage) for step, damage in damages.items()}

@@ -19,11 +19,13 @@ from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
+from jaxagents.checkpoints.sweep_records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import Programs, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
@@ -226,22 +228,33 @@ class Agent(
 
         On a CPU each member is bit for bit the training that `train` makes alone.
 
+        With a `checkpoint_dir` in the configuration, the sweep keeps checkpoints and metrics there. With
+        `restore_agent=True` it makes what is missing of its updates, from the last checkpoint if there
+        is one, as `resume` does for one training.
+
         Args:
             rngs: Random keys with a leading axis of seeds.
             hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets;
                 scalar leaves are shared by all sets.
-            n_steps: Number of updates, if other than `config.n_steps`.
+            n_steps: Number of updates in all, if other than `config.n_steps`.
             progress: Whether to show progress.
 
         Returns:
             Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
 
         Raises:
-            ValueError: The leading axes do not fit together, or a value is out of range.
+            ValueError: The leading axes do not fit together, a value is out of range, or the checkpoints
+                are of other seeds, sets, or another agent.
+            FileExistsError: There are checkpoints, but `restore_agent` is not set; or something else is
+                writing to the folder.
         """
         self._check_hyperparams(hyperparams, several=True)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        return sweeps.sweep(self, as_key(rngs), hyperparams, n_steps, progress)
+        grid = Grid.of(as_key(rngs), hyperparams)
+        earlier = restore_members(self, grid)
+        known = None if earlier is None else earlier.history
+        check_same_evaluations(known, self.eval_during_training, self.program.n_evals)
+        return sweeps.sweep(self, grid, earlier, self._complete, n_steps, progress)
 
     @nan_is_allowed
     def restore(
@@ -286,6 +299,7 @@ class Agent(
         ```python
         stretch = agent.replay(1200, n_updates=50)
         print(stretch.metrics["actor_gradient_norm"], stretch.not_finite_since)
+        print(stretch.minibatches["actor_gradient_norm"], stretch.not_finite_minibatch)
         ```
 
         Args:
@@ -295,7 +309,8 @@ class Agent(
                 one's own.
 
         Returns:
-            Its runner, the reports of its updates, and since when numbers are not finite.
+            Its runner, the reports of its updates and their minibatches, and since when numbers are not
+            finite.
 
         Raises:
             FileNotFoundError: No checkpoint was made so early, or it is no longer kept.

@@ -180,6 +180,13 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return runner
 
+    def _reports_of_minibatches(self, runner: RunnerT) -> Metrics:
+        """The numbers that the minibatches of the next update report, in order, by name.
+
+        A replay shows them. They are those of `_training_step`, which only keeps their means.
+        """
+        return {}
+
     def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
         """The arrays of a runner that must stay finite for training to go on.
 

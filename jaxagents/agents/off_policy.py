@@ -89,11 +89,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def vital_arrays(self, runner: OffPolicyRunner) -> dict[str, PyTree]:
         """The networks of the learner, observations, and rewards in the buffer; see `Behaviour`."""
-        return {
-            **super().vital_arrays(runner),
-            OBSERVATIONS: runner.obs,
-            "rewards in the replay buffer": runner.buffer.storage["rewards"],
-        }
+        vital = {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
+        if runner.buffer is None:
+            return vital
+        return {**vital, "rewards in the replay buffer": runner.buffer.storage["rewards"]}
 
     @nan_is_allowed
     @compiled
@@ -157,11 +156,22 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+        runner, rngs = self._play(runner)
+        runner, info = self._learn(runner, rngs)
+        return runner.replace(info=info, update_step=runner.update_step + 1)
+
+    def _reports_of_minibatches(self, runner: OffPolicyRunner) -> Info:
+        _, infos = self._gradient_steps(*self._play(runner))
+        return infos
+
+    def _play(
+        self, runner: OffPolicyRunner
+    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"]]:
+        """The runner after an update's steps in the environments, and the keys of its gradient steps."""
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
         runner = self._collect(runner, collect_rngs, self._explore)
-        runner, info = self._learn(runner, learn_rngs)
-        return runner.replace(rng=rng, info=info, update_step=runner.update_step + 1)
+        return runner.replace(rng=rng), learn_rngs
 
     def _split(
         self, rng: Key[Array, ""], n_steps: int, *sizes: int
@@ -209,6 +219,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
+        runner, infos = self._gradient_steps(runner, rngs)
+        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
+
+    def _gradient_steps(
+        self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
+    ) -> tuple[OffPolicyRunner, Info]:
+        """The runner after gradient steps, and what each of them reports."""
         buffer = runner.buffer
 
         def gradient_step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
@@ -217,8 +234,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
         carry = (runner.learner, buffer.priorities)
         (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
-        info = in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
-        return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), info
+        return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), infos
 
     def _gradient_step(
         self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""]

@@ -1,6 +1,5 @@
 """The base of agents that learn from a fixed dataset."""
 
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -148,21 +147,41 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
-        shape = (self.config.gradient_steps, self._n_groups)
-        rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
-        learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
+        rngs = self._split(runner.rng)
+        learner, info = self._learn(runner.learner, self._keys_of_gradient_steps(rngs))
         return runner.replace(
             learner=learner, rng=rngs[0], info=in_32_bits(info), update_step=runner.update_step + 1
         )
 
+    def _reports_of_minibatches(self, runner: LearnerRunner) -> Info:
+        rngs = self._keys_of_gradient_steps(self._split(runner.rng))
+        _, infos = self._gradient_steps(runner.learner, rngs)
+        return infos
+
+    def _split(self, rng: Key[Array, ""]) -> Key[Array, "keys"]:
+        """A new key, and those of an update's gradient steps."""
+        return jax.random.split(rng, 1 + self.config.gradient_steps * self._n_groups)
+
+    def _keys_of_gradient_steps(
+        self, rngs: Key[Array, "keys"]
+    ) -> Key[Array, "gradient_steps groups"]:
+        return sharding.whole(rngs[1:].reshape(self.config.gradient_steps, self._n_groups))
+
     def _learn(
         self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
     ) -> tuple[LearnerT, Info]:
+        learner, infos = self._gradient_steps(learner, rngs)
+        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    def _gradient_steps(
+        self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
+    ) -> tuple[LearnerT, Info]:
+        """The learner after gradient steps, and what each of them reports."""
+
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             return self._update(learner, self._sample(rngs))
 
-        learner, infos = jax.lax.scan(gradient_step, learner, rngs)
-        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
+        return jax.lax.scan(gradient_step, learner, rngs)
 
     @property
     def _n_groups(self) -> int:

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -28,10 +29,12 @@ from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.play import EpisodeOutcomes
 from jaxagents.learners.fitting import (
+    KEPT,
     OF_EVERY_FIT,
     Fit,
     fewest_parts,
     fit,
+    minibatches_of_fit,
     with_example,
 )
 from jaxagents.learners.losses import Info, described
@@ -42,6 +45,11 @@ from jaxagents.networks.initialisation import initialise
 
 _TAKEN = ("update_step", *EpisodeOutcomes._fields)
 """Names of the metrics of an evaluation."""
+
+
+class _Minibatches(TypedDict):
+    n_minibatches: int
+    replicated: bool
 
 
 class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
@@ -87,17 +95,22 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
-        actor, critic = fit(
-            self._fits(runner, traj),
-            rngs,
-            n_minibatches=self.config.n_minibatches,
-            replicated=self.config.replicated_updates,
-        )
+        actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
         return runner.replace(
             actor_training=actor.training,
             critic_training=critic.training,
             info=_info_of_update(actor.info, critic.info, traj),
         )
+
+    def _reports_of_minibatches(self, runner: Runner) -> Info:
+        runner, traj, rngs = self._collect(runner)
+        actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
+        return {**_with_network_name("actor", actor), **_with_network_name("critic", critic)}
+
+    @property
+    def _minibatches(self) -> "_Minibatches":
+        config = self.config
+        return {"n_minibatches": config.n_minibatches, "replicated": config.replicated_updates}
 
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
@@ -209,6 +222,11 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
+        runner = self._learn(*self._collect(runner))
+        return runner.replace(update_step=runner.update_step + 1)
+
+    def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
+        """A rollout with targets, and the keys of the epochs that learn from it."""
         n_epochs = max(self.config.actor_epochs, self.config.critic_epochs)
         shape = (n_epochs, self.config.n_groups)
         rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
@@ -216,8 +234,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
         traj = self._with_targets(runner, traj)
-        runner = self._learn(runner, traj, rngs[2:].reshape(shape))
-        return runner.replace(update_step=runner.update_step + 1)
+        return runner, traj, rngs[2:].reshape(shape)
 
     def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
         players = Players(runner.obs, runner.envstate, runner.carry)
@@ -345,4 +362,7 @@ def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
 
 def _with_network_name(network: str, info: Info) -> Info:
     """The numbers that describe a fit; those of every fit get the name of their network."""
-    return {f"{network}_{name}" if name in OF_EVERY_FIT else name: x for name, x in info.items()}
+    return {
+        f"{network}_{name}" if name in (*OF_EVERY_FIT, KEPT) else name: x
+        for name, x in info.items()
+    }

@@ -64,6 +64,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
         step = self.behaviour._training_step
         return jax.lax.fori_loop(0, n_updates, lambda _, runner: step(runner), runner)
 
+    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
+        """The numbers that the minibatches of the next update report, in order, by name."""
+        return self.behaviour._reports_of_minibatches(runner)
+
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
         metrics = {"update_step": runner.update_step, **runner.info}

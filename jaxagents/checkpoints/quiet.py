@@ -15,10 +15,15 @@ def quiet_orbax() -> Iterator[None]:
         yield
 
 
-def collect_what_orbax_left() -> None:
-    """Collects what orbax leaves unfinished where it fails; later on, that would complain by itself."""
+def ignore_late_reads() -> None:
+    """Ignores complaints of reads that end after orbax gave up, from now on."""
     if not isinstance(sys.unraisablehook, _WithoutLateReads):
         sys.unraisablehook = _WithoutLateReads(sys.unraisablehook)
+
+
+def collect_what_orbax_left() -> None:
+    """Collects what orbax leaves unfinished where it fails; later on, that would complain by itself."""
+    ignore_late_reads()
     with _filtered(asyncio.__name__, lambda record: False):
         gc.collect()
 

@@ -18,6 +18,11 @@ class RecordedConfig(Protocol):
         ...
 
     @property
+    def restore_agent(self) -> bool:
+        """Whether that folder may already hold checkpoints."""
+        ...
+
+    @property
     def keep_checkpoints(self) -> int | None:
         """Number of latest checkpoints to keep besides the best; `None` keeps all."""
 

@@ -208,7 +208,7 @@ def restore(
 
     template = jax.eval_shape(fresh, jax.random.key(0), hyperparams)
     runner, history, _ = store.first_readable(
-        mode, best_fn, lambda step: store.read(step, _identity(agent), template)
+        mode, best_fn, lambda step: store.read(step, identity_of(agent), template)
     )
     return runner, history
 
@@ -237,21 +237,23 @@ def records_of(
     store = AgentStore(agent.config.checkpoint_dir)
     writer = (SharedWriter if together else Writer)(
         store,
-        _identity(agent),
+        identity_of(agent),
         keep=agent.config.keep_checkpoints,
         start=int(runner.update_step),
-        descriptions={"config": _description(agent), "hyperparameters": runner.hyperparams},
+        descriptions={"config": description_of(agent), "hyperparameters": runner.hyperparams},
     )
     return Records(store, writer, snapshot, earlier)
 
 
-def _description(agent: RecordedAgent) -> dict[str, Any]:
+def description_of(agent: RecordedAgent) -> dict[str, Any]:
+    """The contents of an agent's `config.json`."""
     return {
-        **_identity(agent),
+        **identity_of(agent),
         "env_params": agent.env_params,
         "config": agent.config.computation(),
     }
 
 
-def _identity(agent: RecordedAgent) -> dict[str, str]:
+def identity_of(agent: RecordedAgent) -> dict[str, str]:
+    """The names of an agent in the notes of its checkpoints."""
     return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}

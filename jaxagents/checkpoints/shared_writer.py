@@ -90,6 +90,12 @@ class SharedWriter(Writer):
         """Begins to write a checkpoint; processes wait for each other in this thread alone."""
         self._save(step, items)
 
+    def _finish(self) -> None:
+        """Waits for the checkpoint that is being written, and raises what went wrong."""
+        super()._finish()
+        if processes.leads():
+            self._remove_outdated()
+
     def _check_that_all_see_it(self) -> None:
         folder = self._store.directory
         token = folder / f".seen-by-all-{processes.agreed(secrets.randbits(30))}"

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
 from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of, step_of
-from jaxagents.checkpoints.quiet import collect_what_orbax_left, quiet_orbax
+from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
@@ -26,6 +26,7 @@ TREE, HISTORY = "tree", "history"
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
     "learner": "a learner (restore_learner reads them)",
+    "members": "a sweep (agent.sweep goes on from them)",
 }
 """The owners of checkpoints, by the names of their pytrees."""
 
@@ -123,7 +124,7 @@ class Store:
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
-        self._check_kind(steps)
+        self.check_kind()
         has_others = isinstance(mode, str) and best_fn is None
         for step in self._candidates(steps, mode, best_fn):
             try:
@@ -161,14 +162,29 @@ class Store:
             CorruptCheckpointError: It is damaged.
         """
         notes = self.notes(step)
+        self.check_identity(step, notes, identity)
+        check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
+        saved = self._verified(step, notes)
+        return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
+
+    def check_identity(
+        self, step: int, notes: Mapping[str, Any], identity: Mapping[str, Any]
+    ) -> None:
+        """Raises if a checkpoint is of something else.
+
+        Args:
+            step: Its step.
+            notes: Its notes.
+            identity: Names that they must have, by kind.
+
+        Raises:
+            ValueError: They have others.
+        """
         for what, own in identity.items():
             if notes.get(what) != own:
                 raise ValueError(
                     f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
                 )
-        check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
-        saved = self._verified(step, notes)
-        return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
 
     def verify(self, step: int) -> None:
         """Raises if a checkpoint cannot be read back as it was written.
@@ -221,16 +237,23 @@ class Store:
         except CorruptCheckpointError as error:
             raise CorruptCheckpointError(f"{self.place(step)} is damaged: {error}.") from error
 
-    def _check_kind(self, steps: Iterable[int]) -> None:
-        """Raises if checkpoints hold the pytree of another kind of training, by its name."""
-        folders = [self.checkpoints / str(step) for step in steps]
-        if any((folder / self.item).exists() for folder in folders):
+    def check_kind(self) -> None:
+        """Raises if the folder holds checkpoints, but only of another kind of training.
+
+        Raises:
+            ValueError: It does.
+        """
+        if self.holds(self.item):
             return
         for item, owner in _OWNERS.items():
-            if any((folder / item).exists() for folder in folders):
+            if self.holds(item):
                 raise ValueError(
                     f"{self.directory} holds checkpoints of {owner}, and of no {self.owner}."
                 )
+
+    def holds(self, item: str) -> bool:
+        """Whether a checkpoint holds a pytree of some name."""
+        return any((self.checkpoints / str(step) / item).exists() for step in self.steps())
 
     def _candidates(
         self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
@@ -335,6 +358,7 @@ class Store:
     def _restore_item(self, step: int, name: str, how: Any) -> PyTree:
         from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
 
+        ignore_late_reads()
         try:
             handler = CompositeCheckpointHandler()
             options = this_process_alone()

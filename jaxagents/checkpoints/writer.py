@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _LOCK = ".lock"
 _UNFINISHED = ".orbax-checkpoint-tmp"
+_OUTDATED = ".outdated"
+"""Folder into which old checkpoints are moved, lest a kill leaves one of which files are gone."""
 
 
 class Writer:
@@ -173,7 +175,12 @@ class Writer:
 
     def _write(self, step: int, items: "Composite") -> None:
         """Begins to write a checkpoint."""
-        self._writing = self._thread.submit(self._save, step, items)
+
+        def write() -> None:
+            self._save(step, items)
+            self._remove_outdated()
+
+        self._writing = self._thread.submit(write)
 
     def _finish(self) -> None:
         """Waits for the checkpoint that is being written, and raises what went wrong."""
@@ -199,9 +206,13 @@ class Writer:
             _remove_unfinished(self._store.checkpoints)
             raise
 
+    def _remove_outdated(self) -> None:
+        shutil.rmtree(self._store.checkpoints / _OUTDATED, ignore_errors=True)
+
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
         store = self._store
+        store.check_kind()
         later = [step for step in store.steps() if step > self._start]
         damages = {step: store.damage(step) for step in later}
         for step, damage in damages.items():
@@ -264,6 +275,7 @@ def _manager(
     options = CheckpointManagerOptions(
         preservation_policy=kept,
         create=False,
+        todelete_subdir=_OUTDATED,
         **how_to_write,
     )
     folder.mkdir(parents=True, exist_ok=True)

@@ -83,6 +83,25 @@ def stack(trees: Sequence[Any]) -> PyTree:
     return jax.tree.map(stacked, *trees)
 
 
+def unstack(tree: PyTree) -> list[PyTree]:
+    """The pytrees of a stack, as copies, without compiling a program for each number of them.
+
+    Args:
+        tree: Arrays with a common leading axis.
+
+    Returns:
+        One pytree for each index.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    rebuilds, arrays = [rebuild_of(leaf) for leaf in leaves], [portable(leaf) for leaf in leaves]
+
+    def at(index: int) -> PyTree:
+        pairs = zip(rebuilds, arrays, strict=True)
+        return structure.unflatten([rebuild(jnp.array(array[index])) for rebuild, array in pairs])
+
+    return [at(index) for index in range(len(leaves[0]))]
+
+
 def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
     """One of two pytrees of arrays.
 

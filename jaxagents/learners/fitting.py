@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Int, Key, PyTree, UInt32
+from jaxtyping import Array, Bool, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, select
@@ -20,6 +20,8 @@ from jaxagents.learners.train_state import TrainState
 _LOSS, _GRADIENT_NORM = "loss", "gradient_norm"
 OF_EVERY_FIT = (_LOSS, _GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
+KEPT = "kept"
+"""Name of what tells whether the step of a minibatch was kept, rather than undone by early stopping."""
 
 _LARGEST_SHARED_MINIBATCH = 8192
 """Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
@@ -135,11 +137,72 @@ def fit(
     Returns:
         The fitted networks.
     """
+    sizes = n_minibatches, replicated
+    return [fitted for fitted, _ in _fit(_last_epoch, fits, rngs, *sizes)]
+
+
+def minibatches_of_fit(
+    fits: Sequence[Fit],
+    rngs: Key[Array, "epochs n_groups"],
+    *,
+    n_minibatches: int,
+    replicated: bool = False,
+) -> list[Info]:
+    """Reports every minibatch of a `fit`, in whose place this is called.
+
+    Args:
+        fits: The networks.
+        rngs: As for `fit`.
+        n_minibatches: As for `fit`.
+        replicated: As for `fit`.
+
+    Returns:
+        By network, the numbers of each minibatch of all its epochs, and whether its step was `kept`.
+    """
+    sizes = n_minibatches, replicated
+    reports = [report for _, report in _fit(_every_epoch, fits, rngs, *sizes)]
+    return [jax.tree.map(lambda *x: jnp.concatenate(x, axis=None), *report) for report in reports]
+
+
+Epoch = Callable[[ArrayLike, list[Fitted]], tuple[list[Fitted], list[Info]]]
+"""Maps its number and networks to the networks after it, and the numbers of its minibatches."""
+Loop = Callable[[list[Fit], range, Epoch, list[Fitted]], tuple[list[Fitted], list[Info]]]
+"""Runs epochs: the networks after the last, and what is reported of the minibatches of all."""
+
+
+def _last_epoch(
+    fits: list[Fit], epochs: range, epoch: Epoch, fitted: list[Fitted]
+) -> tuple[list[Fitted], list[Info]]:
+    after = jax.lax.fori_loop(epochs.start, epochs.stop, lambda *x: epoch(*x)[0], fitted)
+    return after, [{} for _ in fits]
+
+
+def _every_epoch(
+    fits: list[Fit], epochs: range, epoch: Epoch, fitted: list[Fitted]
+) -> tuple[list[Fitted], list[Info]]:
+    def reported(before: list[Fitted], number: Array) -> tuple[list[Fitted], list[Info]]:
+        after, infos = epoch(number, before)
+        goes_on = [_goes_on(*network) for network in zip(fits, before, strict=True)]
+        pairs = zip(infos, goes_on, strict=True)
+        return after, [{**x, KEPT: jnp.broadcast_to(kept, x[_LOSS].shape)} for x, kept in pairs]
+
+    return jax.lax.scan(reported, fitted, jnp.arange(epochs.start, epochs.stop))
+
+
+def _fit(
+    loop: Loop,
+    fits: Sequence[Fit],
+    rngs: Key[Array, "epochs n_groups"],
+    n_minibatches: int,
+    replicated: bool,
+) -> list[tuple[Fitted, list[Info]]]:
+    """The fitted networks, each with what the loop reports of its epochs."""
     n_devices = 1 if replicated else sharding.n_devices()
     fits = [with_example(fit, n_minibatches) for fit in fits]
     in_parts = _n_parts(fits, n_devices) > 1
     fit_together = functools.partial(
         _fit_in_one_loop,
+        loop,
         seeds=jax.random.key_data(rngs)[..., :2],
         n_minibatches=n_minibatches,
         n_devices=n_devices,
@@ -160,11 +223,12 @@ def _n_elements(fit: Fit) -> int:
 
 
 def _fit_in_one_loop(
+    loop: Loop,
     fits: Sequence[Fit],
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
     n_devices: int,
-) -> list[Fitted]:
+) -> list[tuple[Fitted, list[Info]]]:
     n_samples = _n_elements(fits[0]) // seeds.shape[1]
 
     def minibatches_of(epoch: Int[Array, ""]) -> Array:
@@ -174,10 +238,12 @@ def _fit_in_one_loop(
         Fitted(fit.training, {name: jnp.zeros((), jnp.float32) for name in fit.example.names})
         for fit in fits
     ]
+    reports: list[list[Info]] = [[] for _ in fits]
     first = 0
     for last in sorted({fit.n_epochs for fit in fits}):
         learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
-        after = _epochs(
+        after, reported = _epochs(
+            loop,
             [fits[i] for i in learning],
             [fitted[i] for i in learning],
             minibatches_of,
@@ -188,20 +254,22 @@ def _fit_in_one_loop(
                 n_devices=n_devices,
             ),
         )
-        for i, network in zip(learning, after, strict=True):
+        for i, network, report in zip(learning, after, reported, strict=True):
             fitted[i] = network
+            reports[i].append(report)
         first = last
-    return fitted
+    return list(zip(fitted, reports, strict=True))
 
 
 def _epochs(
+    loop: Loop,
     fits: list[Fit],
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
     epochs: range,
     gradients: Callable[..., list[tuple[Any, Info]]],
-) -> list[Fitted]:
-    """The networks after further epochs."""
+) -> tuple[list[Fitted], list[Info]]:
+    """The networks after further epochs, and what the loop reports of these."""
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
@@ -213,26 +281,31 @@ def _epochs(
         after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
         return after, [{**info, _GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in found]
 
-    def epoch(number: ArrayLike, before: list[Fitted]) -> list[Fitted]:
+    def epoch(number: ArrayLike, before: list[Fitted]) -> tuple[list[Fitted], list[Info]]:
         trainings = [network.training for network in before]
         trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
         means = in_32_bits(jax.tree.map(lambda x: x.mean(), infos))
         after = [Fitted(*network) for network in zip(trainings, means, strict=True)]
-        return [_unless_stopped(*network) for network in zip(fits, before, after, strict=True)]
+        networks = zip(fits, before, after, strict=True)
+        return [_unless_stopped(*network) for network in networks], infos
 
-    return jax.lax.fori_loop(epochs.start, epochs.stop, epoch, fitted)
+    return loop(fits, epochs, epoch, fitted)
 
 
 def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
+    return after if fit.kl_threshold is None else select(_goes_on(fit, before), after, before)
+
+
+def _goes_on(fit: Fit, before: Fitted) -> Bool[Array, ""]:
+    """Whether a network makes an epoch after what the one before it showed."""
     if fit.kl_threshold is None:
-        return after
+        return jnp.asarray(True)
     if "kl" not in before.info:
         raise TypeError(
             "A network whose fit stops by a KL divergence needs a loss that reports it, under the name "
             f"'kl': it must report 'kl', but reports {sorted(before.info)}."
         )
-    goes_on = before.info["kl"] <= fit.kl_threshold
-    return select(goes_on, after, before)
+    return before.info["kl"] <= fit.kl_threshold
 
 
 def _gradients(

@@ -52,7 +52,7 @@ def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list
         Numbers that sum to `n_steps`, the first of them 0.
     """
     multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
-    points = [first, first, *multiples, first + n_steps]
+    points = [first, *sorted({first, *multiples, first + n_steps})]
     return [int(n) for n in np.diff(points)]
 
 

@@ -67,6 +67,11 @@ class OnDevice(Generic[RunnerT]):
         return self._compiled.advance(runner, self._data, as_int32(n_updates))
 
     @nan_is_allowed
+    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
+        """The numbers that the minibatches of the next update report; the runner is not used up."""
+        return self._compiled.reports_of_minibatches(runner, self._data)
+
+    @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         return self._compiled.evaluate(runner)
@@ -99,6 +104,9 @@ class _OnDevice:
         def advance(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> PyTree:
             return program.with_data(data).advance(runner, n_updates)
 
+        def reports_of_minibatches(runner: PyTree, data: PyTree) -> Metrics:
+            return program.with_data(data).reports_of_minibatches(runner)
+
         def train(
             rng: RandomKey | None,
             hyperparams: PyTree,
@@ -113,6 +121,7 @@ class _OnDevice:
         self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
         self.advance = jit_in_place(advance)
+        self.reports_of_minibatches = jax.jit(reports_of_minibatches)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=(2, 3))
         self.train = jax.jit(train, static_argnums=(4, 5))

@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.running.programs import OnDevice
 from jaxagents.running.trainable import Trainable
 
 
@@ -21,12 +22,20 @@ class Replay(NamedTuple):
             a leading axis of updates.
         not_finite_since: The first update after which a number was not finite, if there was one.
         not_finite: Names of the arrays that were not finite then.
+        minibatches: The losses, gradient norms and whatever else each minibatch reported, by name,
+            shaped `(n_updates, minibatches)`. Those of all epochs of an on-policy agent come one after
+            the other; `actor_kept` is false for those of epochs that early stopping undid. Empty for
+            families of agents that report none.
+        not_finite_minibatch: The update, and the index of its minibatch, of the first one with a number
+            that is not finite, if there was one.
     """
 
     runner: PyTree
     metrics: Metrics
     not_finite_since: int | None
     not_finite: list[str]
+    minibatches: Metrics
+    not_finite_minibatch: tuple[int, int] | None
 
 
 def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
@@ -59,11 +68,24 @@ def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) ->
             "without those no training can be made once more."
         )
     runner = agent.advance(runner, np.int32(first - reachable[-1]))
-    reports, found = [], not_finite(agent.vital_arrays(runner))
+    program = OnDevice(agent)
+    reports, of_minibatches = [], []
+    found = not_finite(agent.vital_arrays(runner))
     since = first if found else None
     for step in range(first + 1, first + n_updates + 1):
+        of_minibatches.append(jax.device_get(program.reports_of_minibatches(runner)))
         runner = agent.advance(runner, np.int32(1))
         reports.append({"update_step": np.int32(step), **jax.device_get(runner.info)})
         if not found and (found := not_finite(agent.vital_arrays(runner))):
             since = step
-    return Replay(runner, stack_metrics(reports), since, found)
+    minibatches = stack_metrics(of_minibatches)
+    at = _first_not_finite(minibatches)
+    where = None if at is None else (first + 1 + at[0], at[1])
+    return Replay(runner, stack_metrics(reports), since, found, minibatches, where)
+
+
+def _first_not_finite(minibatches: Metrics) -> tuple[int, int] | None:
+    """The indices of the first update and minibatch with a number that is not finite."""
+    each = [np.argwhere(~np.isfinite(numbers)).tolist() for numbers in minibatches.values()]
+    firsts = [(indices[0][0], indices[0][1]) for indices in each if indices]
+    return min(firsts, default=None)

@@ -1,33 +1,27 @@
 """Many trainings at once: seeds times sets of hyperparameters."""
 
 import contextlib
-import functools
-import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered
-from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, PyTree
 
-from jaxagents.core.arrays import stack
-from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
+from jaxagents.checkpoints.store import Restored
+from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
-from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.core.grid import Grid
+from jaxagents.core.metrics import Metrics, join, mean_metrics
+from jaxagents.loggers import Logger
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
-from jaxagents.running.loop import drive, updates_between_points
+from jaxagents.running.loop import Observer, drive, updates_between_points
+from jaxagents.running.members import Members, members_of
 from jaxagents.running.progress import SweepBar
-from jaxagents.running.trainable import Compilable, RunnerT, Trainable, programs_of
+from jaxagents.running.trainable import RunnerT, Trainable
 
-T = TypeVar("T")
-
-_MEMBERS = PartitionSpec("members")
 _SECONDS_PER_CHUNK = 1.0
 """Of all members together: each one's part of a chunk begins with cold caches."""
 
@@ -50,9 +44,10 @@ class SweepResult(NamedTuple):
 
 
 def sweep(
-    agent: Trainable,
-    rngs: Key[Array, "n_seeds"],
-    hyperparams: PyTree,
+    agent: Trainable[RunnerT],
+    grid: Grid,
+    earlier: Restored | None,
+    complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
 ) -> SweepResult:
@@ -60,188 +55,104 @@ def sweep(
 
     Args:
         agent: The agent.
-        rngs: Keys, shaped `(n_seeds,)`.
-        hyperparams: Hyperparameters whose array leaves have a common leading axis of sets.
-        n_steps: Number of updates.
+        grid: The seeds and sets.
+        earlier: What of it was made before.
+        complete: Adds to a runner what a checkpoint may have left out.
+        n_steps: Number of updates, with those that were made before.
         progress: Whether to show progress.
 
     Returns:
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
     """
-    if rngs.ndim != 1:
-        raise ValueError(
-            f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}: make them with "
-            "jax.random.split(key, 4)."
-        )
-    if not len(rngs):
-        raise ValueError("There are no seeds: make some with jax.random.split(key, 4).")
-    n_sets, n_seeds = _number_of_sets(hyperparams), len(rngs)
-    sets = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), n_sets), hyperparams)
-    member_rngs = jnp.tile(rngs, n_sets)
-    member_sets = jax.tree.map(lambda x: np.repeat(x, n_seeds), sets)
-    lengths = updates_between_points(n_steps, agent.config.eval_frequency)
-    with (
-        _members(agent, n_sets * n_seeds) as members,
-        Interruption() as interruption,
-        SweepBar(agent, 0, n_steps, disable=not progress) as bar,
-    ):
-        runners = members.start(member_rngs, member_sets)
-        chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
-        runners, metrics = drive(members, runners, lengths, [bar], chunks)
-        runners = members.gather(runners)
-    are_sound = finite_members(agent.vital_arrays(runners)).reshape(n_sets, n_seeds)
-    metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), metrics)
+    if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
+        runners, metrics = earlier.tree, earlier.history
+    else:
+        runners, metrics = _train(agent, grid, earlier, complete, n_steps, progress)
+    are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
+    steps = np.tile(metrics["update_step"][:, None], grid.n_members)
+    metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**metrics, "update_step": steps})
     runners, metrics = jax.tree.map(
-        lambda x: x.reshape(n_sets, n_seeds, *x.shape[1:]), (runners, metrics)
+        lambda x: x.reshape(*grid.shape, *x.shape[1:]), (runners, metrics)
     )
     _warn_of(are_sound)
     best = _best_set(metrics, are_sound)
-    best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], sets)
+    best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
 
 
-@contextlib.contextmanager
-def _members(agent: Trainable, n_members: int) -> Iterator["MembersOnCores | MembersOnDevices"]:
-    devices = jax.devices()
-    if devices[0].platform == "cpu":
-        with ThreadPoolExecutor(min(n_members, _n_cores())) as threads:
-            yield MembersOnCores(agent, threads)
-    else:
-        yield MembersOnDevices(agent, devices[:n_members])
+def _train(
+    agent: Trainable[RunnerT],
+    grid: Grid,
+    earlier: Restored | None,
+    complete: Callable[[RunnerT], RunnerT],
+    n_steps: int,
+    progress: bool,
+) -> tuple[PyTree, Metrics]:
+    """The stack of the members' runners, and their metrics as they are recorded."""
+    first = 0 if earlier is None else int(earlier.tree.update_step[0])
+    known = None if earlier is None else earlier.history
+    n_steps = max(0, n_steps - first)
+    observers: list[Observer] = []
+    with contextlib.ExitStack() as stack:
+        members = stack.enter_context(members_of(agent, grid.n_members))
+        interruption = stack.enter_context(Interruption())
+        if agent.config.checkpoint_dir is not None:
+            records = records_of_sweep(agent, grid, members.gather, first, known)
+            lines = _Lines(stack.enter_context(records).logger, grid, known)
+            observers += [records, lines]
+        bar = SweepBar(agent, first, n_steps, disable=not progress)
+        observers.append(stack.enter_context(bar))
+        if earlier is None:
+            runners = members.start(grid.member_keys, grid.member_sets)
+        else:
+            runners = members.place(earlier.tree, complete)
+        lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
+        chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
+        runners, metrics = drive(_InStep(members), runners, lengths, observers, chunks)
+        return members.gather(runners), join(known, metrics)
 
 
-class MembersOnCores(Generic[RunnerT]):
-    """An agent's program for many members, which the cores of a CPU run side by side, one each.
+class _InStep:
+    """Members that make the same number of updates, which the metrics of a point then tell but once."""
 
-    It runs the very programs of a single training. On a CPU that is faster than one wide program,
-    which leaves most of its work to one core.
-    """
-
-    def __init__(self, agent: Trainable[RunnerT], threads: ThreadPoolExecutor) -> None:
-        """Compiles nothing yet.
-
-        Args:
-            agent: The agent.
-            threads: One for each core that is to be used.
-        """
-        self._agent = agent
-        self._threads = threads
-        self._compiled: set[Callable] = set()
-
-    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
-        """Fresh runners."""
-        sets = [jax.tree.map(lambda x, i=i: x[i], hyperparams) for i in range(len(rngs))]
-        return self._map(self._agent.start, list(rngs), sets)
-
-    def advance(self, runners: list[RunnerT], n_updates: ArrayLike) -> list[RunnerT]:
-        """Makes updates."""
-        return self._map(self._agent.advance, runners, [n_updates] * len(runners))
-
-    def evaluate(self, runners: list[RunnerT]) -> Metrics:
-        """The metrics of one evaluation point."""
-        return stack_metrics(self._map(self._agent.evaluate, runners))
-
-    def gather(self, runners: list[RunnerT]) -> RunnerT:
-        """The runners as one, with a leading axis of members."""
-        return stack(runners)
-
-    def _map(self, function: Callable[..., T], *args: Sequence[PyTree]) -> list[T]:
-        def run(*member: PyTree) -> T:
-            return jax.block_until_ready(function(*member))
-
-        if function in self._compiled:
-            return list(self._threads.map(run, *args))
-        first = run(*(members[0] for members in args))  # alone, lest every thread compiles
-        self._compiled.add(function)
-        return [first, *self._threads.map(run, *(members[1:] for members in args))]
-
-
-class MembersOnDevices:
-    """An agent's program for many members, split over accelerators and vmapped on each."""
-
-    def __init__(self, agent: Compilable, devices: Sequence[Any]) -> None:
-        """Compiles nothing yet.
-
-        Args:
-            agent: The agent.
-            devices: The devices, no more than members.
-        """
-        self._mesh = Mesh(np.asarray(devices), ("members",))
-        self._data = agent.data
-        self._start, self._advance, self._evaluate = programs_of(agent).get(
-            (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
-        )
-
-    @nan_is_allowed
-    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
-        """Fresh runners, some of them twice to fill up the devices."""
-        self._n_members = len(rngs)
-        n_filled = self._n_members + -self._n_members % self._mesh.size
-        members = np.arange(n_filled) % self._n_members
-        filled = jax.tree.map(lambda x: x[members], (rngs, hyperparams))
-        return self._start(*jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS)))
+    def __init__(self, members: Members) -> None:
+        """Takes the members."""
+        self._members = members
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
-        """Makes updates."""
-        return self._advance(runners, n_updates, self._data)
+        """Makes updates, using up the runners."""
+        return self._members.advance(runners, n_updates)
 
-    @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point."""
-        return self.gather(self._evaluate(runners))
-
-    def gather(self, runners: PyTree) -> PyTree:
-        """The runners without those that fill up the devices."""
-        return jax.tree.map(lambda x: x[: self._n_members], runners)
-
-    def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
-        """The program of updates before it is compiled, such as to see what devices tell each other."""
-        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+        metrics = self._members.evaluate(runners)
+        return {**metrics, "update_step": metrics["update_step"][0]}
 
 
-def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
-    """An agent's `start`, `advance` and `evaluate` for many members."""
-    program = behaviour.program
+class _Lines:
+    """Passes the mean metrics of each member at each point to a logger."""
 
-    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
-        return program.with_data(data).advance(runner, n_updates)
+    def __init__(self, logger: Logger, grid: Grid, known: Metrics | None) -> None:
+        """Takes the logger, the members, and the metrics that were logged before."""
+        self._logger = logger
+        self._grid = grid
+        self._known_steps = [] if known is None else known["update_step"]
 
-    def of_members(function: Callable, *in_axes: int | None) -> Callable:
-        return jax.shard_map(
-            jax.vmap(function, in_axes),
-            mesh=mesh,
-            in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
-            out_specs=_MEMBERS,
-            check_vma=False,
-        )
+    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
+        """Does nothing."""
 
-    return (
-        jax.jit(of_members(program.start, 0, 0)),
-        jit_in_place(of_members(advance, 0, None, None)),
-        jax.jit(of_members(program.evaluate, 0)),
-    )
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
+        """Logs the newest point."""
+        point = {name: values[-1] for name, values in history.items()}
+        step = int(point.pop("update_step"))
+        if step in self._known_steps:
+            return
+        for i, (of_set, seed) in enumerate(np.ndindex(*self._grid.shape)):
+            means = mean_metrics({name: values[i] for name, values in point.items()})
+            self._logger.log(step, {"set": of_set, "seed": seed, **means})
 
-
-def _n_cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _number_of_sets(hyperparams: PyTree) -> int:
-    sizes = {np.shape(x) for x in jax.tree.leaves(hyperparams) if np.ndim(x)}
-    if not sizes:
-        return 1
-    if len(sizes) > 1 or len(next(iter(sizes))) != 1:
-        raise ValueError(
-            "The array leaves of hyperparams must share one leading axis of sets, got shapes "
-            f"{sorted(sizes)}."
-        )
-    (n_sets,) = next(iter(sizes))
-    if n_sets == 0:
-        raise ValueError(
-            "There are no sets of hyperparameters to train with: their array leaves have shape (0,)."
-        )
-    return n_sets
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
+        """Does nothing."""
 
 
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:

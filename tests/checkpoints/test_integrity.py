@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -237,3 +238,21 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
     resumed, _ = agent.train(None, None, agent.training_runner, n_steps=4, progress=False)
     whole, _ = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), n_steps=10, progress=False)
     trees.assert_equal(whole, resumed)
+
+
+def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypatch):
+    rmtree = shutil.rmtree
+
+    def half(folder, *args, **kwargs):
+        for file in list(Path(folder).rglob("*"))[::2]:
+            if file.is_file():
+                file.unlink()
+
+    monkeypatch.setattr(shutil, "rmtree", half)
+    agent = make(tmp_path, n_steps=10, keep_checkpoints=1)
+    agent.train(KEY, CASE.hyperparams(), progress=False)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert not any(verify(tmp_path).values())
+    agent = make(tmp_path, n_steps=12, keep_checkpoints=1)
+    agent.resume(KEY, CASE.hyperparams(), progress=False)
+    assert all(path.name.isdecimal() for path in (tmp_path / "checkpoints").iterdir())

@@ -1,4 +1,4 @@
-"""Kills trainings at random moments, and compares what they become with one that was left alone.
+"""Kills trainings and sweeps at random moments, and compares the end with one that was left alone.
 
     python tests/faults/kill.py --number 200
 
@@ -20,6 +20,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import trees
 from loops import Line, Tiny
@@ -48,6 +49,17 @@ class Agent:
         return agent.resume(KEY, self.case.hyperparams(), progress=False)
 
 
+class Sweep(Agent):
+    """Sweeps of an agent."""
+
+    def train(self, folder, n_steps):
+        """Goes on until so many updates were made, or begins."""
+        fields = {"checkpoint_dir": folder, "restore_agent": True, "eval_frequency": 20}
+        agent = self.case.make(MatchSign, **fields)
+        hyperparams = self.case.hyperparams(gamma=jnp.array([0.5, 0.9]))
+        return agent.sweep(jax.random.split(KEY, 2), hyperparams, n_steps=n_steps, progress=False)
+
+
 class Host:
     """Trainings of a learner on the host, with a replay buffer."""
 
@@ -60,7 +72,7 @@ class Host:
         return train_online(learner, Line(), config, progress=False, resume=folder is not None)
 
 
-SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "host": Host()}
+SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host()}
 
 
 def live(name, folder, seconds):
@@ -89,7 +101,8 @@ def attack(name, folder, number, seed=0):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == -signal.SIGKILL, done.stderr
         steps.append(saved_steps(folder)[-1])
-        assert not any(verify(folder).values())
+        damages = verify(folder)
+        assert not any(damages.values()), damages
     assert steps == sorted(set(steps)), steps
     n_steps = steps[-1] + 30
     trees.assert_equal(SUBJECTS[name].train(folder, n_steps), alone(name, n_steps))

@@ -15,7 +15,7 @@ from registry import AGENTS
 from scripts import run_script
 
 from jaxagents.running.interruption import Interruption
-from jaxagents.running.sweeps import MembersOnDevices
+from jaxagents.running.members import MembersOnDevices
 
 CASE = AGENTS[0]
 KEY = jax.random.key(0)

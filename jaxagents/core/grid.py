@@ -1,0 +1,119 @@
+"""The members of a sweep: every seed with every set of hyperparameters."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from jaxagents.core.describe import to_json
+
+
+class Grid(NamedTuple):
+    """Every seed with every set of hyperparameters.
+
+    Attributes:
+        seeds: Random keys, one for each seed.
+        sets: Hyperparameters, each of whose leaves has one number for each set.
+        n_sets: Number of sets.
+    """
+
+    seeds: Key[Array, "n_seeds"]
+    sets: PyTree
+    n_sets: int
+
+    @staticmethod
+    def of(rngs: Key[Array, "n_seeds"], hyperparams: PyTree) -> "Grid":
+        """The grid of seeds and sets as users give them.
+
+        Args:
+            rngs: Random keys.
+            hyperparams: Hyperparameters whose array leaves have a common leading axis of sets.
+
+        Returns:
+            The grid.
+
+        Raises:
+            ValueError: There are no seeds or no sets, or the leading axes do not fit together.
+        """
+        if rngs.ndim != 1:
+            raise ValueError(
+                f"rngs must be keys with one leading axis of seeds, got shape {rngs.shape}: make them "
+                "with jax.random.split(key, 4)."
+            )
+        if not len(rngs):
+            raise ValueError("There are no seeds: make some with jax.random.split(key, 4).")
+        n_sets = _number_of_sets(hyperparams)
+        sets = jax.tree.map(
+            lambda x: np.broadcast_to(np.asarray(x, np.float32), n_sets), hyperparams
+        )
+        return Grid(rngs, sets, n_sets)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of sets and of seeds."""
+        return self.n_sets, len(self.seeds)
+
+    @property
+    def n_members(self) -> int:
+        """Number of trainings."""
+        return self.n_sets * len(self.seeds)
+
+    @property
+    def member_keys(self) -> Key[Array, "members"]:
+        """The random key of each member, seed after seed of the first set, then of the next."""
+        return jnp.tile(self.seeds, self.n_sets)
+
+    @property
+    def member_sets(self) -> PyTree:
+        """The hyperparameters of each member, in the same order."""
+        return jax.tree.map(lambda x: np.repeat(x, len(self.seeds)), self.sets)
+
+    def notes(self) -> dict[str, Any]:
+        """The keys and the numbers of all sets, as JSON."""
+        leaves, _ = jax.tree_util.tree_flatten_with_path(self.sets)
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+        numbers = {name: to_json(x) for name, (_, x) in zip(names, leaves, strict=True)}
+        return {"seeds": to_json(self.seeds), "n_sets": self.n_sets, "sets": numbers}
+
+    def difference(self, notes: Mapping[str, Any]) -> str | None:
+        """How another grid differs from this one, in words.
+
+        Args:
+            notes: The notes of the other.
+
+        Returns:
+            The first difference; `None` if there is none.
+        """
+        own = self.notes()
+        if len(notes["seeds"]) != len(own["seeds"]):
+            return f"it has {len(notes['seeds'])} seeds, and this one {len(own['seeds'])}"
+        if notes["n_sets"] != own["n_sets"]:
+            return f"it has {notes['n_sets']} sets of hyperparameters, and this one {own['n_sets']}"
+        for seed, (its, key) in enumerate(zip(notes["seeds"], own["seeds"], strict=True)):
+            if its != key:
+                return f"its random key of seed {seed} is {its}, and this one's {key}"
+        for name in {**notes["sets"], **own["sets"]}:
+            its, number = notes["sets"].get(name), own["sets"].get(name)
+            if its != number:
+                return f"its {name} is {its}, and this one's {number}"
+        return None
+
+
+def _number_of_sets(hyperparams: PyTree) -> int:
+    sizes = {np.shape(x) for x in jax.tree.leaves(hyperparams) if np.ndim(x)}
+    if not sizes:
+        return 1
+    if len(sizes) > 1 or len(next(iter(sizes))) != 1:
+        raise ValueError(
+            "The array leaves of hyperparams must share one leading axis of sets, got shapes "
+            f"{sorted(sizes)}."
+        )
+    (n_sets,) = next(iter(sizes))
+    if n_sets == 0:
+        raise ValueError(
+            "There are no sets of hyperparameters to train with: their array leaves have shape (0,)."
+        )
+    return n_sets
