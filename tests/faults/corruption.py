@@ -7,7 +7,6 @@ Prints how often each outcome was seen, and the harms behind those that must not
 
 import argparse
 import collections
-import gc
 import random
 import shutil
 import sys
@@ -187,8 +186,6 @@ def outcome(subject, folder, expected):
             return MISDIAGNOSED, repr(error)
         except Exception as error:
             return RAW, repr(error)
-        finally:
-            gc.collect()
     if expected.get(step) != found:
         return SILENT, f"step {step}"
     if step == max(expected):
