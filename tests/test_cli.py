@@ -37,8 +37,8 @@ def test_trains_and_resumes(tmp_path, capsys):
 
 
 def test_resuming_what_never_began_starts_it(tmp_path, capsys):
-    main(["train", "--run-dir", str(tmp_path), *TINY, "--n-steps", "1", "--resume"])
-    assert "After 1 updates" in capsys.readouterr().out
+    main(["train", "--run-dir", str(tmp_path), *TINY, "--n-steps", "2", "--resume"])
+    assert "After 2 updates" in capsys.readouterr().out
 
 
 def test_refuses_sizes_that_do_not_fit(tmp_path, capsys):

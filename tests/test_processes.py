@@ -3,10 +3,10 @@
 import re
 import subprocess
 import sys
+import textwrap
 
 import jax
 import numpy as np
-import pytest
 import together
 import trees
 from probes import MatchSign
@@ -18,44 +18,21 @@ KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 FIELDS = {"n_groups": 4, "replicated_updates": True}
 EIGHT_GROUPS = {"n_groups": 8, "batch_size": 16}
+SELDOM = {"eval_frequency": 10**9}
 
 
 def make(name, **fields):
     return CASES[name].make(MatchSign, **{**FIELDS, **fields})
 
 
-def test_two_by_four_and_one_by_eight_go_on_from_each_other_bit_for_bit(tmp_path):
-    script = """
-        from test_processes import CASES, EIGHT_GROUPS, KEY, make
-
-        (folder,) = arguments
-        fields = {"n_steps": 4, "checkpoint_dir": folder, "restore_agent": True}
-        agent = make("PPO", **EIGHT_GROUPS, **fields)
-        mesh = sharding.make_mesh()
-        assert mesh.size == 8
-        runner, metrics = agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=mesh, loggers=[])
-        assert agent.eval(KEY, n_evals=3)["returns"].shape == (3,)
-        print(process, runner.update_step, metrics["update_step"].tolist())
-        """
-    for i, text in enumerate(together.run(script, 2, 4, tmp_path)):
-        assert text.splitlines()[-1] == f"{i} 4 [0, 2, 4]"
-    hyperparams = CASES["PPO"].hyperparams()
-    alone = make("PPO", n_steps=6, **EIGHT_GROUPS)
-    whole = alone.train(KEY, hyperparams, progress=False)
-    agent = make("PPO", n_steps=6, **EIGHT_GROUPS, checkpoint_dir=tmp_path, restore_agent=True)
-    resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
-    trees.assert_equal(whole, resumed)
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
-
-
 def test_learners_and_what_all_processes_stop_at(tmp_path):
     script = """
-        import os, signal, threading
+        import os, signal, threading, time
         import numpy as np
         import pytest
         import registry
         from jaxagents.checkpoints import shared_writer
-        from test_processes import CASES, KEY, make
+        from test_processes import CASES, KEY, SELDOM, make
 
         mesh = sharding.make_mesh()
         (folder,) = arguments
@@ -75,14 +52,15 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
             return dataset.get_subset(np.array_split(np.arange(len(dataset)), n_processes)[process])
 
         registry._collected = part
-        save("BC")
+        save("BC", **SELDOM)
         with pytest.raises(ValueError, match="n_groups must be a multiple of the 2 processes"):
             make("BC", n_groups=1)
 
         shared_writer._SECONDS_FOR_A_FILE_TO_APPEAR = 0.5
-        agent = make("PPO", checkpoint_dir=f"{folder}/of-{process}")
+        bc = CASES["BC"].hyperparams()
+        agent = make("BC", **SELDOM, checkpoint_dir=f"{folder}/of-{process}")
         with pytest.raises(FileNotFoundError, match=r"processes \\[1\\] do not see"):
-            agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+            agent.train(KEY, bc, mesh=mesh)
         again = make("SAC", checkpoint_dir=f"{folder}/sac", restore_agent=True)
         error, message = (FileExistsError, "holds a checkpoint") if process == 0 else (
             RuntimeError, "The first process could not begin"
@@ -90,10 +68,15 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
         with pytest.raises(error, match=message):
             again.train(KEY, CASES["SAC"].hyperparams(), mesh=mesh)
 
-        agent = make("PPO", n_steps=10**9, eval_frequency=10**9)
+        def interrupt():
+            while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                time.sleep(0.02)
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGINT)
+
         if process == 1:
-            threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        runner, _ = agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+            threading.Thread(target=interrupt, daemon=True).start()
+        runner, _ = make("BC", **SELDOM).train(KEY, bc, n_steps=10**9, mesh=mesh)
         print(f"stopped at {runner.update_step}")
         """
     printed = together.run(script, 2, 2, tmp_path)
@@ -106,78 +89,110 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
             trees.assert_equal([found[key] for key in found], leaves)
 
 
-def test_a_killed_process_ends_the_others_and_a_restart_goes_on(tmp_path):
+def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit(tmp_path):
     script = """
         import os, pathlib, signal, threading, time
-        from test_processes import CASES, KEY, make
+        from test_processes import CASES, EIGHT_GROUPS, KEY, make
 
         folder = pathlib.Path(arguments[0])
+        killed = folder / "killed"
 
-        def die_once():
-            while not (folder / "checkpoints" / "4").exists():
+        def wait_for(file):
+            while not file.exists():
                 time.sleep(0.02)
-            (folder / "killed").touch()
+
+        def die():
+            wait_for(folder / "checkpoints" / "4")
+            killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        if process == 1 and not (folder / "killed").exists():
-            threading.Thread(target=die_once, daemon=True).start()
-        agent = make("PPO", n_steps=60, checkpoint_dir=folder, restore_agent=True)
-        agent.resume(KEY, CASES["PPO"].hyperparams(), mesh=sharding.make_mesh())
+        class Survivor:
+            def log(self, step, metrics):
+                if step == 6:
+                    wait_for(killed)
+
+        if process == 1 and not killed.exists():
+            threading.Thread(target=die, daemon=True).start()
+        fields = {"n_steps": 8, "checkpoint_dir": folder, "restore_agent": True}
+        agent = make("PPO", **EIGHT_GROUPS, **fields)
+        mesh = sharding.make_mesh()
+        assert mesh.size == 8
+        hyperparams = CASES["PPO"].hyperparams()
+        runner, metrics = agent.resume(KEY, hyperparams, mesh=mesh, loggers=[Survivor()])
+        assert agent.eval(KEY, n_evals=3)["returns"].shape == (3,)
+        print(process, runner.update_step, metrics["update_step"].tolist())
         """
-    survivor, killed = together.start(script, 2, 1, tmp_path)
+    survivor, killed = together.start(script, 2, 4, tmp_path)
     _, error = survivor.communicate(timeout=120)
     killed.communicate(timeout=10)
     assert killed.returncode == -9
     assert survivor.returncode not in (0, None)
     assert re.search("Perhaps another process of this training has ended|another task died", error)
-    assert not (tmp_path / "checkpoints" / "60").exists()
-    together.run(script, 2, 1, tmp_path)
-    agent = make("PPO", n_steps=60, checkpoint_dir=tmp_path, restore_agent=True)
-    runner, _ = agent.restore("last")
-    whole, _ = make("PPO", n_steps=60).train(KEY, CASES["PPO"].hyperparams(), progress=False)
-    trees.assert_equal(whole, runner)
+    assert not (tmp_path / "checkpoints" / "8").exists()
+    for i, text in enumerate(together.run(script, 2, 4, tmp_path)):
+        assert text.splitlines()[-1] == f"{i} 8 [0, 2, 4, 6, 8]"
+
+    hyperparams = CASES["PPO"].hyperparams()
+    alone = make("PPO", n_steps=10, **EIGHT_GROUPS)
+    whole = alone.train(KEY, hyperparams, progress=False)
+    agent = make("PPO", n_steps=10, **EIGHT_GROUPS, checkpoint_dir=tmp_path, restore_agent=True)
+    resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
+    trees.assert_equal(whole, resumed)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
 
 
-def of_a_process(script, **variables):
-    """What a process prints in which no launcher has set any variable but those that are given."""
-    source = "import jax\nfrom jaxagents import sharding\n" + script
+def printed_without_a_launcher(script):
+    """What a process prints in which no launcher has set any variable."""
+    source = "import os\nimport jax\nfrom jaxagents import sharding\n" + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", source],
-        env={"PATH": "", "JAX_PLATFORMS": "cpu", **variables},
+        env={"PATH": "", "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    return done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("variables", "arguments"),
-    [
-        ({}, ""),
-        ({}, "num_processes=1, process_id=0, coordinator_address='localhost:1'"),
-        ({"SLURM_NTASKS": "1", "SLURM_JOB_ID": "1"}, ""),
-    ],
-    ids=["no launcher", "said so", "one task"],
-)
-def test_a_process_alone_goes_on_alone(variables, arguments):
-    script = f"""
-sharding.initialize({arguments})
-sharding.make_mesh()
-sharding.initialize({arguments})
-print(jax.distributed.is_initialized(), sharding.make_mesh().size)
-"""
-    assert of_a_process(script, **variables) == "False 1\n"
+def test_a_process_alone_goes_on_alone():
+    script = """
+        def initialize_in_every_way():
+            sharding.initialize(num_processes=1, process_id=0, coordinator_address="localhost:1")
+            os.environ |= {"SLURM_NTASKS": "1", "SLURM_JOB_ID": "1"}
+            sharding.initialize()
+            del os.environ["SLURM_NTASKS"], os.environ["SLURM_JOB_ID"]
+            sharding.initialize()
+            print(jax.distributed.is_initialized())
+
+        initialize_in_every_way()
+        print(sharding.make_mesh().size)
+        initialize_in_every_way()
+        """
+    assert printed_without_a_launcher(script).split() == ["False", "1", "False"]
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("sharding.initialize(num_processes=2, process_id=0)", "address should be defined"),
-        ("sharding.initialize('localhost:1', 2)", "process id of the current process must be"),
-        ("import gymnax; sharding.initialize(num_processes=2)", "Importing gymnax is such a call"),
-        ("sharding.make_mesh(2)", "A mesh can have 1 to 1 devices here, got 2"),
-    ],
-)
-def test_refuses_what_cannot_begin(script, message):
-    assert message in of_a_process(script)
+def test_refuses_what_cannot_begin():
+    script = """
+        def say_why(function, *args, **kwargs):
+            try:
+                function(*args, **kwargs)
+            except Exception as error:
+                print(repr(error), *getattr(error, "__notes__", []))
+
+        say_why(sharding.initialize, num_processes=2, process_id=0)
+        say_why(sharding.initialize, "localhost:1", 2)
+        import gymnax
+        say_why(sharding.initialize, num_processes=2)
+        say_why(sharding.make_mesh, 2)
+        """
+    messages = [
+        "address should be defined",
+        "process id of the current process must be",
+        "Importing gymnax is such a call",
+        "A mesh can have 1 to 1 devices here, got 2",
+    ]
+    printed = printed_without_a_launcher(script).splitlines()
+    assert len(printed) == len(messages)
+    for line, message in zip(printed, messages, strict=True):
+        assert message in line

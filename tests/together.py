@@ -18,7 +18,7 @@ jax.config.update("jax_num_cpu_devices", int(n_devices))
 
 from jaxagents import sharding
 
-sharding.initialize(f"localhost:{port}", n_processes, process, heartbeat_timeout_seconds=10)
+sharding.initialize(f"localhost:{port}", n_processes, process, heartbeat_timeout_seconds=5)
 """
 
 

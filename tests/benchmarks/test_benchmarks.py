@@ -59,7 +59,8 @@ def test_all_scripts_are_started_here():
 def test_script(script, tmp_path):
     options, files, row = RUNS[script]
     before = documentation()
-    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": str(REPOSITORY)}
+    path = os.pathsep.join(map(str, (REPOSITORY, REPOSITORY / "tests")))
+    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, BENCHMARKS / script, *shlex.split(options)],
         cwd=tmp_path,

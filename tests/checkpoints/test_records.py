@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -266,21 +267,28 @@ SCRIPT = """
     from registry import AGENTS
 
     agent = AGENTS[0].make(MatchSign, checkpoint_dir={folder!r}, n_steps=100_000, eval_frequency=20)
-    agent.train(jax.random.key(0), AGENTS[0].hyperparams(), progress=False)
-    print("stopped by itself at", agent.previous_training_max_step)
+    runner, _ = agent.train(jax.random.key(0), AGENTS[0].hyperparams(), progress=False)
+    print("stopped by itself at", agent.previous_training_max_step, flush=True)
+    sys.stdin.readline()
+    agent.train(None, None, runner, progress=False)
 """
 
 
 def start_training(folder):
     tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     script = textwrap.dedent(SCRIPT.format(tests=tests, folder=str(folder)))
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", script], **pipes)
+    wait_for_checkpoints(process, folder, after=20)
+    return process
+
+
+def wait_for_checkpoints(process, folder, after):
     deadline = time.monotonic() + 120
-    while not saved_steps(folder)[2:]:
+    while max(saved_steps(folder), default=0) <= after:
         assert process.poll() is None, "the training ended by itself"
         assert time.monotonic() < deadline, "no checkpoint was written"
         time.sleep(0.05)
-    return process
 
 
 def assert_goes_on_as_if_uninterrupted(folder):
@@ -299,22 +307,21 @@ def test_a_killed_training_goes_on_as_if_uninterrupted(tmp_path):
     assert_goes_on_as_if_uninterrupted(tmp_path)
 
 
-def test_an_interrupted_training_loses_nothing(tmp_path):
-    with start_training(tmp_path) as process:
+def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
+    with start_training(tmp_path / "run") as process:
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    step = saved_steps(tmp_path)[-1]
-    assert output.strip() == f"stopped by itself at {step}"
-    assert_goes_on_as_if_uninterrupted(tmp_path)
-
-
-def test_a_terminated_training_saves_and_ends_as_terminated(tmp_path):
-    with start_training(tmp_path) as process:
+        stopped = process.stdout.readline().strip()
+        step = saved_steps(tmp_path / "run")[-1]
+        shutil.copytree(tmp_path / "run", tmp_path / "interrupted")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_for_checkpoints(process, tmp_path / "run", after=step + 20)
         process.terminate()
         process.communicate(timeout=60)
+    assert stopped == f"stopped by itself at {step}"
     assert process.returncode == -signal.SIGTERM
-    assert_goes_on_as_if_uninterrupted(tmp_path)
+    for folder in ("interrupted", "run"):
+        assert_goes_on_as_if_uninterrupted(tmp_path / folder)
 
 
 def test_an_interruption_does_not_displace_the_best(tmp_path):

@@ -16,12 +16,11 @@ from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
 from jaxagents.core.compilation import Programs, compile_meanwhile, jit_by_structure, quick_jit
 
-pytestmark = pytest.mark.optimised
-
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
 
 
+@pytest.mark.optimised
 def test_a_quick_program_computes_the_same_and_is_compiled_once():
     n_traces = 0
 
@@ -45,6 +44,7 @@ def test_options_that_a_release_of_the_compiler_lacks_are_left_out(monkeypatch):
     assert compilation._known_options("another") == {}
 
 
+@pytest.mark.optimised
 def test_a_quick_program_may_be_a_part_of_another():
     quick = quick_jit(lambda x: jnp.sin(x) ** 2)
     xs = jnp.arange(3.0)
@@ -145,6 +145,7 @@ def test_a_fresh_runner_made_without_jit_traces_nothing():
         agent.start(KEY, ppo.HyperParameters())
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("agent", "hyperparams"),
     [

@@ -19,6 +19,7 @@ SLURM_PROCID=1 "$@" &
 SLURM_PROCID=0 "$@"
 wait $!
 """
+TESTS = str(Path(__file__).parents[1])
 SIZES = ["--n-envs", "32", "--replicated-updates"]
 
 
@@ -32,7 +33,7 @@ def test_goes_on_alone_after_slurm(examples, load, tmp_path, monkeypatch, capsys
     done = subprocess.run(
         ["bash", "launch/slurm.sh", *SIZES, "--n-steps", "2"],
         cwd=tmp_path / "examples",
-        env={**os.environ, "PATH": os.pathsep.join(map(str, path))},
+        env={**os.environ, "PATH": os.pathsep.join(map(str, path)), "PYTHONPATH": TESTS},
         capture_output=True,
         text=True,
         timeout=200,

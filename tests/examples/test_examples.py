@@ -1,4 +1,5 @@
 import argparse
+import functools
 import json
 import sys
 
@@ -57,6 +58,8 @@ def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
     output = tmp_path / "run"
     script = load("pursuit_ippo")
     monkeypatch.setattr(script, "MAX_EPISODE_STEPS", 60)
+    animate = functools.partial(script.animate, hold_frames=2)
+    monkeypatch.setattr(script, "animate", lambda positions, path: animate(positions[:8], path))
     sizes = ["--output", str(output), "--n-steps", "2", "--n-matches", "6"]
     results = script.main([*options, *sizes])
 

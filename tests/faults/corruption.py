@@ -7,7 +7,6 @@ Prints how often each outcome was seen, and the harms behind those that must not
 
 import argparse
 import collections
-import gc
 import random
 import shutil
 import sys
@@ -44,16 +43,14 @@ class Agent:
     def train(self, folder):
         self.make(folder).train(KEY, AGENTS[0].hyperparams(), progress=False)
 
-    def restore(self, folder, mode):
-        """The step and the contents of what is restored."""
-        runner, metrics = self.make(folder).restore(mode)
-        return int(runner.update_step), contents((runner, metrics))
-
-    def go_on(self, folder):
-        """Goes on from the last checkpoint that can be read."""
+    def restore(self, folder, mode, go_on=False):
+        """The step and the contents of what is restored, from which a training may go on."""
         agent = self.make(folder)
-        runner, _ = agent.restore("last")
-        agent.train(None, None, runner, n_steps=1, progress=False)
+        runner, metrics = agent.restore(mode)
+        found = int(runner.update_step), contents((runner, metrics))
+        if go_on:
+            agent.train(None, None, runner, n_steps=1, progress=False)
+        return found
 
 
 class Host:
@@ -75,15 +72,13 @@ class Host:
         config = self.config.replace(checkpoint_dir=folder, **fields)
         return train_online(learner, Line(), config, progress=False, resume=resume)
 
-    def restore(self, folder, mode):
-        """The step and the contents of what is restored."""
+    def restore(self, folder, mode, go_on=False):
+        """The step and the contents of what is restored, from which a training may go on."""
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
         learner, metrics = restore_learner(learner, folder, mode)
+        if go_on:
+            self.train(folder, resume=True, n_steps=41)
         return int(metrics["step"][-1]), contents((learner, metrics))
-
-    def go_on(self, folder):
-        """Goes on from the last checkpoint that can be read."""
-        self.train(folder, resume=True, n_steps=41)
 
 
 def contents(tree):
@@ -177,8 +172,7 @@ def outcome(subject, folder, expected):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            step, found = subject.restore(folder, "last")
-            subject.go_on(folder)
+            step, found = subject.restore(folder, "last", go_on=True)
         except (CorruptCheckpointError, FileNotFoundError) as error:
             return (REFUSED, "") if str(folder) in str(error) else (MISDIAGNOSED, repr(error))
         except FileExistsError as error:
@@ -187,8 +181,6 @@ def outcome(subject, folder, expected):
             return MISDIAGNOSED, repr(error)
         except Exception as error:
             return RAW, repr(error)
-        finally:
-            gc.collect()
     if expected.get(step) != found:
         return SILENT, f"step {step}"
     if step == max(expected):

@@ -181,7 +181,6 @@ def test_a_sweep_without_evaluation_has_no_best():
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
-@pytest.mark.optimised
 def test_members_on_several_devices_are_those_on_cores():
     agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])

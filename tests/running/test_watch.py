@@ -38,16 +38,18 @@ class Spoilt(MatchSign):
         return obs, state, reward, done, info
 
 
-def make(name, of="reward", share=0.05, **fields):
+def make(name, of="reward", share=0.05, eval_during_training=True, **fields):
     case = CASES[name]
     env = Spoilt(case.n_actors, case.continuous, of=of, share=share)
-    return case.agent(env, None, case.config(**fields)), case.hyperparams()
+    agent = case.agent(env, None, case.config(**fields), eval_during_training)
+    return agent, case.hyperparams()
 
 
 @pytest.mark.parametrize("name", ["PPO", "IPPO", "DQN", "SAC"])
 @pytest.mark.parametrize("of", ["reward", "observation"])
 def test_a_training_stops_where_numbers_are_not_finite(name, of):
-    agent, hyperparams = make(name, of, n_steps=1_000, eval_frequency=1_000)
+    fields = {"n_steps": 1_000, "eval_frequency": 1_000}
+    agent, hyperparams = make(name, of, eval_during_training=False, **fields)
     with pytest.raises(NotFiniteError, match=r"since some update after \d+ and up to \d+: .*"):
         agent.train(KEY, hyperparams, progress=False)
     found = not_finite(agent.vital_arrays(agent.training_runner))
