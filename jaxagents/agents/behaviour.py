@@ -259,6 +259,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         twin.config = self.config.without_files()
         twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
         twin._freeze((type(self), fingerprint(vars(twin))))
+        if Programs.are_known(twin):  # and so is that it is valid
+            return twin
         check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS)
         check_reset(self.episodes.env)

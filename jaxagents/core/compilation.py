@@ -146,6 +146,12 @@ class Programs(Generic[BehaviourT]):
         with _lock:
             return _programs.setdefault(behaviour, Programs(behaviour))
 
+    @staticmethod
+    def are_known(behaviour: Hashable) -> bool:
+        """Whether there are programs of a behaviour that is equal to this one."""
+        with _lock:
+            return behaviour in _programs
+
     def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
         """A program, which is made when it is first asked for.
 

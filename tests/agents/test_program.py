@@ -83,3 +83,21 @@ def test_one_program_makes_every_number_of_updates():
     assert runner.update_step == 7
     with pytest.raises(TypeError, match="float"):
         agent.advance(runner, 1.5)
+
+
+def test_what_is_known_to_be_valid_is_not_validated_again():
+    validated = []
+
+    class Counting(CASES[0].agent):
+        def _validate(self):
+            validated.append(self)
+            super()._validate()
+
+    def make(n_steps):
+        return Counting(MatchSign(), None, CASES[0].config(n_steps=n_steps))
+
+    first = make(2)
+    assert make(2) == first
+    assert len(validated) == 1
+    make(3)
+    assert len(validated) == 2
