@@ -12,6 +12,7 @@ from .cql import CQL, CQLLearner, DiscreteCQLLearner
 from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from .envs.checking import check_env
 from .envs.environment import Environment
+from .exporting import ExportedPolicy, load_policy
 from .ippo import IPPO, IPPOBase
 from .iql import IQL, IQLLearner
 from .learners.learner import Learner
@@ -51,6 +52,7 @@ __all__ = [
     "DiscreteCQLLearner",
     "DiscreteSACLearner",
     "Environment",
+    "ExportedPolicy",
     "IPPOBase",
     "IQLLearner",
     "Learner",
@@ -65,6 +67,7 @@ __all__ = [
     "TrainState",
     "cache_programs",
     "check_env",
+    "load_policy",
     "nonpytree_field",
     "target_update",
     "verify",

@@ -11,7 +11,7 @@ import jaxagents
 
 FLOORS = [
     ["core", "ops", "utils", "depreceated"],
-    ["sharding", "loggers", "callbacks", "plotting", "compilation_cache"],
+    ["sharding", "loggers", "callbacks", "plotting", "compilation_cache", "exporting"],
     ["networks", "envs", "data"],
     ["learners"],
     ["checkpoints"],

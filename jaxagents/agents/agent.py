@@ -1,5 +1,6 @@
 """The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -30,6 +31,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
+from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
@@ -228,9 +230,9 @@ class Agent(
 
         On a CPU each member is bit for bit the training that `train` makes alone.
 
-        With a `checkpoint_dir` in the configuration, the sweep keeps checkpoints and metrics there. With
-        `restore_agent=True` it makes what is missing of its updates, from the last checkpoint if there
-        is one, as `resume` does for one training.
+        With a `checkpoint_dir` in the configuration, the sweep keeps checkpoints and metrics in the
+        folder `sweep` there. With `restore_agent=True` it makes what is missing of its updates, from
+        the last checkpoint if there is one, as `resume` does for one training.
 
         Args:
             rngs: Random keys with a leading axis of seeds.
@@ -339,6 +341,25 @@ class Agent(
         n_evals = positive("n_evals", n_evals)
         acting = self._acting(self._trained_runner())
         return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
+
+    def export_policy(self, path: str | os.PathLike) -> None:
+        """Writes the policy as trained or restored to one file, which needs no agent to be used.
+
+        [`load_policy`][jaxagents.load_policy] reads it. The file is one of safetensors, with the weights
+        that the policy acts by under `weights/...`, and its program as `jax.export` gives it.
+
+        Args:
+            path: The file, such as `policy.safetensors`.
+
+        Raises:
+            FileExistsError: The file exists.
+            ImportError: safetensors is not installed.
+            RuntimeError: The agent has not been trained.
+        """
+        acting = jax.device_get(self._acting(self._trained_runner()))
+        names = {"agent": type(self).__name__, "environment": self.episodes.env.name}
+        carry = self.initial_carry(acting)
+        export_policy(path, self.behaviour.act, acting, carry, self._observation, names)
 
     def summarize(self, metric: ArrayLike) -> MetricStats:
         """Statistics of a metric over its last axis.

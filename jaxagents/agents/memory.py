@@ -1,14 +1,14 @@
 """The memory that an agent has of its last training."""
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import jax
 import numpy as np
 
 from jaxagents.agents.continuing import check_single
 from jaxagents.core.metrics import Metrics
-
-RunnerT = TypeVar("RunnerT")
+from jaxagents.running.sweeps import SweepResult
+from jaxagents.running.trainable import RunnerT
 
 
 class Remembers(Generic[RunnerT]):
@@ -31,6 +31,41 @@ class Remembers(Generic[RunnerT]):
         self._memory["runner"] = runner
         self._memory["metrics"] = jax.tree.map(np.asarray, metrics)
         self._memory["max_step"] = previous_training_max_step
+
+    def select(
+        self, trainings: tuple[RunnerT, Metrics] | SweepResult, *index: int
+    ) -> tuple[RunnerT, Metrics]:
+        """Takes one training out of many, which the agent then remembers.
+
+        ```python
+        result = agent.sweep(keys, sets)
+        agent.select(result, result.best, 0)  # the first seed of the best set
+        agent.eval(key)
+        ```
+
+        Args:
+            trainings: Runners and metrics with leading axes, as `sweep` or `jax.vmap(agent.train)` gives
+                them.
+            *index: Position along each of those axes: of a sweep, those of the set and of the seed.
+
+        Returns:
+            The runner and the metrics of that training.
+
+        Raises:
+            IndexError: There is no such training, or there are not as many positions as axes.
+        """
+        runners, metrics = trainings[:2]
+        shape = np.shape(runners.update_step)
+        if len(index) != len(shape) or not all(
+            -n <= i < n for i, n in zip(index, shape, strict=True)
+        ):
+            raise IndexError(
+                f"There are trainings along axes of lengths {shape}: give one position along each, got "
+                f"{index}."
+            )
+        runner, metrics = jax.tree.map(lambda x: x[index], (runners, metrics))
+        self.collect_training(runner, metrics)
+        return runner, metrics
 
     @property
     def agent_trained(self) -> bool:

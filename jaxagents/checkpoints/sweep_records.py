@@ -1,22 +1,38 @@
 """The records of a sweep: its members' runners together in one checkpoint, so that none is ahead."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 from jaxtyping import PyTree
 
-from jaxagents.checkpoints.recorded import RecordedAgent
+from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
 from jaxagents.checkpoints.records import Records, Snapshot, description_of, identity_of
 from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics
 
+SWEEP = "sweep"
+"""Name of the folder of a sweep, within that of the configuration."""
+
 _GRID = "grid"
 
 
 class SweepStore(Store):
     """The checkpoints of a sweep."""
+
+    @classmethod
+    def of(cls, config: RecordedConfig) -> "SweepStore | None":
+        """That of a configuration: in a folder of its own, beside the records of a training.
+
+        Args:
+            config: The configuration.
+
+        Returns:
+            The store; `None` if nothing is saved.
+        """
+        return None if config.checkpoint_dir is None else cls(Path(config.checkpoint_dir) / SWEEP)
 
     item = "members"
     owner = "sweep"
@@ -41,9 +57,9 @@ def restore_members(agent: RecordedAgent, grid: Grid) -> Restored | None:
         ValueError: They are of another agent, or of other members; the first difference is named.
         CorruptCheckpointError: None can be read.
     """
-    if agent.config.checkpoint_dir is None:
+    store = SweepStore.of(agent.config)
+    if store is None:
         return None
-    store = SweepStore(agent.config.checkpoint_dir)
     store.check(agent.config.restore_agent)
     if not store.steps():
         return None
@@ -86,8 +102,8 @@ def records_of_sweep(
         stack = agent.checkpointed(gather(runners))
         return Snapshot(int(stack.update_step[0]), stack, {_GRID: grid.notes()})
 
-    assert agent.config.checkpoint_dir is not None
-    store = SweepStore(agent.config.checkpoint_dir)
+    store = SweepStore.of(agent.config)
+    assert store is not None
     writer = Writer(
         store,
         identity_of(agent),

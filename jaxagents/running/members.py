@@ -110,6 +110,7 @@ class MembersOnCores(Generic[RunnerT]):
         """The metrics of one evaluation point."""
         return stack_metrics(self._map(self._agent.evaluate, runners))
 
+    @nan_is_allowed
     def gather(self, runners: list[RunnerT]) -> RunnerT:
         """The runners as one, with a leading axis of members."""
         return stack(runners)

@@ -29,6 +29,7 @@ from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.checkpoints.records import saved_steps
+from jaxagents.checkpoints.sweep_records import SWEEP
 from jaxagents.host import OnlineConfig, train_online
 
 KEY = jax.random.key(0)
@@ -75,12 +76,18 @@ class Host:
 SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host()}
 
 
+def records_of(name, folder):
+    """The folder of the checkpoints of a subject that is given a folder."""
+    return folder / SWEEP if name == "sweep" else folder
+
+
 def live(name, folder, seconds):
     """Trains until this process is killed, so long after the first new checkpoint."""
-    known = saved_steps(folder)
+    records = records_of(name, folder)
+    known = saved_steps(records)
 
     def kill():
-        while saved_steps(folder) == known:
+        while saved_steps(records) == known:
             time.sleep(0.002)
         time.sleep(seconds)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -95,13 +102,13 @@ def attack(name, folder, number, seed=0):
     Returns:
         The steps that it had made at the end of each life.
     """
-    rng, steps = random.Random(seed), []
+    rng, steps, records = random.Random(seed), [], records_of(name, folder)
     for _ in range(number):
         command = [sys.executable, __file__, "--live", name, folder, str(rng.uniform(0.0, 0.5))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        steps.append(saved_steps(folder)[-1])
-        damages = verify(folder)
+        steps.append(saved_steps(records)[-1])
+        damages = verify(records)
         assert not any(damages.values()), damages
     assert steps == sorted(set(steps)), steps
     n_steps = steps[-1] + 30
@@ -128,6 +135,7 @@ def main():
         return
     for name in SUBJECTS:
         with tempfile.TemporaryDirectory() as directory:
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{directory}/programs")
             steps = attack(name, Path(directory), -(-options.number // len(SUBJECTS)))
         print(
             f"{name}: killed {len(steps)} times, at step {steps[-1]} in the end: the same bit for bit"

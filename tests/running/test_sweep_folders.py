@@ -16,6 +16,7 @@ from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.checkpoints.records import saved_steps
+from jaxagents.checkpoints.sweep_records import SWEEP
 from jaxagents.running import sweeps
 from jaxagents.running.members import MembersOnDevices
 from jaxagents.running.progress import SweepBar
@@ -58,8 +59,8 @@ def test_goes_on_bit_for_bit_with_more_updates(tmp_path, alone):
     again = make(tmp_path)
     trees.assert_equal(alone, sweep(again))
     assert not again.agent_trained
-    assert saved_steps(tmp_path) == [0, 2, 4]
-    assert verify(tmp_path) == dict.fromkeys([0, 2, 4])
+    assert saved_steps(tmp_path / SWEEP) == [0, 2, 4]
+    assert verify(tmp_path / SWEEP) == dict.fromkeys([0, 2, 4])
 
 
 def test_a_finished_one_is_returned_and_not_trained_again(tmp_path, alone, monkeypatch):
@@ -106,13 +107,15 @@ def interrupted(monkeypatch, number, agent, n_steps):
 def test_ctrl_c_saves(tmp_path, alone, monkeypatch):
     stopped = interrupted(monkeypatch, signal.SIGINT, make(tmp_path), n_steps=4)
     assert stopped.runners.update_step.tolist() == [[1, 1], [1, 1]]
-    assert saved_steps(tmp_path) == [0, 1]
+    assert saved_steps(tmp_path / SWEEP) == [0, 1]
     trees.assert_equal(alone.runners, sweep(make(tmp_path)).runners)
 
 
 def test_sigterm_saves_and_is_raised_again(tmp_path, monkeypatch):
     received = []
-    before = signal.signal(signal.SIGTERM, lambda *_: received.append(saved_steps(tmp_path)))
+    before = signal.signal(
+        signal.SIGTERM, lambda *_: received.append(saved_steps(tmp_path / SWEEP))
+    )
     interrupted(monkeypatch, signal.SIGTERM, make(tmp_path), n_steps=4)
     signal.signal(signal.SIGTERM, before)
     assert received == [[0, 1]]
@@ -126,26 +129,28 @@ def test_an_evaluation_that_an_interruption_left_out_is_made(tmp_path, monkeypat
 def test_writes_a_line_of_metrics_for_each_member(tmp_path):
     sweep(make(tmp_path), n_steps=2)
     result = sweep(make(tmp_path))
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / SWEEP / "metrics.jsonl").read_text().splitlines()
+    ]
     members = [(line["update_step"], line["set"], line["seed"]) for line in lines]
     assert members == [(n, *member) for n in (0, 2, 4) for member in np.ndindex(2, 2)]
     assert lines[-1]["returns"] == pytest.approx(result.metrics["returns"][1, 1, -1].mean())
-    hyperparams = json.loads((tmp_path / "hyperparameters.json").read_text())
+    hyperparams = json.loads((tmp_path / SWEEP / "hyperparameters.json").read_text())
     assert hyperparams["gamma"] == [0.5, 0.9]
     assert len(hyperparams["gae_lambda"]) == 2
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, alone):
     sweep(make(tmp_path))
-    damage_arrays(tmp_path / "checkpoints" / "4" / "members")
-    assert verify(tmp_path)[4] is not None
+    damage_arrays(tmp_path / SWEEP / "checkpoints" / "4" / "members")
+    assert verify(tmp_path / SWEEP)[4] is not None
     with (
         pytest.warns(UserWarning, match=r"update 4 .* Falling back to another checkpoint"),
         pytest.warns(UserWarning, match=r"update 4 .* It was set aside"),
     ):
         after = sweep(make(tmp_path))
     trees.assert_equal(alone, after)
-    assert (tmp_path / "checkpoints" / "4.damaged-1").is_dir()
+    assert (tmp_path / SWEEP / "checkpoints" / "4.damaged-1").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -179,27 +184,22 @@ def filled(tmp_path_factory):
 def test_refuses_what_is_not_its_own(filled):
     before = folder_contents(filled)
     with pytest.raises(FileExistsError, match="already holds checkpoints, up to update 1"):
-        make(filled, restore_agent=False)
+        sweep(make(filled, restore_agent=False))
     with pytest.raises(ValueError, match="is of the environment MatchSign, but this is BestAction"):
         sweep(make(filled, env=BestAction))
     with pytest.raises(ValueError, match="was evaluated in 3 episodes"):
         sweep(make(filled, n_evals=4))
-    agent, hyperparams = make(filled), PPO.hyperparams()
-    for train in (agent.resume, agent.train):
-        with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
-            train(KEY, hyperparams, progress=False)
+    with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
+        make(filled / SWEEP).resume(KEY, PPO.hyperparams(), progress=False)
     assert folder_contents(filled) == before
 
 
-def test_refuses_the_folder_of_a_training(tmp_path):
+def test_a_sweep_and_a_training_share_a_folder(tmp_path, alone):
     agent = make(tmp_path, restore_agent=False)
+    trees.assert_equal(alone, sweep(agent))
     agent.train(KEY, PPO.hyperparams(), n_steps=1, progress=False)
-    before = folder_contents(tmp_path)
-    with pytest.raises(FileExistsError, match="Set restore_agent=True"):
-        sweep(agent)
-    with pytest.raises(ValueError, match=r"holds checkpoints of an agent .* of no sweep"):
-        sweep(make(tmp_path))
-    assert folder_contents(tmp_path) == before
+    assert saved_steps(tmp_path) == [0, 1]
+    trees.assert_equal(alone, sweep(make(tmp_path)))
 
 
 def test_goes_on_on_several_devices(tmp_path, monkeypatch):

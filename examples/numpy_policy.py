@@ -1,0 +1,61 @@
+"""Acts in CartPole with NumPy alone, by the weights of a policy that PPO has learned.
+
+    python examples/numpy_policy.py
+
+Trains a small agent, exports its policy to one file, and plays an episode without JAX.
+"""
+
+import argparse
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from safetensors.numpy import load_file
+
+
+def train_and_export(path: Path, n_steps: int) -> None:
+    """Trains PPO on CartPole and writes its policy."""
+    import gymnax
+    import jax
+
+    from jaxagents import PPO
+    from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+
+    config = AgentConfig(n_steps=n_steps, batch_size=16, rollout_length=128, eval_frequency=n_steps)
+    agent = PPO(*gymnax.make("CartPole-v1"), config)
+    optimizer = OptimizerParams(learning_rate=3e-3, grad_clip=0.5)
+    optimizers = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
+    agent.train(jax.random.key(0), HyperParameters(ent_coeff=0.01, **optimizers))
+    agent.export_policy(path)
+
+
+def greedy_action(weights: dict[str, np.ndarray], observation: np.ndarray) -> int:
+    """The action with the largest logit of a network with tanh between its layers."""
+    layers = sorted({name.rpartition("/")[0] for name in weights if name.startswith("weights/")})
+    x = observation
+    for number, layer in enumerate(layers):
+        x = x @ weights[f"{layer}/kernel"] + weights[f"{layer}/bias"]
+        if number < len(layers) - 1:
+            x = np.tanh(x)
+    return int(np.argmax(x))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", type=Path, default=Path("cartpole.safetensors"))
+    parser.add_argument("--n-steps", type=int, default=100, help="updates of the training")
+    options = parser.parse_args(arguments)
+    if not options.policy.exists():
+        train_and_export(options.policy, options.n_steps)
+    weights = load_file(options.policy)
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    length, over = 0, False
+    while not over:
+        observation, _, terminated, truncated, _ = env.step(greedy_action(weights, observation))
+        length, over = length + 1, terminated or truncated
+    print(f"The episode lasted {length} steps.")
+
+
+if __name__ == "__main__":
+    main()
