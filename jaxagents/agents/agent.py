@@ -351,7 +351,7 @@ class Agent(
         *,
         max_steps: int = 1_000,
         deterministic: bool = True,
-        fps: float | None = None,
+        fps: float | int | None = None,
     ) -> UInt8[np.ndarray, "time height width 3"]:
         """Films an episode of the agent as trained or restored.
 

@@ -29,7 +29,7 @@ class Film(NamedTuple):
     every: int
 
 
-def check_film(path: str | os.PathLike, fps: float) -> Path:
+def check_film(path: str | os.PathLike, fps: float | int) -> Path:
     """The path of a film that can be made.
 
     Args:
@@ -58,7 +58,7 @@ def check_film(path: str | os.PathLike, fps: float) -> Path:
 
 
 @contextlib.contextmanager
-def film(path: Path, fps: float) -> Iterator[Film]:
+def film(path: Path, fps: float | int) -> Iterator[Film]:
     """Writes a film, whole or not at all.
 
     Args:
@@ -77,7 +77,7 @@ def film(path: Path, fps: float) -> Iterator[Film]:
         raise
 
 
-def _open_gif(path: Path, fps: float) -> tuple[Any, int]:
+def _open_gif(path: Path, fps: float | int) -> tuple[Any, int]:
     """A writer, and how many frames of the environment there are to one of the GIF."""
     imageio = require("imageio.v2", "jaxagents[video]")
     every = math.ceil(fps / _LARGEST_GIF_FPS)
@@ -85,6 +85,6 @@ def _open_gif(path: Path, fps: float) -> tuple[Any, int]:
     return imageio.get_writer(path, duration=milliseconds, loop=0), every
 
 
-def _open_mp4(path: Path, fps: float) -> tuple[Any, int]:
+def _open_mp4(path: Path, fps: float | int) -> tuple[Any, int]:
     imageio = require("imageio.v2", "jaxagents[video]")
     return imageio.get_writer(path, format="FFMPEG", fps=fps), 1

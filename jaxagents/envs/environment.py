@@ -72,7 +72,7 @@ class Environment(abc.ABC):
     observation_space: Space = None
     max_steps: int | None = None
     params: PyTree = None
-    render_fps: float = 30
+    render_fps: float | int = 30
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from jaxagents.envs.environment import Environment
 _N_COLOURS = 3
 
 
-def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float) -> None:
+def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float | int) -> None:
     """Raises unless episodes of an environment can be filmed.
 
     Args:
@@ -63,7 +63,7 @@ def draw_states(
 
 
 def write_film(
-    path: str | os.PathLike, frames: UInt8[np.ndarray, "time height width 3"], fps: float
+    path: str | os.PathLike, frames: UInt8[np.ndarray, "time height width 3"], fps: float | int
 ) -> None:
     """Writes frames to a file.
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Key, PyTree, UInt8
+from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
@@ -94,14 +93,14 @@ class Functional(Environment):
         terminated = _flag(terminated, f'{what}: info["terminated"]')
         return Step(obs, state, reward, terminated, truncated, info)
 
-    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+    def render(self, state: PyTree) -> Any:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
 
         Args:
             state: State.
 
         Returns:
-            The picture.
+            The picture; that of the object as it is.
 
         Raises:
             NotImplementedError: There is neither.
@@ -126,7 +125,7 @@ class Functional(Environment):
         )
 
     @property
-    def render_fps(self) -> float:
+    def render_fps(self) -> float | int:
         """Steps a second of a film: the object's own `render_fps`, or that of our drawing."""
         return frames_a_second(self.env)
 

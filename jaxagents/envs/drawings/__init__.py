@@ -14,8 +14,9 @@ from jaxagents.envs.drawings import classic
 from jaxagents.envs.drawings.figures import as_picture
 from jaxagents.envs.drawings.grids import draw_channels
 
-Drawing = Callable[[Any, PyTree, PyTree], UInt8[np.ndarray, "height width 3"]]
-"""Maps an environment, a state and the environment's parameters to a picture."""
+Drawing = Callable[[Any, PyTree, PyTree], Any]
+"""Maps an environment, a state and the environment's parameters to a picture; what is not drawn here
+may be anything."""
 
 _FPS_OF_GAMES = 10
 
@@ -51,7 +52,7 @@ def drawing_of(env: Any) -> Drawing | None:
     return known and _inside_of_wrappers(known[0])
 
 
-def frames_a_second(env: Any) -> float:
+def frames_a_second(env: Any) -> float | int:
     """Steps a second of a film of an environment."""
     _, usual = _BY_NAME.get(_name(env), (None, _FPS_OF_GAMES))
     return getattr(env, "render_fps", usual)
@@ -62,7 +63,7 @@ def _name(env: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _by_itself(env: Any, state: PyTree, params: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+def _by_itself(env: Any, state: PyTree, params: PyTree) -> Any:
     return as_picture(lambda: env.render(state, params))
 
 

@@ -8,7 +8,7 @@ from jaxtyping import PyTree, UInt8
 
 from jaxagents.envs.drawings.canvas import Canvas, Point
 
-_WIDE, _SQUARE = (256, 384), (256, 256)
+_TRACK, _VALLEY, _SQUARE = (160, 384), (256, 384), (256, 256)
 _DARK, _POLE, _JOINT, _PALE, _GOAL = "#2B2D42", "#D55E00", "#0072B2", "#C9CCD6", "#009E73"
 
 Picture = UInt8[np.ndarray, "height width 3"]
@@ -18,13 +18,13 @@ def draw_cartpole(env: Any, state: PyTree, params: PyTree) -> Picture:
     """Draws a cart on its track with a pole upon it."""
     length = 2 * float(params.length)
     limit = float(params.x_threshold)
-    canvas = Canvas(_WIDE, (0.0, 0.5 * length), 2.3 * limit)
+    canvas = Canvas(_TRACK, (0.0, 0.6 * length), 2.3 * limit)
     canvas.line([(-2 * limit, 0.0), (2 * limit, 0.0)], _PALE)
     for end in (-limit, limit):
         canvas.line([(end, -0.1), (end, 0.1)], _PALE, 0.03)
     x, angle = float(state.x), float(state.theta)
-    canvas.polygon(_box((x, 0.0), 0.5, 0.26, 0.0), _DARK)
-    foot = (x, 0.08)
+    canvas.polygon(_box((x, 0.0), 0.6, 0.32, 0.0), _DARK)
+    foot = (x, 0.1)
     tip = (x + length * math.sin(angle), foot[1] + length * math.cos(angle))
     canvas.line([foot, tip], _POLE, 0.1)
     canvas.circle(foot, 0.05, _JOINT)
@@ -62,7 +62,7 @@ def draw_acrobot(env: Any, state: PyTree, params: PyTree) -> Picture:
 def draw_mountain_car(env: Any, state: PyTree, params: PyTree) -> Picture:
     """Draws a car in a valley, which is to reach a flag."""
     left, right = float(params.min_position), float(params.max_position)
-    canvas = Canvas(_WIDE, ((left + right) / 2, 0.55), 1.05 * (right - left))
+    canvas = Canvas(_VALLEY, ((left + right) / 2, 0.55), 1.05 * (right - left))
     ground = [(x, _height(x)) for x in np.linspace(left - 0.1, right + 0.1, 120).tolist()]
     canvas.polygon([(left - 0.1, -1.0), *ground, (right + 0.1, -1.0)], "#E8EAF0")
     canvas.line(ground, _DARK, 0.012)

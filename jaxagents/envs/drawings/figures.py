@@ -9,14 +9,14 @@ from jaxtyping import UInt8
 from jaxagents.core.extras import require
 
 
-def as_picture(draw: Callable[[], Any]) -> UInt8[np.ndarray, "height width 3"]:
+def as_picture(draw: Callable[[], Any]) -> Any:
     """What a function draws, as a picture; no window opens.
 
     Args:
         draw: Returns a picture, or a figure of matplotlib, its axes, or a pair of both.
 
     Returns:
-        The picture.
+        The picture, or whatever else it returns.
     """
     drawn = _without_windows(draw)
     for part in drawn if isinstance(drawn, tuple) else (drawn,):
