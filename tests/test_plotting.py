@@ -318,6 +318,7 @@ def test_refuses_what_is_no_training(source, error, message):
         ("", ValueError, "no points yet"),
         ("{oops\n", ValueError, "line 1 is not JSON"),
         ("3\n", ValueError, "line 1 is not a point"),
+        ('{"returns": 1}\n', ValueError, "line 1 is not a point"),
     ],
 )
 def test_refuses_folders_without_metrics(tmp_path, text, error, message):

@@ -10,6 +10,8 @@ from jaxtyping import Float
 
 _METRICS = "metrics.jsonl"
 _SWEEP = "sweep"
+COUNTERS = ("update_step", "step")
+"""Names of the metric that counts the steps of an agent, or of a loop on the host."""
 _MEMBER = ("set", "seed")
 
 
@@ -55,15 +57,15 @@ def _line(file: Path, number: int, line: str) -> dict[str, Any]:
         found = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{file}: line {number} is not JSON: {line[:60]!r}.") from error
-    if not isinstance(found, dict):
+    if not (isinstance(found, dict) and any(name in found for name in COUNTERS)):
         raise ValueError(f"{file}: line {number} is not a point of a training: {line[:60]!r}.")
     return found
 
 
 def _columns(lines: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Numbers by name, one for each step: the later line of a step counts."""
-    counter = "update_step" if "update_step" in lines[0] else "step"
-    by_step = {line.get(counter): line for line in lines}
+    counter = next(name for name in COUNTERS if name in lines[0])
+    by_step = {int(line[counter]): line for line in lines}
     points = [by_step[step] for step in sorted(by_step)]
     names = dict.fromkeys(name for point in points for name in point)
     return {name: np.array([_number(point.get(name)) for point in points]) for name in names}

@@ -4,30 +4,32 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from jaxagents.plotting.folders import read_folder
+from jaxagents.plotting.folders import COUNTERS, read_folder
 from jaxagents.plotting.labels import labels_of
 
-_COUNTERS = ("update_step", "step")
 _LEADING = 3
 """Number of the axes of sets, runs and points."""
 
 
+@runtime_checkable
 class Sweep(Protocol):
     """What a sweep returns: runners and metrics with leading axes of sets and seeds."""
 
     @property
     def runners(self) -> PyTree:
         """Runners, which hold their hyperparameters."""
+        ...
 
     @property
     def metrics(self) -> Mapping[str, Any]:
         """Metrics."""
+        ...
 
 
 Source: TypeAlias = Mapping[str, Any] | Sweep | str | os.PathLike | Sequence["Source"]
@@ -102,7 +104,7 @@ def read_trainings(source: Source) -> Trainings:
         return _of_metrics(source, {})
     if isinstance(source, str | os.PathLike):
         return _of_metrics(*read_folder(Path(source)))
-    if hasattr(source, "metrics") and hasattr(source, "runners"):
+    if isinstance(source, Sweep):
         return _of_metrics(source.metrics, _sets_of(source.runners))
     if isinstance(source, Sequence) and len(source):
         return functools.reduce(_join, [read_trainings(run) for run in source])
@@ -113,7 +115,7 @@ def read_trainings(source: Source) -> Trainings:
 
 
 def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, np.ndarray]) -> Trainings:
-    counter = next((name for name in _COUNTERS if name in metrics), None)
+    counter = next((name for name in COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
             "Metrics must hold 'update_step' or 'step', as those of train do, got "

@@ -1,6 +1,6 @@
 """The pictures at the top of the README: a learning curve and two films.
 
-    python benchmarks/pictures.py
+    python docs/make_pictures.py
 
 trains PPO with eight seeds on CartPole-v1 and DQN on Breakout-MinAtar, in a few minutes on two cores,
 and writes what they look like to `docs/pictures`.
