@@ -356,7 +356,7 @@ class Agent(
         """Films an episode of the agent as trained or restored.
 
         It is the episode that `eval(rng, n_evals=1)` plays, in a compiled program; its states are drawn
-        afterwards, by the [`render`][jaxagents.Environment.render] of the environment.
+        afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
 
         ```python
         agent.render_episode(jax.random.key(0), "episode.gif")
