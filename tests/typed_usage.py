@@ -32,7 +32,7 @@ def script() -> None:
 
     q_agent = DQN(env, env_params, dqn.AgentConfig())
     assert_type(q_agent.config, dqn.AgentConfig)
-    q_runner, _ = q_agent.train(key, dqn.HyperParameters())
+    q_agent.train(key, dqn.HyperParameters())
 
     sac_agent = SAC(env, env_params, sac.AgentConfig())
     assert_type(sac_agent.restore("last", hyperparams=sac.HyperParameters())[1], dict[str, Any])
