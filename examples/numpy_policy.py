@@ -12,6 +12,9 @@ import gymnasium
 import numpy as np
 from safetensors.numpy import load_file
 
+HIDDEN = "weights/params/Torso_0/MLP_0/Dense_0", "weights/params/Torso_0/MLP_0/Dense_1"
+LOGITS = "weights/params/Dense_0"
+
 
 def train_and_export(path: Path, n_steps: int) -> None:
     """Trains PPO on CartPole and writes its policy."""
@@ -30,17 +33,15 @@ def train_and_export(path: Path, n_steps: int) -> None:
 
 
 def greedy_action(weights: dict[str, np.ndarray], observation: np.ndarray) -> int:
-    """The action with the largest logit of a network with tanh between its layers."""
-    layers = sorted({name.rpartition("/")[0] for name in weights if name.startswith("weights/")})
+    """The action with the largest logit of PPO's default network."""
     x = observation
-    for number, layer in enumerate(layers):
-        x = x @ weights[f"{layer}/kernel"] + weights[f"{layer}/bias"]
-        if number < len(layers) - 1:
-            x = np.tanh(x)
-    return int(np.argmax(x))
+    for layer in HIDDEN:
+        x = np.tanh(x @ weights[f"{layer}/kernel"] + weights[f"{layer}/bias"])
+    return int(np.argmax(x @ weights[f"{LOGITS}/kernel"] + weights[f"{LOGITS}/bias"]))
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
+    """Plays an episode, and gives its length."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", type=Path, default=Path("cartpole.safetensors"))
     parser.add_argument("--n-steps", type=int, default=100, help="updates of the training")
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         observation, _, terminated, truncated, _ = env.step(greedy_action(weights, observation))
         length, over = length + 1, terminated or truncated
     print(f"The episode lasted {length} steps.")
+    return length
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 from PIL import Image
+from safetensors.numpy import load_file
+
+from jaxagents import load_policy
 
 
 def test_cartpole_script(load, check_files, tmp_path, capsys):
@@ -237,3 +240,24 @@ def test_notebook(examples, check_files, tmp_path):
     ]
     assert len(pictures) == 3
     check_files(tmp_path / "run", "config.json", "hyperparameters.json", "metrics.jsonl")
+
+
+def test_a_policy_in_numpy_acts_as_the_agent(load, tmp_path):
+    script, path = load("numpy_policy"), tmp_path / "policy.safetensors"
+    length = script.main(["--policy", str(path), "--n-steps", "1"])
+    assert script.main(["--policy", str(path)]) == length
+    weights, policy = load_file(path), load_policy(path)
+    observations = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    actions = [script.greedy_action(weights, observation) for observation in observations]
+    np.testing.assert_array_equal(actions, policy(observations))
+    assert len(set(actions)) == 2
+
+
+def test_a_search_ends_what_falls_behind(load):
+    study = load("optuna_search").main(["--n-trials", "8", "--n-steps", "20"])
+    states = [trial.state.name for trial in study.trials]
+    assert len(states) == 8
+    assert set(states) == {"COMPLETE", "PRUNED"}
+    pruned = next(trial for trial in study.trials if trial.state.name == "PRUNED")
+    assert max(pruned.intermediate_values) < 20
+    assert study.best_value > np.mean(list(pruned.intermediate_values.values()))
