@@ -136,9 +136,10 @@ Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
 
 Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
 deviation, lowest and highest over the seeds. The settings are those of the
-[presets](../guide/command_line.md#presets); no seed and no checkpoint was chosen: it is the last one that counts. Curves are of 32 greedy episodes at
-each of ten points: the mean of the seeds, and each of them thinly. The settings of classic control were
-tuned on these seeds; those of MinAtar were not tuned.
+[presets](../guide/command_line.md#presets); no seed and no checkpoint was chosen: it is the last one
+that counts. Curves are of 32 greedy episodes at each of ten points: the mean of the seeds, and each of
+them thinly. The settings of classic control were tuned on these seeds; those of MinAtar were not
+tuned.
 
 Beside them stand the figures of [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) where it has some: the mean

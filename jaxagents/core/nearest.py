@@ -4,6 +4,15 @@ import difflib
 from collections.abc import Iterable
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another one, in small or large letters, if any is."""
+    by_small_letters = {candidate.lower(): candidate for candidate in known}
+    small = name.lower()
+    found = difflib.get_close_matches(small, by_small_letters, n=1, cutoff=0.5)
+    found += [candidate for candidate in by_small_letters if candidate.startswith(small)]
+    return by_small_letters[found[0]] if found else None
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Says that a name is unknown, and which known one is nearest.
 
@@ -15,10 +24,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     Returns:
         A message of one line.
     """
-    by_small_letters = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_small_letters, n=1, cutoff=0.5)
-    if near:
-        hint = f"Did you mean '{by_small_letters[near[0]]}'?"
-    else:
-        hint = f"There are: {', '.join(by_small_letters.values())}."
+    known = list(known)
+    near = nearest(name, known)
+    hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
     return f"There is no {kind} '{name}'. {hint}"
