@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from filelock import FileLock
 
 from jaxagents import PPO
 from jaxagents.catalogue import CATALOGUE
@@ -107,6 +108,17 @@ def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_upda
     said = ends(["resume", str(copied)], 130, capsys)
     made = "" if is_within_an_update else " after 0 of 2 updates"
     assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {copied}\n"
+
+
+def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
+    with FileLock(copied / ".lock"):
+        said = ends(["resume", str(copied), "--n-steps", "3"], 2, capsys)
+    assert "is writing to" in said
+
+
+def test_a_run_that_cannot_be_read_is_a_mistake(copied, capsys):
+    (copied / "run.json").write_text("{}")
+    assert "hyperparams" in ends(["resume", str(copied)], 2, capsys)
 
 
 def test_numbers_that_are_not_finite_end_a_training(copied, capsys, monkeypatch):

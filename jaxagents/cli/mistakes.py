@@ -15,10 +15,17 @@ class MistakeError(Exception):
     """Something that the user should have written otherwise, told in one line."""
 
 
+_OF_CHOICES = ValueError, TypeError, KeyError, OSError, ImportError, AttributeError
+
+
 @contextmanager
-def told_in_a_line() -> Iterator[None]:
-    """Turns errors of what checks the user's choices into mistakes."""
-    kinds = ValueError, TypeError, KeyError, OSError, ImportError, AttributeError, RuntimeError
+def told_in_a_line(*kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors into mistakes.
+
+    Args:
+        *kinds: Kinds of errors; by default those of what checks the user's choices.
+    """
+    kinds = kinds or _OF_CHOICES
     try:
         yield
     except kinds as error:

@@ -106,8 +106,8 @@ class Run:
 
         from jaxagents.agents.annealing import annealed
 
-        start = Start.of(self.agent, self.preset)
         with told_in_a_line():
+            start = Start.of(self.agent, self.preset)
             config = start.config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
             if self.anneal:
                 config = annealed(config)
@@ -127,8 +127,8 @@ class Run:
         Raises:
             MistakeError: One is out of its range.
         """
-        start = Start.of(self.agent, self.preset)
         with told_in_a_line():
+            start = Start.of(self.agent, self.preset)
             hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
             hyperparams.check_ranges()
             return hyperparams

@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import datetime
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
-from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError
+from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
 
 if TYPE_CHECKING:
     from jaxagents.cli.runs import Run
@@ -140,15 +141,21 @@ def _go_on(run: "Run", folder: Path) -> None:
 def _train(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> None:
     import jax
 
-    agent.resume(jax.random.key(run.seed), hyperparams)
+    from jaxagents.checkpoints.notes import CorruptCheckpointError
+
+    with told_in_a_line(FileExistsError, CorruptCheckpointError):
+        agent.resume(jax.random.key(run.seed), hyperparams)
     _check_complete(agent.previous_training_max_step, agent.config.n_steps, folder)
 
 
 def _sweep(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> Any:
     import jax
 
-    assert run.n_seeds is not None
-    result = agent.sweep(jax.random.split(jax.random.key(run.seed), run.n_seeds), hyperparams)
+    from jaxagents.checkpoints.notes import CorruptCheckpointError
+
+    seeds = jax.random.split(jax.random.key(run.seed), run.n_seeds or 1)
+    with told_in_a_line(FileExistsError, CorruptCheckpointError):
+        result = agent.sweep(seeds, hyperparams)
     _check_complete(int(result.metrics["update_step"].max()), agent.config.n_steps, folder)
     return result
 
@@ -161,7 +168,7 @@ def _check_complete(n_made: int, n_steps: int, folder: Path) -> None:
 
 
 def _how_to_go_on(folder: Path) -> str:
-    return f"To go on: jaxagents resume {folder}"
+    return f"To go on: jaxagents resume {shlex.quote(str(folder))}"
 
 
 @contextlib.contextmanager
