@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxagents.cli.commands import main
 
-__all__ = ["annealed_adam", "main"]
+__all__ = ["main"]
 
 
 def __getattr__(name: str) -> Any:

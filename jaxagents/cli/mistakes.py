@@ -58,8 +58,7 @@ def environment_names() -> Sequence[str]:
     spec = importlib.util.find_spec("gymnax")
     for folder in (spec and spec.submodule_search_locations) or ():
         source = Path(folder, "registration.py")
-        tree = ast.parse(source.read_text(encoding="utf-8")) if source.exists() else ast.Module([])
-        for node in tree.body:
+        for node in ast.parse(source.read_text(encoding="utf-8")).body if source.exists() else ():
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_BUILTIN_ENV_IDS":
                 return list(ast.literal_eval(node.value))
     import gymnax

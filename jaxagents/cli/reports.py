@@ -17,7 +17,9 @@ _EPISODES = 128
 def report_training(agent: Any, run: Run, folder: Path) -> None:
     """Plays greedy episodes, and draws the learning curve."""
     updates, per_update = agent.previous_training_max_step, run.steps_per_update
-    steps = f" ({updates * per_update:,} environment steps)" if per_update else ""
+    at_random = run.config.get("learning_starts")
+    before = f" after {at_random:,} at random" if at_random else ""
+    steps = f" ({updates * per_update:,} environment steps{before})" if per_update else ""
     print(f"After {updates:,} updates{steps}:")
     report_episodes(agent, run.seed + 1, _EPISODES, deterministic=True)
     title = f"{CATALOGUE[run.agent].agent} on {run.environment}"
