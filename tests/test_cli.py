@@ -267,6 +267,41 @@ def test_options_give_the_defaults_of_each_agent(name):
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
 
 
+def test_help_lists_the_options_of_an_agent(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "dqn", "--help"])
+    assert end.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "--gamma FLOAT Discount. (default: 0.99)" in text
+    assert "--exploration-decay {linear,exponential}" in text
+    assert "--actor-network" not in text
+    assert "--checkpoint-dir" not in text
+
+
+def test_a_sweep_that_is_stopped_goes_on(tmp_path, capsys, monkeypatch):
+    finished = PPO.sweep
+
+    def stopped(agent, *args):
+        return finished(agent, *args, n_steps=1, progress=False)
+
+    monkeypatch.setattr(PPO, "sweep", stopped)
+    words = [
+        *CARTPOLE,
+        *SIZES,
+        "--n-steps",
+        "2",
+        "--run-dir",
+        str(tmp_path / "a run"),
+        "--seeds",
+        "2",
+    ]
+    said = ends(["sweep", *words], 130, capsys)
+    assert f"after 1 of 2 updates. To go on: jaxagents resume '{tmp_path / 'a run'}'" in said
+    monkeypatch.undo()
+    main(["resume", str(tmp_path / "a run")])
+    assert "Returns of 2 seeds" in capsys.readouterr().out
+
+
 def test_values_come_in_every_combination():
     _, config, hyperparams = CATALOGUE["ppo"].types()
     kind = options_class([Option("seed", int, 3)], config(), hyperparams(), several=True)

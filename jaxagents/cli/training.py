@@ -156,7 +156,7 @@ def _sweep(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> Any:
     seeds = jax.random.split(jax.random.key(run.seed), run.n_seeds or 1)
     with told_in_a_line(FileExistsError, CorruptCheckpointError):
         result = agent.sweep(seeds, hyperparams)
-    _check_complete(int(result.metrics["update_step"].max()), agent.config.n_steps, folder)
+    _check_complete(int(result.runners.update_step.min()), agent.config.n_steps, folder)
     return result
 
 
