@@ -273,6 +273,7 @@ def test_help_lists_the_options_of_an_agent(capsys):
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "--gamma FLOAT Discount. (default: 0.99)" in text
+    assert "--preset" in text
     assert "--exploration-decay {linear,exponential}" in text
     assert "--actor-network" not in text
     assert "--checkpoint-dir" not in text

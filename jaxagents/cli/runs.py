@@ -18,7 +18,7 @@ FILE = "run.json"
 
 
 class Start(NamedTuple):
-    """Whatever options change.
+    """An agent with the values that options change.
 
     Attributes:
         agent: The class of the agent.

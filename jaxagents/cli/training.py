@@ -90,6 +90,12 @@ def _own_options(choice: Choice, start: Any, is_sweep: bool) -> list[Any]:
             "and the time.",
         ),
         Option(
+            "preset",
+            str | None,
+            choice.preset,
+            "Settings by name, on top of which the other options are; see 'jaxagents list presets'.",
+        ),
+        Option(
             "anneal_learning_rate",
             bool,
             start.anneals,
