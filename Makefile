@@ -14,7 +14,7 @@ help: ## show this list
 setup: $(STAMP) ## create .venv with the package and its development tools
 
 demo: $(STAMP) ## train a PPO agent on CartPole into a new folder under runs/
-	$(BIN)/jaxagents train --env CartPole-v1 --run-dir runs/cartpole-ppo-$(shell date +%Y%m%d-%H%M%S)
+	$(BIN)/jaxagents train --preset ppo-cartpole
 
 test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
 	$(BIN)/python -m pytest $(ARGS)

@@ -18,9 +18,9 @@ import numpy as np
 import reports
 from off_policy_tasks import TASKS, Task
 
+from jaxagents.presets import preset
+
 DATA_STEPS = 10_000
-EVALUATIONS = 10
-EPISODES = 32
 
 
 def main() -> None:
@@ -63,17 +63,15 @@ def parse_args() -> argparse.Namespace:
 def run(name: str, label: str, args: argparse.Namespace) -> dict[str, Any]:
     """Trains several seeds of an agent, and gives what describes the training."""
     task = TASKS[name]
-    agent_type, config, hyperparams = task.agents[label]
+    env, agent_type, config, hyperparams, _ = preset(task.agents[label])
     is_offline = task.data is not None
     steps_per_update = 1 if is_offline else config.rollout_length * config.batch_size
-    n_steps = 20 if args.quick else task.n_steps // steps_per_update
-    n_seeds = 2 if args.quick else args.seeds
-    config = config.replace(
-        n_steps=n_steps, eval_frequency=max(1, n_steps // EVALUATIONS), n_evals=EPISODES
-    )
+    n_seeds = args.seeds
+    if args.quick:
+        n_seeds, config = 2, config.replace(n_steps=20, eval_frequency=2)
     data = {"dataset": task.data(200 if args.quick else DATA_STEPS)} if is_offline else {}
-    agent = agent_type(*gymnax.make(task.env), config, **data)
-    print(f"{label} on {task.env}: {n_seeds} seeds", file=sys.stderr)
+    agent = agent_type(*gymnax.make(env), config, **data)
+    print(f"{label} on {env}: {n_seeds} seeds", file=sys.stderr)
     began = time.perf_counter()
     result = agent.sweep(jax.random.split(jax.random.key(0), n_seeds), hyperparams)
     seconds = time.perf_counter() - began
@@ -137,10 +135,11 @@ INTRODUCTION = """\
 Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
 
 Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
-deviation, lowest and highest over the seeds. The settings are in `benchmarks/off_policy_tasks.py`; no
-seed and no checkpoint was chosen: it is the last one that counts. Curves are of 32 greedy episodes at
-each of ten points: the mean of the seeds, and each of them thinly. The settings of classic control were
-tuned on these seeds; those of MinAtar were not tuned.
+deviation, lowest and highest over the seeds. The settings are those of the
+[presets](../guide/command_line.md#presets); no seed and no checkpoint was chosen: it is the last one
+that counts. Curves are of 32 greedy episodes at each of ten points: the mean of the seeds, and each of
+them thinly. The settings of classic control were tuned on these seeds; those of MinAtar were not
+tuned.
 
 Beside them stand the figures of [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) where it has some: the mean

@@ -1,55 +1,376 @@
-"""The command line and loggers."""
+"""The command line, in this process, on one small training."""
 
+import dataclasses
 import json
+import shutil
+import subprocess
+import sys
 
+import gymnax
+import jax
+import numpy as np
+import optax
 import pytest
+from filelock import FileLock
 
-from jaxagents.cli import main
-from jaxagents.loggers import JSONLLogger
+from jaxagents import PPO
+from jaxagents.catalogue import CATALOGUE
+from jaxagents.cli import annealed_adam, main
+from jaxagents.cli.mistakes import environment_names
+from jaxagents.cli.options import Option, options_class
+from jaxagents.cli.parsing import parse
+from jaxagents.cli.runs import Run
+from jaxagents.cli.values import chosen_sets, differences, stacked
+from jaxagents.data import Dataset
+from jaxagents.running.replay import Replay
+from jaxagents.running.watch import NotFiniteError
 
-TINY = ["--batch-size", "4", "--rollout-length", "8", "--eval-frequency", "2"]
+SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
+SIZES += ["--max-episode-steps", "10"]
+CARTPOLE = ["ppo", "CartPole-v1"]
 PNG = b"\x89PNG"
 
 
-def test_trains_and_resumes(tmp_path, capsys):
-    run = tmp_path / "runs" / "cartpole"
-    command = ["train", "--env", "CartPole-v1", "--run-dir", str(run), *TINY]
-    main([*command, "--n-steps", "2"])
-    assert "After 2 updates (64 environment steps), 128 greedy" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "trained"
+    main(["train", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "2", "--gamma", "0.9"])
+    return folder
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "copied")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "swept"
+    rates = ["--seeds", "2", "--learning-rate", "1e-3", "1e-2", "--gamma", "0.9"]
+    main(["sweep", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "2", *rates])
+    return folder
+
+
+def ends(words, status, capsys):
+    """What a command that ends with some status says, which has to be one line."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == status
+    said = capsys.readouterr().err
+    assert said.startswith("jaxagents: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def steps_of(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["update_step"] for line in lines]
+
+
+def test_a_training_leaves_everything_in_its_folder(trained, capsys):
     for name in ("config.json", "hyperparameters.json", "metrics.jsonl", "checkpoints"):
-        assert (run / name).exists()
-    assert (run / "learning_curve.png").read_bytes().startswith(PNG)
-
-    with pytest.raises(SystemExit):
-        main(command)
-    assert "already holds checkpoints: add --resume" in capsys.readouterr().err
-
-    main([*command, "--n-steps", "4", "--resume"])
-    assert "After 4 updates" in capsys.readouterr().out
-    main([*command, "--n-steps", "4", "--resume"])
-    assert "After 4 updates" in capsys.readouterr().out
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["update_step"] for line in lines]
-    assert steps == [0, 2, 4]
+        assert (trained / name).exists()
+    assert (trained / "learning_curve.png").read_bytes().startswith(PNG)
+    assert steps_of(trained) == [0, 1, 2]
+    run = json.loads((trained / "run.json").read_text())
+    assert (run["agent"], run["environment"], run["seed"]) == ("ppo", "CartPole-v1", 0)
+    assert run["config"]["n_steps"] == 2
+    assert run["hyperparams"][0]["gamma"] == 0.9
+    assert run["hyperparams"][0]["kl_threshold"] == "inf"
+    said = ends(["train", *CARTPOLE, "--run-dir", str(trained)], 2, capsys)
+    assert f"'jaxagents resume {trained}' goes on with it" in said
 
 
-def test_resuming_what_never_began_starts_it(tmp_path, capsys):
-    main(["train", "--run-dir", str(tmp_path), *TINY, "--n-steps", "2", "--resume"])
+def test_a_run_can_have_more_updates(copied, capsys):
+    main(["resume", str(copied), "--n-steps", "3"])
+    assert "After 3 updates (96 environment steps)" in capsys.readouterr().out
+    main(["resume", str(copied)])
+    assert "128 greedy episodes return" in capsys.readouterr().out
+    assert steps_of(copied) == [0, 1, 2, 3]
+
+
+def test_what_was_stopped_before_its_first_checkpoint_begins_anew(copied, capsys):
+    shutil.rmtree(copied / "checkpoints")
+    (copied / "metrics.jsonl").unlink()
+    main(["resume", str(copied)])
     assert "After 2 updates" in capsys.readouterr().out
 
 
-def test_refuses_sizes_that_do_not_fit(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--run-dir", str(tmp_path), "--batch-size", "6"])
-    assert "--batch-size must be a multiple of 4" in capsys.readouterr().err
+@pytest.mark.parametrize("is_within_an_update", [True, False])
+def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_update):
+    def resume(agent, *_):
+        if is_within_an_update:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(PPO, "resume", resume)
+    monkeypatch.setattr(PPO, "eval", None)
+    said = ends(["resume", str(copied)], 130, capsys)
+    made = "" if is_within_an_update else " after 0 of 2 updates"
+    assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {copied}\n"
 
 
-def test_appends_lines_of_json(tmp_path):
-    logger = JSONLLogger(tmp_path / "metrics.jsonl")
-    logger.log(1, {"x": 0.5, "y": float("nan")})
-    JSONLLogger(tmp_path / "metrics.jsonl").log(2, {"x": float("inf")})
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"update_step": 1, "x": 0.5, "y": None},
-        {"update_step": 2, "x": "inf"},
+def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
+    with FileLock(copied / ".lock"):
+        said = ends(["resume", str(copied), "--n-steps", "3"], 2, capsys)
+    assert "is writing to" in said
+
+
+def test_a_run_that_cannot_be_read_is_a_mistake(copied, capsys):
+    (copied / "run.json").write_text("{}")
+    assert "hyperparams" in ends(["resume", str(copied)], 2, capsys)
+
+
+def test_numbers_that_are_not_finite_end_a_training(copied, capsys, monkeypatch):
+    def resume(*_):
+        raise NotFiniteError("Numbers that are not finite.")
+
+    monkeypatch.setattr(PPO, "resume", resume)
+    assert f"'jaxagents replay {copied}' shows" in ends(["resume", str(copied)], 1, capsys)
+
+
+def test_plays_episodes(trained, capsys):
+    main(["eval", str(trained), "--n-evals", "3", "--no-deterministic", "--checkpoint", "2"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "PPO on CartPole-v1 after 2 updates:"
+    assert second.startswith("3 sampled episodes return ")
+    said = ends(["eval", str(trained), "--checkpoint", "7"], 2, capsys)
+    assert "7" in said
+
+
+def test_makes_updates_once_more(trained, capsys):
+    main(["replay", str(trained), "--from", "1", "--updates", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "actor gradient norm  actor loss" in lines[0]
+    assert lines[1].split()[0] == "2"
+    assert lines[2] == "All numbers are finite."
+
+
+def test_a_replay_shows_where_numbers_are_not_finite(trained, capsys, monkeypatch):
+    metrics = {"update_step": np.array([2, 3]), "actor_loss": np.array([1.0, np.nan])}
+    stretch = Replay(None, metrics, 3, ["parameters"], {}, (3, 5))
+    monkeypatch.setattr(PPO, "replay", lambda *_: stretch)
+    main(["replay", str(trained)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["3", "nan", "<-", "not", "finite"]
+    assert lines[3:] == [
+        "The first number that is not finite: in update 3, minibatch 5.",
+        "Not finite since update 3: parameters.",
     ]
+
+
+def test_verifies_checkpoints(copied, capsys):
+    main(["verify", str(copied)])
+    assert capsys.readouterr().out.split() == ["0", "whole", "1", "whole", "2", "whole"]
+    arrays = [path for path in (copied / "checkpoints" / "2").rglob("*") if path.is_file()]
+    max(arrays, key=lambda path: path.stat().st_size).write_bytes(b"")
+    assert "1 of 3 checkpoints are damaged" in ends(["verify", str(copied)], 1, capsys)
+    assert "holds no checkpoints" in ends(["verify", str(copied / "no")], 2, capsys)
+
+
+def test_sweeps_every_combination(swept, capsys):
+    capsys.readouterr()
+    main(["resume", str(swept)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[-3:-1]] == [
+        "learning_rate=0.001",
+        "learning_rate=0.01",
+    ]
+    main(["verify", str(swept)])
+    assert "2  whole" in capsys.readouterr().out
+    assert "is of a sweep" in ends(["eval", str(swept)], 2, capsys)
+
+
+def test_plots_runs(trained, swept, tmp_path, capsys):
+    picture = tmp_path / "losses.png"
+    main(["plot", str(trained), str(swept), "--metric", "actor_loss", "--output", str(picture)])
+    assert picture.read_bytes().startswith(PNG)
+    main(["plot", str(swept)])
+    assert (swept / "returns.png").read_bytes().startswith(PNG)
+    assert "no metric 'loss'; there are: actor_" in ends(
+        ["plot", str(trained), "--metric", "loss"], 2, capsys
+    )
+    assert "holds no metrics.jsonl" in ends(["plot", str(tmp_path)], 2, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["trian"], "no command 'trian'. Did you mean 'train'?"),
+        (["train", "pppo", "CartPole-v1"], "no agent 'pppo'. Did you mean 'ppo'?"),
+        (["train", "ppo", "cartpole"], "no environment 'cartpole'. Did you mean 'CartPole-v1'?"),
+        (["train", "--preset", "dqn"], "no preset 'dqn'. Did you mean 'dqn-cartpole'?"),
+        (["train", "--preset"], "--preset needs a name"),
+        (["train", "ppo", "--preset=dqn-acrobot"], "is of the agent dqn, not ppo"),
+        (["train"], "no agent: jaxagents train AGENT ENV"),
+        (["train", "ppo"], "no environment: jaxagents train AGENT ENV"),
+        (["train", *CARTPOLE, "--gama", "1"], "no option '--gama'. Did you mean '--gamma'?"),
+        (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--batch-size'?"),
+        (
+            ["train", *CARTPOLE, "--total-timesteps=9"],
+            "Did you mean '--n-steps'? It counts updates",
+        ),
+        (["train", *CARTPOLE, "more"], "'more' is no option"),
+        (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: invalid literal for int()"),
+        (["train", *CARTPOLE, "--n-steps", "0"], "n_steps must be a positive integer, got 0"),
+        (["train", *CARTPOLE, "--batch-size", "6"], "minibatch_size must divide batch_size"),
+        (["train", *CARTPOLE, "--gamma", "2"], "gamma must lie in [0, 1], got 2.0"),
+        (["train", "dqn", "Pendulum-v1"], "DQN acts in discrete spaces"),
+        (["train", "bc", "Pendulum-v1"], "bc learns from data: give --dataset FILE"),
+        (["train", "bc", "Pendulum-v1", "--dataset", "no.npz"], "no.npz"),
+        (["train", "ppo", "no_such_module:Env"], "No module named 'no_such_module'"),
+        (["resume", "no-folder"], "no-folder holds no run.json"),
+        (["list", "things"], "'agents', 'envs', 'presets'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, hint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert hint in ends(words, 2, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_need_no_jax():
+    script = """
+import sys
+from jaxagents.cli import main
+for words in ([], ["list", "agents"], ["list", "envs"], ["list", "presets"], ["--version"],
+              ["train", "--help"], ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"]):
+    try:
+        main(words)
+    except SystemExit:
+        pass
+print([name for name in ("jax", "numpy", "gymnax") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", script]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert out.splitlines()[-1] == "[]"
+    assert "ppo-cartpole" in out
+
+
+def test_lists_the_environments_of_gymnax():
+    assert list(environment_names()) == list(gymnax.registered_envs)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_options_give_the_defaults_of_each_agent(name):
+    _, config_type, hyperparams_type = CATALOGUE[name].types()
+    config, hyperparams = config_type(), hyperparams_type()
+    options = parse(options_class([], config, hyperparams), [], "train", "")
+    values = dataclasses.asdict(options.config)
+    assert config.replace(**values) == config
+    left_out = {field.name for field in dataclasses.fields(config)} - set(values)
+    assert left_out <= {
+        *("eval_rng", "checkpoint_dir", "restore_agent", "optimizer", "encoder"),
+        *("actor_network", "critic_network", "value_network", "actor_optimizer"),
+    }
+    run = Run(agent=name, environment="", seed=0, config=values, hyperparams=chosen_sets(options))
+    jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
+
+
+def test_help_lists_the_options_of_an_agent(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "dqn", "--help"])
+    assert end.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "--gamma FLOAT Discount. (default: 0.99)" in text
+    assert "--preset" in text
+    assert "--exploration-decay {linear,exponential}" in text
+    assert "--actor-network" not in text
+    assert "--checkpoint-dir" not in text
+
+
+def test_a_sweep_that_is_stopped_goes_on(tmp_path, capsys, monkeypatch):
+    finished = PPO.sweep
+
+    def stopped(agent, *args):
+        return finished(agent, *args, n_steps=1, progress=False)
+
+    monkeypatch.setattr(PPO, "sweep", stopped)
+    words = [
+        *CARTPOLE,
+        *SIZES,
+        "--n-steps",
+        "2",
+        "--run-dir",
+        str(tmp_path / "a run"),
+        "--seeds",
+        "2",
+    ]
+    said = ends(["sweep", *words], 130, capsys)
+    assert f"after 1 of 2 updates. To go on: jaxagents resume '{tmp_path / 'a run'}'" in said
+    monkeypatch.undo()
+    main(["resume", str(tmp_path / "a run")])
+    assert "Returns of 2 seeds" in capsys.readouterr().out
+
+
+def test_values_come_in_every_combination():
+    _, config, hyperparams = CATALOGUE["ppo"].types()
+    kind = options_class([Option("seed", int, 3)], config(), hyperparams(), several=True)
+    words = ["--learning-rate", "1", "2", "--gamma", "0.5", "0.9", "--vf-coeff", "3"]
+    options = parse(kind, words, "sweep", "")
+    assert options.seed == 3
+    sets = chosen_sets(options)
+    assert [(s["gamma"], s["actor_optimizer_params"]["learning_rate"]) for s in sets] == [
+        (0.5, 1.0),
+        (0.5, 2.0),
+        (0.9, 1.0),
+        (0.9, 2.0),
+    ]
+    assert differences(sets)[1] == {"gamma": 0.5, "learning_rate": 2.0}
+    merged = stacked(sets)
+    assert merged["vf_coeff"] == 3.0
+    np.testing.assert_allclose(merged["critic_optimizer_params"]["learning_rate"], [1, 2, 1, 2])
+    words = ["--actor-optimizer-params.eps", "1", "2", "--critic-optimizer-params.eps", "1", "2"]
+    apart = differences(chosen_sets(parse(kind, words, "sweep", "")))
+    assert apart[1] == {"actor_optimizer_params.eps": 1.0, "critic_optimizer_params.eps": 2.0}
+
+
+def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxagents.cli.training._go_on", lambda run, folder: run.write(folder))
+    monkeypatch.chdir(tmp_path)
+    main(["train", "--preset", "ppo-cartpole", "--n-steps", "10", "--ent-coeff", "0"])
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("ppo-cartpole-v1-")
+    run = Run.read(folder)
+    config = run.make_agent(folder).config
+    assert (config.n_steps, config.eval_frequency) == (10, 15)
+    assert config.optimizer.func is annealed_adam
+    assert config.optimizer.keywords == {"n_gradient_steps": 160}
+    constant = dataclasses.replace(run, anneal=False).make_agent(folder).config
+    assert constant.optimizer is optax.adam
+    hyperparams = run.make_hyperparams()
+    assert hyperparams.ent_coeff == 0.0
+    assert hyperparams.critic_optimizer_params.learning_rate == 2e-3
+
+
+def test_makes_agents_that_learn_from_data(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "observations": rng.normal(size=(8, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (8, 1)).astype(np.float32),
+    }
+    Dataset(arrays).save(tmp_path / "data.npz")
+    run = Run(
+        agent="bc",
+        environment="Pendulum-v1",
+        seed=0,
+        preset="bc-pendulum",
+        dataset=str(tmp_path / "data.npz"),
+        config={},
+        hyperparams=[{}],
+    )
+    agent = run.make_agent(tmp_path)
+    assert agent.config.features == (64, 64)
+    assert run.steps_per_update is None
+
+
+def test_takes_environments_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "their_envs.py").write_text(
+        "from gymnax.environments.classic_control.cartpole import CartPole\n"
+        "class Pole(CartPole):\n    pass\n"
+    )
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.chdir(tmp_path)
+    config = {"batch_size": 4, "rollout_length": 8}
+    run = Run(agent="ppo", environment="their_envs:Pole", seed=0, config=config, hyperparams=[{}])
+    assert type(run.make_agent(tmp_path).env).__name__ == "Pole"

@@ -10,7 +10,7 @@ import pytest
 import jaxagents
 
 FLOORS = [
-    ["core", "ops", "utils", "depreceated"],
+    ["core", "ops", "utils", "depreceated", "catalogue"],
     ["sharding", "loggers", "callbacks", "plotting", "compilation_cache", "exporting"],
     ["networks", "envs", "data"],
     ["learners"],
@@ -20,6 +20,7 @@ FLOORS = [
     ["host"],
     ["a2c", "bc", "dqn", "ppo", "reinforce", "sac", "td3", "verification"],
     ["c51", "cql", "ippo", "iql", "qrdqn"],
+    ["presets"],
     ["cli", "__init__"],
 ]
 """Rooms from the ground up. Those of one floor may import each other, if not in a circle."""

@@ -241,3 +241,14 @@ def test_names_the_extra_that_is_missing(tmp_path, monkeypatch, make, module, ex
     with pytest.raises(ImportError, match=rf'{module} is not.*pip install "jaxagents\[{extra}\]"'):
         make(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_appends_lines_of_json(tmp_path):
+    logger = JSONLLogger(tmp_path / "metrics.jsonl")
+    logger.log(1, {"x": 0.5, "y": float("nan")})
+    JSONLLogger(tmp_path / "metrics.jsonl").log(2, {"x": float("inf")})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"update_step": 1, "x": 0.5, "y": None},
+        {"update_step": 2, "x": "inf"},
+    ]

@@ -1,0 +1,91 @@
+"""The options of commands that are given the folders of runs."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Options of `resume`.
+
+    Attributes:
+        folder: Folder of the run.
+        n_steps: Number of updates in all, if other than at the start.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    n_steps: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval:
+    """Options of `eval`.
+
+    Attributes:
+        folder: Folder of the run.
+        n_evals: Number of episodes.
+        deterministic: Whether to take greedy actions, rather than to draw them from the policy.
+        checkpoint: The checkpoint: best, last, or the number of an update.
+        seed: Seed of the episodes; by default that of the run and one.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    n_evals: int = 128
+    deterministic: bool = True
+    checkpoint: Literal["best", "last"] | int = "best"
+    seed: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Options of `plot`.
+
+    Attributes:
+        folders: Folders of runs.
+        metric: The metric, one of those in metrics.jsonl.
+        output: File of the picture; by default METRIC.png in the folder, or here if there are several.
+    """
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    metric: str = "returns"
+    output: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Options of `replay`.
+
+    Attributes:
+        folder: Folder of the run.
+        first: Number of updates made before the stretch; by default those of the last checkpoint.
+        updates: Number of updates in it.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    first: Annotated[int | None, tyro.conf.arg(name="from")] = None
+    updates: int = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Options of `verify`.
+
+    Attributes:
+        folder: Folder of a training, of an agent or on the host.
+    """
+
+    folder: tyro.conf.Positional[Path]
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """Options of `list`.
+
+    Attributes:
+        kind: The kind of names.
+    """
+
+    kind: tyro.conf.Positional[Literal["agents", "envs", "presets"]]

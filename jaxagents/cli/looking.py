@@ -1,0 +1,124 @@
+"""The commands that look at runs: `eval`, `plot`, `replay`, `verify` and `list`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxagents.catalogue import CATALOGUE
+from jaxagents.cli.folders import Eval, List, Plot, Replay, Verify
+from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, told_in_a_line
+from jaxagents.cli.parsing import parse
+from jaxagents.cli.tables import print_table
+from jaxagents.presets.settings import PRESETS
+
+
+def evaluate(words: Sequence[str]) -> None:
+    """Plays episodes with a trained agent: `jaxagents eval FOLDER`."""
+    options = parse(Eval, words, "eval", "Plays episodes with the agent of a run.")
+    run, agent = _run_and_agent(options.folder)
+    from jaxagents.cli.reports import report_episodes
+
+    with told_in_a_line():
+        runner, _ = agent.restore(options.checkpoint)
+    print(
+        f"{CATALOGUE[run.agent].agent} on {run.environment} after {int(runner.update_step):,} updates:"
+    )
+    with told_in_a_line():
+        seed = run.seed + 1 if options.seed is None else options.seed
+        report_episodes(agent, seed, options.n_evals, options.deterministic)
+
+
+def plot(words: Sequence[str]) -> None:
+    """Draws a metric of one run, or of several together: `jaxagents plot FOLDER...`."""
+    options = parse(Plot, words, "plot", "Draws a metric of runs into one picture.")
+    if not options.folders:
+        raise MistakeError("There is no folder: jaxagents plot FOLDER...")
+    from jaxagents.cli.curves import curves_of, draw
+
+    metric, folders = options.metric, options.folders
+    default = (folders[0] if len(folders) == 1 else Path()) / f"{metric}.png"
+    curves = [curve for folder in folders for curve in curves_of(folder, metric)]
+    path = options.output or default
+    with told_in_a_line():
+        draw(curves, path, metric)
+    print(f"{path} shows {metric}.")
+
+
+def replay(words: Sequence[str]) -> None:
+    """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
+    options = parse(Replay, words, "replay", "Makes updates of a run once more, and prints each.")
+    _, agent = _run_and_agent(options.folder)
+    from jaxagents.checkpoints.records import saved_steps
+
+    with told_in_a_line():
+        steps = saved_steps(options.folder)
+        first = (steps[-1] if steps else 0) if options.first is None else options.first
+        stretch = agent.replay(first, options.updates)
+    _print_stretch(stretch)
+
+
+def _print_stretch(stretch: Any) -> None:
+    import numpy as np
+
+    names = [
+        name
+        for name, values in stretch.metrics.items()
+        if ("loss" in name or "gradient_norm" in name) and np.ndim(values) == 1
+    ]
+    steps = stretch.metrics["update_step"]
+    rows = []
+    for i, step in enumerate(steps):
+        mark = "<- not finite" if step == stretch.not_finite_since else ""
+        rows.append([f"{step:,}", *(f"{stretch.metrics[name][i]:.4g}" for name in names), mark])
+    print_table(["update", *(name.replace("_", " ") for name in names), ""], rows)
+    if stretch.not_finite_minibatch is not None:
+        update, minibatch = stretch.not_finite_minibatch
+        print(f"The first number that is not finite: in update {update:,}, minibatch {minibatch}.")
+    if stretch.not_finite_since is not None:
+        names = ", ".join(stretch.not_finite)
+        print(f"Not finite since update {stretch.not_finite_since:,}: {names}.")
+    elif stretch.not_finite_minibatch is None:
+        print("All numbers are finite.")
+
+
+def verify(words: Sequence[str]) -> None:
+    """Says of each checkpoint whether it is whole (else exits with 1): `jaxagents verify FOLDER`."""
+    options = parse(Verify, words, "verify", "Says of each checkpoint whether it is whole.")
+    import jaxagents
+
+    folder = options.folder
+    with told_in_a_line():
+        in_sweep = (folder / "sweep").is_dir() and not (folder / "checkpoints").exists()
+        damages = jaxagents.verify(folder / "sweep" if in_sweep else folder)
+    for step, damage in damages.items():
+        print(f"{step:>12,}  {damage or 'whole'}")
+    n_damaged = sum(map(bool, damages.values()))
+    if n_damaged:
+        raise FailureError(f"{n_damaged} of {len(damages)} checkpoints are damaged.")
+
+
+def list_names(words: Sequence[str]) -> None:
+    """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
+    kind = parse(List, words, "list", "Lists what can be chosen.").kind
+    if kind == "envs":
+        print("\n".join(environment_names()))
+    elif kind == "agents":
+        rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
+        print_table(["agent", "algorithm", "actions"], rows)
+    else:
+        rows = [[name, settings.agent, settings.env] for name, settings in PRESETS.items()]
+        print_table(["preset", "agent", "environment"], rows)
+
+
+def _run_and_agent(folder: Path) -> tuple[Any, Any]:
+    from jaxagents.cli.runs import Run
+
+    run = Run.read(folder)
+    if run.n_seeds is not None:
+        raise MistakeError(
+            f"{folder} is of a sweep; this command takes the folder of one training."
+        )
+    import jaxagents
+
+    jaxagents.cache_programs()
+    return run, run.make_agent(folder)

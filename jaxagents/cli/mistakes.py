@@ -1,0 +1,74 @@
+"""Mistakes on the command line, and the names that there are."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from jaxagents.catalogue import CATALOGUE
+from jaxagents.core.nearest import unknown
+from jaxagents.presets.settings import PRESETS
+
+
+class MistakeError(Exception):
+    """Something that the user should have written otherwise, told in one line."""
+
+
+_OF_CHOICES = ValueError, TypeError, KeyError, OSError, ImportError, AttributeError
+
+
+@contextmanager
+def told_in_a_line(*kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors into mistakes.
+
+    Args:
+        *kinds: Kinds of errors; by default those of what checks the user's choices.
+    """
+    kinds = kinds or _OF_CHOICES
+    try:
+        yield
+    except kinds as error:
+        of_system = isinstance(error, OSError) and error.strerror
+        text = str(error.args[0] if error.args and not of_system else error)
+        raise MistakeError(" ".join(text.split())) from error
+
+
+def check_agent(name: str) -> None:
+    """Refuses the name of an agent that there is not."""
+    if name not in CATALOGUE:
+        raise MistakeError(unknown("agent", name, CATALOGUE))
+
+
+def check_preset(name: str) -> None:
+    """Refuses the name of a preset that there is not."""
+    if name not in PRESETS:
+        raise MistakeError(unknown("preset", name, PRESETS))
+
+
+def check_environment(name: str) -> None:
+    """Refuses the name of an environment that there is not, unless it is `module:Class`."""
+    known = environment_names()
+    if ":" not in name and name not in known:
+        raise MistakeError(unknown("environment", name, known))
+
+
+def environment_names() -> Sequence[str]:
+    """The names of gymnax's environments, read from its source: importing it would take seconds."""
+    spec = importlib.util.find_spec("gymnax")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        source = Path(folder, "registration.py")
+        for node in ast.parse(source.read_text(encoding="utf-8")).body if source.exists() else ():
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_BUILTIN_ENV_IDS":
+                return list(ast.literal_eval(node.value))
+    import gymnax
+
+    return list(gymnax.registered_envs)
+
+
+class FailureError(Exception):
+    """A run that failed, told in one line."""
+
+
+class StoppedError(Exception):
+    """A run that the user stopped, with how to go on."""

@@ -1,0 +1,89 @@
+"""Reading options by tyro, with mistakes told in one line."""
+
+import contextlib
+import dataclasses
+import io
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+from jaxagents.cli.mistakes import MistakeError
+from jaxagents.core.nearest import nearest
+from jaxagents.core.other_names import advice
+
+T = TypeVar("T")
+
+_FRAME = str.maketrans("", "", "│╭╮╰╯")
+
+
+def parse(kind: type[T], words: Sequence[str], command: str, description: str) -> T:
+    """Reads the options of a command.
+
+    Args:
+        kind: The dataclass of the options.
+        words: The words after the command.
+        command: The command.
+        description: The first words of its help.
+
+    Returns:
+        The options.
+
+    Raises:
+        MistakeError: A word is unknown or does not fit.
+        SystemExit: Help was asked for, and shown.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            options, left = tyro.cli(
+                kind,
+                prog=f"jaxagents {command}",
+                args=list(words),
+                description=description,
+                return_unknown_args=True,
+            )
+    except SystemExit as end:
+        if end.code:
+            raise MistakeError(_first_sentence(said.getvalue())) from None
+        raise
+    if left:
+        raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
+    return options
+
+
+def _first_sentence(framed: str) -> str:
+    """The message within a frame of tyro's, up to the line below it."""
+    lines = [line.translate(_FRAME).strip() for line in framed.splitlines()]
+    message = "\n".join(lines[1:]).split("\n─")[0]
+    return " ".join(message.removeprefix("Error parsing ").split())
+
+
+def _about(word: str, kind: type) -> str:
+    """Says that a word is no option, and which option it may stand for."""
+    if not word.startswith("-"):
+        return f"'{word}' is no option."
+    given, known = word.split("=")[0], _names(kind)
+    name = given.strip("-").replace("-", "_")
+    near = nearest(name, known)
+    guess = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
+    guess = re.sub(r"'([\w.]+)'", lambda found: f"'{_as_option(found[1])}'", guess)
+    return " ".join(filter(None, [f"There is no option '{given}'.", guess]))
+
+
+def _as_option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _names(kind: Any, prefix: str = "") -> list[str]:
+    """The names of a dataclass's options, those of nested ones after a dot."""
+    names = []
+    for field in dataclasses.fields(kind):
+        if not dataclasses.is_dataclass(field.default):
+            names.append(f"{prefix}{field.name}")
+        elif field.name in ("config", "hyperparams"):
+            names += _names(field.default, prefix)
+        else:
+            names += _names(field.default, f"{prefix}{field.name}.")
+    return names

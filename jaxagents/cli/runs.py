@@ -1,0 +1,165 @@
+"""The description of a run in its folder, from which commands make its agent again."""
+
+import dataclasses
+import importlib
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from jaxagents.catalogue import CATALOGUE
+from jaxagents.cli.mistakes import MistakeError, told_in_a_line
+from jaxagents.cli.values import stacked, with_values
+from jaxagents.presets import preset
+
+FILE = "run.json"
+
+
+class Start(NamedTuple):
+    """An agent with the values that options change.
+
+    Attributes:
+        agent: The class of the agent.
+        config: Its configuration.
+        hyperparams: Its hyperparameters.
+        anneals: Whether its learning rate falls to zero.
+    """
+
+    agent: type[Any]
+    config: Any
+    hyperparams: Any
+    anneals: bool
+
+    @classmethod
+    def of(cls, agent: str, preset_name: str | None) -> Self:
+        """The defaults of an agent, or those of a preset."""
+        if preset_name is not None:
+            return cls(*preset(preset_name)[1:])
+        agent_class, config, hyperparams = CATALOGUE[agent].types()
+        return cls(agent_class, config(), hyperparams(), False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """All that a run was started with.
+
+    Attributes:
+        agent: The agent's name in the catalogue.
+        environment: The name of the environment, or `module:Class`.
+        seed: The seed.
+        n_seeds: Number of seeds of a sweep; `None` for one training.
+        preset: The name of the preset, if one was chosen.
+        anneal: Whether the learning rate falls to zero.
+        dataset: The file of the dataset, if there is one.
+        config: Fields of the configuration.
+        hyperparams: The sets of hyperparameters, of which there is one but in sweeps.
+    """
+
+    agent: str
+    environment: str
+    seed: int
+    n_seeds: int | None = None
+    preset: str | None = None
+    anneal: bool = False
+    dataset: str | None = None
+    config: dict[str, Any]
+    hyperparams: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The run of a folder.
+
+        Raises:
+            MistakeError: The folder is of no run.
+        """
+        path = folder / FILE
+        if not path.is_file():
+            raise MistakeError(
+                f"{folder} holds no {FILE}, which 'jaxagents train' and 'jaxagents sweep' write."
+            )
+        with told_in_a_line():
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
+
+    def write(self, folder: Path) -> None:
+        """Writes the run to a folder, which is made."""
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(_finite(dataclasses.asdict(self)), indent=2) + "\n"
+        (folder / FILE).write_text(text, encoding="utf-8")
+
+    @property
+    def steps_per_update(self) -> int | None:
+        """Environment steps of an update; `None` for agents that learn from data."""
+        if CATALOGUE[self.agent].learns_from_data:
+            return None
+        return self.config["batch_size"] * self.config["rollout_length"]
+
+    def make_agent(self, folder: Path) -> Any:
+        """The agent, whose checkpoints are in a folder.
+
+        Raises:
+            MistakeError: The environment, options and data do not fit together.
+        """
+        import optax
+
+        from jaxagents.agents.annealing import annealed
+
+        with told_in_a_line():
+            start = Start.of(self.agent, self.preset)
+            config = start.config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
+            if self.anneal:
+                config = annealed(config)
+            elif start.anneals:
+                config = config.replace(optimizer=optax.adam)
+            data = {}
+            if self.dataset is not None:
+                from jaxagents.data import Dataset
+
+                data["dataset"] = Dataset.load(self.dataset)
+            env, env_params = _environment(self.environment)
+            return start.agent(env, env_params, config, **data)
+
+    def make_hyperparams(self) -> Any:
+        """The hyperparameters, of a sweep those of all its sets.
+
+        Raises:
+            MistakeError: One is out of its range.
+        """
+        with told_in_a_line():
+            start = Start.of(self.agent, self.preset)
+            hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
+            hyperparams.check_ranges()
+            return hyperparams
+
+
+def _environment(name: str) -> tuple[Any, Any]:
+    """An environment of gymnax with its parameters, or one of the user's own."""
+    import gymnax
+
+    if ":" not in name:
+        return gymnax.make(name)
+    module, attribute = name.split(":", 1)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    made = getattr(importlib.import_module(module), attribute)
+    return (made() if callable(made) else made), None
+
+
+def _finite(x: Any) -> Any:
+    """The same with words in place of numbers that JSON does not have."""
+    if isinstance(x, Mapping):
+        return {key: _finite(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(item) for item in x]
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def _numbers(x: Any) -> Any:
+    """The numbers of hyperparameters as JSON has them."""
+    if isinstance(x, Mapping):
+        return {key: _numbers(value) for key, value in x.items()}
+    if isinstance(x, list):
+        return [_numbers(item) for item in x]
+    return None if x is None else float(x)

@@ -1,0 +1,193 @@
+"""The commands that train: `train`, `resume` and `sweep`."""
+
+import contextlib
+import dataclasses
+import datetime
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxagents.catalogue import CATALOGUE
+from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
+from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
+
+if TYPE_CHECKING:
+    from jaxagents.cli.runs import Run
+
+
+def train(words: Sequence[str]) -> None:
+    """Trains an agent: `jaxagents train AGENT ENV [options]`."""
+    _begin("train", words)
+
+
+def sweep(words: Sequence[str]) -> None:
+    """Trains seeds times hyperparameters: `jaxagents sweep AGENT ENV --seeds 4 --gamma 0.9 0.99`."""
+    _begin("sweep", words)
+
+
+def resume(words: Sequence[str]) -> None:
+    """Goes on with a run that was interrupted, or is to have more updates: `jaxagents resume FOLDER`."""
+    from jaxagents.cli.folders import Resume
+    from jaxagents.cli.parsing import parse
+
+    options = parse(Resume, words, "resume", "Goes on with a run from its last checkpoint.")
+    from jaxagents.cli.runs import Run
+
+    run = Run.read(options.folder)
+    if options.n_steps is not None:
+        run = dataclasses.replace(run, config={**run.config, "n_steps": options.n_steps})
+    _go_on(run, options.folder)
+
+
+def _begin(command: str, words: Sequence[str]) -> None:
+    choice = choose(command, words)
+    from jaxagents.cli.options import options_class
+    from jaxagents.cli.parsing import parse
+    from jaxagents.cli.runs import Run, Start
+    from jaxagents.cli.values import chosen_sets
+
+    start = Start.of(choice.agent, choice.preset)
+    is_sweep = command == "sweep"
+    kind = options_class(
+        _own_options(choice, start, is_sweep), start.config, start.hyperparams, is_sweep
+    )
+    name = f"{command} {choice.agent}"
+    options: Any = parse(kind, choice.words, name, SUMMARIES[command])
+    if not choice.environment:
+        raise MistakeError(f"There is no environment: {form_of(command)}.")
+    folder = options.run_dir or _new_folder(choice)
+    if (folder / "checkpoints").exists() or (folder / "run.json").exists():
+        raise MistakeError(
+            f"{folder} already holds a run: 'jaxagents resume {folder}' goes on with it; or give "
+            "another --run-dir."
+        )
+    dataset = getattr(options, "dataset", None)
+    run = Run(
+        agent=choice.agent,
+        environment=choice.environment,
+        seed=options.seed,
+        n_seeds=options.seeds if is_sweep else None,
+        preset=choice.preset,
+        anneal=options.anneal_learning_rate,
+        dataset=None if dataset is None else str(dataset.expanduser().absolute()),
+        config=dataclasses.asdict(options.config),
+        hyperparams=chosen_sets(options),
+    )
+    _go_on(run, folder)
+
+
+def _own_options(choice: Choice, start: Any, is_sweep: bool) -> list[Any]:
+    from jaxagents.cli.options import Option
+
+    options = [
+        Option("seed", int, 0, "Seed of everything random."),
+        Option(
+            "run_dir",
+            Path | None,
+            None,
+            "Folder for all results, by default a new one under runs/ with the agent, the environment "
+            "and the time.",
+        ),
+        Option(
+            "preset",
+            str | None,
+            choice.preset,
+            "Settings by name, on top of which the other options are; see 'jaxagents list presets'.",
+        ),
+        Option(
+            "anneal_learning_rate",
+            bool,
+            start.anneals,
+            "Whether Adam's learning rate falls linearly to zero over the training.",
+        ),
+    ]
+    if is_sweep:
+        options.append(Option("seeds", int, 4, "Number of seeds."))
+    if CATALOGUE[choice.agent].learns_from_data:
+        text = "File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them."
+        options.append(Option("dataset", Path | None, None, text))
+    return options
+
+
+def _new_folder(choice: Choice) -> Path:
+    name = choice.environment.rsplit(":", 1)[-1].lower()
+    stem = f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    path, number = Path("runs", stem), 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{stem}-{number}")
+    return path
+
+
+def _go_on(run: "Run", folder: Path) -> None:
+    """Makes what is missing of a run."""
+    if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
+        raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
+    with _resumable(folder):
+        import jaxagents
+
+        jaxagents.cache_programs()
+        hyperparams = run.make_hyperparams()
+        agent = run.make_agent(folder)
+        run.write(folder)
+        print(agent, flush=True)
+        if run.n_seeds is None:
+            from jaxagents.cli.reports import report_training
+
+            _train(agent, run, hyperparams, folder)
+            report_training(agent, run, folder)
+        else:
+            from jaxagents.cli.reports import report_sweep
+
+            result = _sweep(agent, run, hyperparams, folder)
+            report_sweep(result, run, folder)
+
+
+def _train(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> None:
+    import jax
+
+    from jaxagents.checkpoints.notes import CorruptCheckpointError
+
+    with told_in_a_line(FileExistsError, CorruptCheckpointError):
+        agent.resume(jax.random.key(run.seed), hyperparams)
+    _check_complete(agent.previous_training_max_step, agent.config.n_steps, folder)
+
+
+def _sweep(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> Any:
+    import jax
+
+    from jaxagents.checkpoints.notes import CorruptCheckpointError
+
+    seeds = jax.random.split(jax.random.key(run.seed), run.n_seeds or 1)
+    with told_in_a_line(FileExistsError, CorruptCheckpointError):
+        result = agent.sweep(seeds, hyperparams)
+    _check_complete(int(result.runners.update_step.min()), agent.config.n_steps, folder)
+    return result
+
+
+def _check_complete(n_made: int, n_steps: int, folder: Path) -> None:
+    if n_made < n_steps:
+        raise StoppedError(
+            f"Stopped after {n_made:,} of {n_steps:,} updates. {_how_to_go_on(folder)}"
+        )
+
+
+def _how_to_go_on(folder: Path) -> str:
+    return f"To go on: jaxagents resume {shlex.quote(str(folder))}"
+
+
+@contextlib.contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Says of a run that ends early how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        is_there = (folder / "run.json").exists()
+        raise StoppedError(
+            f"Stopped. {_how_to_go_on(folder)}" if is_there else "Stopped."
+        ) from None
+    except FloatingPointError as error:
+        raise FailureError(
+            f"{error} 'jaxagents replay {folder}' shows its last updates."
+        ) from error

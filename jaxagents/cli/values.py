@@ -1,0 +1,111 @@
+"""Values of hyperparameters as options give them: dicts by name, with dicts of nested ones."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+Values = dict[str, Any]
+
+SHARED = {
+    "learning_rate": "Step size of all networks, in place of each of theirs.",
+    "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
+}
+"""Options that stand for all hyperparameters whose names end so, with their help."""
+
+
+def hyperparameter_values(hyperparams: Any) -> Values:
+    """The values of hyperparameters."""
+    names = [field.name for field in dataclasses.fields(hyperparams)]
+    values = {name: getattr(hyperparams, name) for name in names}
+    return {
+        name: hyperparameter_values(value) if dataclasses.is_dataclass(value) else value
+        for name, value in values.items()
+    }
+
+
+def with_values(hyperparams: Any, values: Values) -> Any:
+    """Hyperparameters with other values."""
+    nested = {
+        name: with_values(getattr(hyperparams, name), value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+    return hyperparams.replace(**nested)
+
+
+def shared_names(values: Values) -> list[str]:
+    """The options that stand for some of these values."""
+    return [name for name in SHARED if any(key.endswith(name) for key in _flat(values))]
+
+
+def chosen_sets(options: Any) -> list[Values]:
+    """Every combination of the values that options give.
+
+    Args:
+        options: Options, of which `hyperparams` holds a value for each name, or several in a tuple.
+
+    Returns:
+        The sets, the last of the names that have several values varied first.
+    """
+    given = dataclasses.asdict(options.hyperparams)
+    shared = {name: getattr(options, name, None) for name in SHARED}
+    shared = {name: value for name, value in shared.items() if value not in (None, ())}
+    own = {name: x for name, x in _flat(given).items() if not name.endswith(tuple(shared))}
+    axes = {name: x if isinstance(x, tuple) else (x,) for name, x in {**own, **shared}.items()}
+    combinations = itertools.product(*[values or (None,) for values in axes.values()])
+    return [
+        _picked(given, dict(zip(axes, chosen, strict=True)), tuple(shared))
+        for chosen in combinations
+    ]
+
+
+def differences(sets: list[Values]) -> list[Values]:
+    """Those values of each set that are not the same in all, by names as short as may be."""
+    flat = [_flat(values) for values in sets]
+    varied = [name for name in flat[0] if len({values[name] for values in flat}) > 1]
+    own = {name: name.rsplit(".", 1)[-1] for name in varied}
+    short = [{own[name]: values[name] for name in varied} for values in flat]
+    full = [{name: values[name] for name in varied} for values in flat]
+    are_clear = all(
+        few[own[name]] == values[name]
+        for few, values in zip(short, full, strict=True)
+        for name in own
+    )
+    return short if are_clear else full
+
+
+def in_words(values: Values) -> str:
+    """Values on one line, such as `gamma=0.9 tau=0.01`."""
+    return " ".join(f"{name}={value:g}" for name, value in values.items())
+
+
+def stacked(sets: list[Values]) -> Values:
+    """Sets as one, with an array for each value that is not the same in all."""
+    merged = {}
+    for name, first in sets[0].items():
+        values = [of_set[name] for of_set in sets]
+        if isinstance(first, dict):
+            merged[name] = stacked(values)
+        else:
+            merged[name] = first if len(set(values)) == 1 else np.array(values, np.float32)
+    return merged
+
+
+def _flat(values: Values, prefix: str = "") -> Values:
+    flat = {}
+    for name, value in values.items():
+        is_nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
+    return flat
+
+
+def _picked(values: Values, chosen: Values, shared: tuple[str, ...], prefix: str = "") -> Values:
+    picked = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            picked[name] = _picked(value, chosen, shared, f"{prefix}{name}.")
+        else:
+            stands_for_it = [other for other in shared if name.endswith(other)]
+            picked[name] = chosen[stands_for_it[0] if stands_for_it else f"{prefix}{name}"]
+    return picked
