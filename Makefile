@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNNABLE := $(VENV)/.runnable
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format docs bench dist clean
@@ -13,8 +14,9 @@ help: ## show this list
 
 setup: $(STAMP) ## create .venv with the package and its development tools
 
-demo: $(STAMP) ## train a PPO agent on CartPole into a new folder under runs/
+demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
 	$(BIN)/jaxagents train --preset ppo-cartpole
+	@echo 'Try next: $(BIN)/jaxagents list presets, or the examples (make setup installs what they need).'
 
 test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
 	$(BIN)/python -m pytest $(ARGS)
@@ -56,4 +58,8 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(RUNNABLE)
+
+$(RUNNABLE): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[plot]"
 	@touch $@
