@@ -4,7 +4,9 @@ import importlib
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
+from short_trainings import cut_trainings_short, keep_devices
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -32,3 +34,14 @@ def check_files():
             assert (folder / name).stat().st_size > 0, name
 
     return check
+
+
+@pytest.fixture
+def short_trainings(monkeypatch, tmp_path):
+    """Trainings cut short in a folder of their own, with pictures that no window shows."""
+    cut_trainings_short(monkeypatch)
+    keep_devices(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    yield
+    plt.close("all")
