@@ -10,11 +10,12 @@ from jaxagents.core.config import StaticConfig
 MOST = {
     "n_steps": 4,
     "n_updates": 4,
-    "eval_frequency": 2,
-    "n_evals": 4,
+    "eval_frequency": 4,
+    "n_evals": 1,
     "log_frequency": 2,
     "start_steps": 2,
     "learning_starts": 64,
+    "batch_size": 64,
     "minibatch_size": 64,
     "rollout_length": 32,
 }

@@ -37,11 +37,16 @@ def check_files():
 
 
 @pytest.fixture
-def short_trainings(monkeypatch, tmp_path):
-    """Trainings cut short in a folder of their own, with pictures that no window shows."""
-    cut_trainings_short(monkeypatch)
+def in_a_folder(monkeypatch, tmp_path):
+    """A folder of its own, on the devices that there are, with pictures that no window shows."""
     keep_devices(monkeypatch)
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
     yield
     plt.close("all")
+
+
+@pytest.fixture
+def short_trainings(monkeypatch, in_a_folder):
+    """Trainings cut short, in a folder of their own."""
+    cut_trainings_short(monkeypatch)
