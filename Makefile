@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs site bench clean
+.PHONY: help setup demo test lint format docs site bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,7 @@ lint: $(STAMP) ## check style, formatting, types and the documentation build
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(STAMP) ## format the code and apply the safe fixes
@@ -37,6 +38,15 @@ site: $(STAMP) ## build the documentation into site/, with what its tutorials sh
 
 bench: $(STAMP) ## measure the training speed of PPO
 	$(BIN)/python benchmarks/ppo_speed.py $(ARGS)
+
+dist: ## build the wheel and the source distribution, and try the wheel by itself
+	rm -rf build dist
+	$(PYTHON) -m venv build/env
+	build/env/bin/python -m pip install --disable-pip-version-check build
+	build/env/bin/python -m build
+	build/env/bin/python -m pip install --disable-pip-version-check dist/*.whl
+	cd build && env/bin/python -c "import jaxagents; print(jaxagents.__version__, jaxagents.PPO)"
+	cd build && env/bin/jaxagents --help
 
 clean: ## remove build outputs and caches (keeps runs/ and .venv)
 	rm -rf build dist site .pytest_cache .ruff_cache

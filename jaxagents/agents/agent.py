@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import ArrayLike
+from jaxtyping import ArrayLike, UInt8
 
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.continuing import (
@@ -31,6 +32,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
+from jaxagents.envs.films import check_can_film, draw_states, write_film
 from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
@@ -341,6 +343,55 @@ class Agent(
         n_evals = positive("n_evals", n_evals)
         acting = self._acting(self._trained_runner())
         return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
+
+    def render_episode(
+        self,
+        rng: RandomKey,
+        path: str | os.PathLike | None = None,
+        *,
+        max_steps: int = 1_000,
+        deterministic: bool = True,
+        fps: float | int | None = None,
+    ) -> UInt8[np.ndarray, "time height width 3"]:
+        """Films an episode of the agent as trained or restored.
+
+        It is the episode that `eval(rng, n_evals=1)` plays, in a compiled program; its states are drawn
+        afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
+
+        ```python
+        agent.render_episode(jax.random.key(0), "episode.gif")
+        ```
+
+        Args:
+            rng: Random key.
+            path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
+                imageio-ffmpeg). None is written by default.
+            max_steps: Number of steps after which the film ends, if the episode has not.
+            deterministic: Whether to take greedy actions, as in `eval`.
+            fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
+                than 50 leaves out frames, so that time passes as it should.
+
+        Returns:
+            The frames, one for the start and one for each step: red, green and blue as bytes.
+
+        Raises:
+            NotImplementedError: The environment does not draw.
+            ValueError: `path` has another ending, or a number is not positive.
+            FileExistsError: The file exists.
+            ImportError: A library is not installed.
+            RuntimeError: The agent has not been trained.
+        """
+        env = self.episodes.env
+        rate = env.render_fps if fps is None else fps
+        check_can_film(env, path, rate)
+        longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
+        acting = self._acting(self._trained_runner())
+        key = single_key(rng, "render_episode")
+        states, n_steps = OnDevice(self).record(key, acting, longest, bool(deterministic))
+        frames = draw_states(env, states, 1 + int(n_steps))
+        if path is not None:
+            write_film(path, frames, rate)
+        return frames
 
     def export_policy(self, path: str | os.PathLike) -> None:
         """Writes the policy as trained or restored to one file, which needs no agent to be used.

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Key, PyTree
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
-from jaxagents.envs.play import play_episodes
+from jaxagents.envs.play import play_episodes, record_episode
 from jaxagents.running.driver import train_in_one_program
 
 if TYPE_CHECKING:
@@ -94,6 +94,16 @@ class Program(Generic[HyperparametersT, RunnerT]):
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )
         return {**metrics, "lengths": outcomes.lengths}
+
+    def record(
+        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool = True
+    ) -> tuple[PyTree, Int[Array, ""]]:
+        """The states of one episode, the first that `play` plays, and its number of steps."""
+        act = functools.partial(self.behaviour.act, acting)
+        carry = self.behaviour.initial_carry(acting)
+        return record_episode(
+            self.behaviour.episodes, act, carry, rng, max_steps, deterministic=deterministic
+        )
 
     def train(
         self,

@@ -143,6 +143,6 @@ def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:
         observations=_in_space(spaces["observations"], "observations", observations),
         actions=_in_space(spaces["actions"], "actions", episode["actions"]),
         rewards=episode["rewards"],
-        terminations=terminations,  # pyright: ignore[reportArgumentType]
+        terminations=terminations,
         truncations=truncations,  # pyright: ignore[reportArgumentType]
     )

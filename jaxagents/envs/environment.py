@@ -3,7 +3,8 @@
 import abc
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Key, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
 
 from jaxagents.envs.spaces import Space
 
@@ -63,6 +64,7 @@ class Environment(abc.ABC):
             declared.
         max_steps: Longest episode, in steps, if the environment has a limit of its own.
         params: Description of the environment in checkpoints, besides its name.
+        render_fps: Steps a second at which films of episodes play.
     """
 
     n_actors: int | None = None
@@ -70,6 +72,7 @@ class Environment(abc.ABC):
     observation_space: Space = None
     max_steps: int | None = None
     params: PyTree = None
+    render_fps: float | int = 30
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
@@ -96,6 +99,35 @@ class Environment(abc.ABC):
             The outcome, whose observation and state have the structure, shapes and dtypes of those of
             `reset`.
         """
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state; an environment need not, unless episodes are to be filmed.
+
+        It is called on the host, outside of compiled programs, and may use any library.
+
+        Args:
+            state: State, as `reset` or `step` gave it, as NumPy arrays.
+
+        Returns:
+            The picture: red, green and blue as bytes.
+
+        Raises:
+            NotImplementedError: The environment does not draw.
+        """
+        raise NotImplementedError(self.why_it_cannot_draw)
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether `render` draws states."""
+        return type(self).render is not Environment.render
+
+    @property
+    def why_it_cannot_draw(self) -> str:
+        """The message where it does not."""
+        return (
+            f"{self.wording.environment} does not draw its states: give it a method render(state) "
+            "that returns a picture, a NumPy array shaped (height, width, 3) of dtype uint8."
+        )
 
     @property
     def name(self) -> str:

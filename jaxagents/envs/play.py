@@ -1,14 +1,14 @@
 """Playing whole episodes with a fixed policy."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.episodes import Episodes, Timestep
 from jaxagents.sharding import on_each_device
 
 Act = Callable[..., tuple[Any, Any]]
@@ -59,12 +59,79 @@ def play_episodes(
     Returns:
         The outcomes.
     """
+    return on_each_device(
+        functools.partial(_play_until_all_are_over, episodes, policy, carry),
+        *_keys(rng, n_episodes, deterministic),
+    )
+
+
+def record_episode(
+    episodes: Episodes,
+    policy: Act,
+    carry: PyTree,
+    rng: Key[Array, ""],
+    max_steps: int,
+    *,
+    deterministic: bool = True,
+) -> tuple[PyTree, Int[Array, ""]]:
+    """Plays the one episode that `play_episodes` plays with this key, and keeps its states.
+
+    Args:
+        episodes: The environment.
+        policy: Maps a memory and one observation to the memory afterwards and an action.
+        carry: The memory at the start of an episode; `()` for none.
+        rng: Random key.
+        max_steps: Number of steps after which it is left.
+        deterministic: Whether the policy is given no random key.
+
+    Returns:
+        The environment's states along a first axis, `max_steps + 1` many, and the number of steps, after
+        which there is no more to see.
+    """
+    reset_keys, *keys = _keys(rng, 1, deterministic)
+    obs, first = jax.vmap(episodes.reset)(reset_keys)
+
+    def play(state: tuple, time: Int[Array, ""]) -> tuple:
+        carry, obs, envstate, _, n_steps = state
+        carry, timestep = _take_step(episodes, policy, keys, time, carry, obs, envstate)
+        over = (timestep.terminated | timestep.truncated)[0]
+        return carry, timestep.obs, timestep.envstate, over, n_steps + 1
+
+    def step(state: tuple, time: Int[Array, ""]) -> tuple[tuple, PyTree]:
+        state = jax.lax.cond(state[3], lambda state, _: state, play, state, time)
+        return state, state[2].envstate
+
+    carries = jax.tree.map(lambda x: x[None], carry)
+    state = carries, obs, first, jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    state, later = jax.lax.scan(step, state, jnp.arange(max_steps, dtype=jnp.int32))
+    states = jax.tree.map(lambda x, xs: jnp.concatenate([x, xs[:, 0]]), first.envstate, later)
+    return states, state[-1]
+
+
+def _keys(
+    rng: Key[Array, ""], n_episodes: int, deterministic: bool
+) -> list[Key[Array, "n_episodes"]]:
+    """The keys of the resets, of the steps and, if they are drawn, of the actions."""
     keys = [*jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)]
     if not deterministic:
         keys.append(jax.random.split(jax.random.fold_in(rng, _OF_ACTIONS), n_episodes))
-    return on_each_device(
-        functools.partial(_play_until_all_are_over, episodes, policy, carry), *keys
-    )
+    return keys
+
+
+def _take_step(
+    episodes: Episodes,
+    policy: Act,
+    keys: Sequence[Key[Array, "n_episodes"]],
+    time: Int[Array, ""],
+    carry: PyTree,
+    obs: PyTree,
+    envstate: PyTree,
+) -> tuple[PyTree, Timestep]:
+    """Takes one step in each episode."""
+    at_time = jax.vmap(jax.random.fold_in, (0, None))
+    step_keys, *draws = (at_time(of_all, time) for of_all in keys)
+    carry, actions = jax.vmap(policy)(carry, obs, *draws)
+    return carry, jax.vmap(episodes.play)(step_keys, envstate, actions)
 
 
 def _play_until_all_are_over(
@@ -72,8 +139,7 @@ def _play_until_all_are_over(
     policy: Act,
     carry: PyTree,
     reset_keys: Key[Array, "n_episodes"],
-    step_keys: Key[Array, "n_episodes"],
-    *action_keys: Key[Array, "n_episodes"],
+    *keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:
     n_episodes = len(reset_keys)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
@@ -86,10 +152,7 @@ def _play_until_all_are_over(
 
     def step(state: tuple) -> tuple:
         time, carry, obs, envstate, outcomes = state
-        at_time = jax.vmap(jax.random.fold_in, (0, None))
-        keys, *draws = (at_time(of_all, time) for of_all in (step_keys, *action_keys))
-        carry, actions = jax.vmap(policy)(carry, obs, *draws)
-        timestep = jax.vmap(episodes.play)(keys, envstate, actions)
+        carry, timestep = _take_step(episodes, policy, keys, time, carry, obs, envstate)
         after = EpisodeOutcomes(
             returns=outcomes.returns + timestep.reward,
             final_rewards=timestep.reward,

@@ -1,20 +1,17 @@
 """Pictures of a policy at work (imageio, extra `video`)."""
 
-import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.extras import require
+from jaxagents.core.films import check_film, film
 from jaxagents.host.evaluation import Policy, check_single, evaluate
 
 _DEFAULT_FPS = 30
-_LARGEST_GIF_FPS = 50  # viewers slow down what is faster
 
 
 def record_video(
@@ -63,20 +60,9 @@ def record_video(
             f"render_mode={env.render_mode!r}."
         )
     rate: float = env.metadata.get("render_fps", _DEFAULT_FPS) if fps is None else fps
-    if rate <= 0:
-        raise ValueError(f"fps must be positive, got {rate}.")
-    path = Path(path).expanduser()
-    if path.suffix not in (".gif", ".mp4"):
-        raise ValueError(f"path must end in .gif or .mp4, got {path}.")
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: choose another name.")
-    writer, every = (_open_gif if path.suffix == ".gif" else _open_mp4)(path, rate)
-    try:
-        with writer:
-            return evaluate(policy, _Filmed(env, writer.append_data, every), n_episodes, seed=seed)
-    except BaseException:
-        path.unlink(missing_ok=True)  # half a film, which would be in the way of the next attempt
-        raise
+    path = check_film(path, rate)
+    with film(path, rate) as its:
+        return evaluate(policy, _Filmed(env, its.write, its.every), n_episodes, seed=seed)
 
 
 class _Filmed(gymnasium.Wrapper):
@@ -102,17 +88,3 @@ class _Filmed(gymnasium.Wrapper):
         if self._n_frames % self._every == 0:
             self._write(self.env.render())
         self._n_frames += 1
-
-
-def _open_gif(path: Path, fps: float) -> tuple[Any, int]:
-    """A writer, and how many frames of the environment there are to one of the GIF."""
-    imageio = require("imageio.v2", "jaxagents[video]")
-    every = math.ceil(fps / _LARGEST_GIF_FPS)
-    milliseconds = 10 * round(100 * every / fps)
-    return imageio.get_writer(path, duration=milliseconds, loop=0), every
-
-
-def _open_mp4(path: Path, fps: float) -> tuple[Any, int]:
-    imageio = require("imageio.v2", "jaxagents[video]")
-    require("imageio_ffmpeg", "imageio[ffmpeg]")
-    return imageio.get_writer(path, format="FFMPEG", fps=fps), 1

@@ -129,7 +129,7 @@ def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformati
         return optax.chain(optax.clip_by_global_norm(grad_clip), optimizer(**params))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    clipped.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
+    clipped.__signature__ = inspect.Signature(
         [inspect.Parameter(name, keyword) for name in ("grad_clip", *names)]
     )
     placeholders = dict.fromkeys(("grad_clip", *names), 0.0)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Lowered
-from jaxtyping import Array, ArrayLike, Key, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree, Shaped
 
 from jaxagents.core import processes
 from jaxagents.core.arrays import as_int32, portable, rebuild_of
@@ -82,6 +82,12 @@ class OnDevice(Generic[RunnerT]):
         """The outcomes of episodes, of greedy actions or drawn ones."""
         return self._compiled.play(rng, acting, n_evals, deterministic)
 
+    def record(
+        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool
+    ) -> tuple[PyTree, Int[Array, ""]]:
+        """The states of one episode, and its number of steps."""
+        return self._compiled.record(rng, acting, max_steps, deterministic)
+
     @nan_is_allowed
     def train(
         self,
@@ -124,6 +130,7 @@ class _OnDevice:
         self.reports_of_minibatches = jax.jit(reports_of_minibatches)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=(2, 3))
+        self.record = jax.jit(program.record, static_argnums=(2, 3))
         self.train = jax.jit(train, static_argnums=(4, 5))
 
 

@@ -77,6 +77,12 @@ class PureProgram(Protocol[RunnerT]):
         """The outcomes of episodes, of greedy actions or drawn ones."""
         ...
 
+    def record(
+        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool, /
+    ) -> tuple[PyTree, Int[Array, ""]]:
+        """The states of one episode, and its number of steps."""
+        ...
+
     def train(
         self,
         rng: RandomKey | None,

@@ -251,3 +251,13 @@ def test_a_policy_in_numpy_acts_as_the_agent(load, tmp_path):
     actions = [script.greedy_action(weights, observation) for observation in observations]
     np.testing.assert_array_equal(actions, policy(observations))
     assert len(set(actions)) == 2
+
+
+def test_a_search_ends_what_falls_behind(load):
+    study = load("optuna_search").main(["--n-trials", "8", "--n-steps", "20"])
+    states = [trial.state.name for trial in study.trials]
+    assert len(states) == 8
+    assert set(states) == {"COMPLETE", "PRUNED"}
+    pruned = next(trial for trial in study.trials if trial.state.name == "PRUNED")
+    assert max(pruned.intermediate_values) < 20
+    assert study.best_value > np.mean(list(pruned.intermediate_values.values()))

@@ -1,11 +1,15 @@
 """Mistakes with agents and their hooks."""
 
+import functools
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from probes import BestAction, KnownValues, MatchSign
 
-from jaxagents import DQN, IPPO, PPO, DQNLearner, PPOBase, ippo
+from jaxagents import DQN, IPPO, PPO, DQNLearner, PPOBase, ippo, load_policy
+from jaxagents.callbacks import StopAfter
 from jaxagents.loggers import ConsoleLogger
 from mistakes.entries import Theme
 from mistakes.things import (
@@ -241,6 +245,40 @@ def batch_of_keys_for_an_evaluation():
     trained = make_ppo()
     trained.collect_training(runner(), {})
     trained.eval(jax.random.split(key(), 4))
+
+
+@mistake(
+    TypeError, r"callbacks must be a list of callbacks, got StopAfter\(seconds=60\) alone: put"
+)
+def single_callback():
+    """A single callback instead of a list."""
+    agent().train(key(), hyperparams(), progress=False, callbacks=StopAfter(60))
+
+
+@mistake(TypeError, r"A callback must be a .*Callback, or a function.*got <class")
+def class_of_callbacks():
+    """The class of a callback."""
+    agent().train(key(), hyperparams(), progress=False, callbacks=[StopAfter])
+
+
+@mistake(ValueError, r"Inside of jit or vmap, train takes no callbacks: call it plainly")
+def callbacks_in_jit():
+    """Callbacks inside of `jax.jit`."""
+    train = functools.partial(agent().train, callbacks=[StopAfter(60)])
+    jax.jit(train)(key(), hyperparams())
+
+
+@mistake(FileNotFoundError, r"There is no file .*policy\.safetensors")
+def policy_that_is_not_there(folder):
+    """`load_policy` of a file that is not there."""
+    load_policy(folder / "policy.safetensors")
+
+
+@mistake(ValueError, r"is no file of safetensors")
+def policy_of_something_else(folder):
+    """`load_policy` of another kind of file."""
+    (folder / "policy.pkl").write_bytes(pickle.dumps({}))
+    load_policy(folder / "policy.pkl")
 
 
 @mistake(TypeError, r"loggers must be a list of loggers, got a single ConsoleLogger: put it in br")

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.envs.checks import check_flag, check_info
+from jaxagents.envs.drawings import drawing_of, frames_a_second
 from jaxagents.envs.environment import Environment, Step, Wording
 
 _N_VALUES = 5
@@ -91,6 +92,42 @@ class Functional(Environment):
         terminated = info.get("terminated", done & ~truncated)
         terminated = _flag(terminated, f'{what}: info["terminated"]')
         return Step(obs, state, reward, terminated, truncated, info)
+
+    def render(self, state: PyTree) -> Any:
+        """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture; that of the object as it is.
+
+        Raises:
+            NotImplementedError: There is neither.
+        """
+        drawing = drawing_of(self.env)
+        if drawing is None:
+            raise NotImplementedError(self.why_it_cannot_draw)
+        return drawing(self.env, state, self.params)
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether `render` draws states."""
+        return drawing_of(self.env) is not None
+
+    @property
+    def why_it_cannot_draw(self) -> str:
+        """The message where it does not."""
+        return (
+            f"{self.name} does not draw its states: give {self.wording.environment} a method "
+            "render(state, params) that returns a picture, a NumPy array shaped (height, width, 3) of "
+            "dtype uint8, or a figure of matplotlib."
+        )
+
+    @property
+    def render_fps(self) -> float | int:
+        """Steps a second of a film: the object's own `render_fps`, or that of our drawing."""
+        return frames_a_second(self.env)
 
     def _space(self, name: str) -> Any:
         space = getattr(self.env, name, None)

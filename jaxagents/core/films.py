@@ -1,0 +1,90 @@
+"""Frames written to films (imageio, extra `video`)."""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from jaxagents.core.extras import require
+
+_LARGEST_GIF_FPS = 50  # viewers slow down what is faster
+
+Frame = UInt8[np.ndarray, "height width 3"]
+
+
+class Film(NamedTuple):
+    """A film that is being written.
+
+    Attributes:
+        write: Takes a frame.
+        every: The film takes one frame out of so many, so that time passes as it should.
+    """
+
+    write: Callable[[Frame], None]
+    every: int
+
+
+def check_film(path: str | os.PathLike, fps: float | int) -> Path:
+    """The path of a film that can be made.
+
+    Args:
+        path: The file.
+        fps: Frames a second.
+
+    Returns:
+        The path, with the home folder in the place of `~`.
+
+    Raises:
+        ValueError: It has another ending than `.gif` and `.mp4`, or `fps` is not positive.
+        FileExistsError: The file exists.
+        ImportError: imageio or imageio-ffmpeg is not installed.
+    """
+    if not fps > 0:
+        raise ValueError(f"fps must be positive, got {fps}.")
+    path = Path(path).expanduser()
+    if path.suffix not in (".gif", ".mp4"):
+        raise ValueError(f"path must end in .gif or .mp4, got {path}.")
+    if path.exists():
+        raise FileExistsError(f"{path} exists already: choose another name.")
+    require("imageio.v2", "jaxagents[video]")
+    if path.suffix == ".mp4":
+        require("imageio_ffmpeg", "imageio[ffmpeg]")
+    return path
+
+
+@contextlib.contextmanager
+def film(path: Path, fps: float | int) -> Iterator[Film]:
+    """Writes a film, whole or not at all.
+
+    Args:
+        path: The file, as `check_film` gives it.
+        fps: Frames a second.
+
+    Yields:
+        The film.
+    """
+    writer, every = (_open_gif if path.suffix == ".gif" else _open_mp4)(path, fps)
+    try:
+        with writer:
+            yield Film(writer.append_data, every)
+    except BaseException:
+        path.unlink(missing_ok=True)  # half a film, which would be in the way of the next attempt
+        raise
+
+
+def _open_gif(path: Path, fps: float | int) -> tuple[Any, int]:
+    """A writer, and how many frames of the environment there are to one of the GIF."""
+    imageio = require("imageio.v2", "jaxagents[video]")
+    every = math.ceil(fps / _LARGEST_GIF_FPS)
+    milliseconds = 10 * round(100 * every / fps)
+    return imageio.get_writer(path, duration=milliseconds, loop=0), every
+
+
+def _open_mp4(path: Path, fps: float | int) -> tuple[Any, int]:
+    imageio = require("imageio.v2", "jaxagents[video]")
+    return imageio.get_writer(path, format="FFMPEG", fps=fps), 1

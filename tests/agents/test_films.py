@@ -1,0 +1,124 @@
+"""Films of episodes that agents play."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from probes import Box, Discrete, Probe
+
+from jaxagents import PPO, Environment, ppo
+from jaxagents.envs import Episodes, Step, as_environment
+from jaxagents.envs.films import draw_states
+from jaxagents.envs.play import record_episode
+
+KEY = jax.random.key(0)
+CONFIG = ppo.AgentConfig(n_steps=1, batch_size=4, minibatch_size=2, rollout_length=4)
+
+
+class Walk(Environment):
+    """Random steps to the right until position 8; pictures are as bright as it is far."""
+
+    action_space = Discrete(2)
+    observation_space = Box(-1.0, 1.0, (1,))
+    max_steps = 12
+    render_fps = 20
+
+    def reset(self, key):
+        return jnp.zeros(1), (jnp.zeros(()), key)
+
+    def step(self, key, state, action):
+        position = state[0] + jax.random.uniform(key) + action
+        obs = position[None] / 9 - 1
+        return Step(obs, (position, key), jnp.ones(()), position > 8, jnp.zeros((), bool), {})
+
+    def render(self, state):
+        return np.full((8, 12, 3), int(10 * state[0]), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    agent = PPO(Walk(), None, CONFIG, False)
+    agent.train(KEY, ppo.HyperParameters(), progress=False)
+    return agent
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_films_the_episode_that_is_evaluated(agent, deterministic):
+    lengths = set()
+    for seed in range(4):
+        key = jax.random.key(seed)
+        frames = agent.render_episode(key, deterministic=deterministic)
+        (length,) = agent.eval(key, n_evals=1, deterministic=deterministic)["lengths"]
+        assert frames.shape == (1 + length, 8, 12, 3)
+        assert frames.dtype == np.uint8
+        brightness = frames[:, 0, 0, 0].astype(int)
+        assert brightness[0] == 0
+        assert (np.diff(brightness) >= 0).all()
+        lengths.add(int(length))
+    assert len(lengths) > 1
+
+
+def test_writes_a_film(agent, tmp_path):
+    path = tmp_path / "film.gif"
+    frames = agent.render_episode(KEY, path, max_steps=3)
+    assert len(frames) == 4
+    with Image.open(path) as film:
+        assert film.size == (12, 8)
+        assert film.info["duration"] == 50
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("RGB"), int)
+    assert np.abs(last - frames[-1]).max() < 8
+    with pytest.raises(FileExistsError, match=r"film\.gif exists already"):
+        agent.render_episode(KEY, path)
+    agent.render_episode(KEY, tmp_path / "fast.gif", max_steps=3, fps=100)
+    with Image.open(tmp_path / "fast.gif") as film:
+        assert film.n_frames == 2
+
+
+def test_films_several_actors():
+    class Duet(Probe):
+        n_steps = 3
+
+        def reward(self, state, action):
+            return jnp.zeros(())
+
+        def terminated(self, state):
+            return state.time >= self.n_steps
+
+        def render(self, state, params):
+            return np.full((2, 2, 3), state.time, np.uint8)
+
+    env = as_environment(Duet(2))
+
+    def policy(carry, obs):
+        return carry + 1, jnp.full(2, carry)
+
+    states, n_steps = record_episode(Episodes(env, 9, (2,)), policy, jnp.int32(0), KEY, 5)
+    frames = draw_states(env, states, 1 + int(n_steps))
+    assert frames[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"path": "film.avi"}, ValueError, r"must end in \.gif or \.mp4"),
+        ({"path": "film.gif", "fps": 0}, ValueError, "fps must be positive, got 0"),
+        ({"max_steps": 0}, ValueError, "max_steps must be"),
+        ({}, RuntimeError, "train"),
+    ],
+)
+def test_says_what_is_wrong_before_it_plays(tmp_path, monkeypatch, arguments, error, message):
+    monkeypatch.chdir(tmp_path)
+    untrained = PPO(Walk(), None, CONFIG, False)
+    with pytest.raises(error, match=message):
+        untrained.render_episode(KEY, **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_what_an_environment_lacks():
+    class Unseen(Walk):
+        render = Environment.render
+
+    with pytest.raises(NotImplementedError, match="Unseen does not draw its states"):
+        PPO(Unseen(), None, CONFIG, False).render_episode(KEY)

@@ -1,0 +1,161 @@
+"""Pictures of the states of environments."""
+
+import gymnax
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from gymnax.wrappers import LogWrapper
+from probes import Probe
+
+from jaxagents import Environment
+from jaxagents.envs import as_environment
+from jaxagents.envs.drawings.grids import draw_grid
+from jaxagents.envs.films import draw_states
+
+KEY = jax.random.key(0)
+
+
+def made(name):
+    env = as_environment(*gymnax.make(name))
+    return env, jax.jit(env.reset)(KEY)[1]
+
+
+def centre_of(picture, colour):
+    """Mean row and column of the pixels of a colour."""
+    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+    return np.argwhere((picture == wanted).all(axis=-1)).mean(axis=0)
+
+
+POLE = "#D55E00"
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "values", "shape"),
+    [
+        ("CartPole-v1", "theta", (-0.5, 0.5), (160, 384, 3)),
+        ("CartPole-v1", "x", (-1.0, 1.0), (160, 384, 3)),
+        ("Pendulum-v1", "theta", (0.5, -0.5), (256, 256, 3)),  # counted as angles are
+        ("Acrobot-v1", "joint_angle1", (-0.5, 0.5), (256, 256, 3)),
+        ("MountainCar-v0", "position", (-0.7, 0.4), (256, 384, 3)),
+        ("MountainCarContinuous-v0", "position", (-0.7, 0.4), (256, 384, 3)),
+    ],
+)
+def test_draws_classic_control(name, field, values, shape):
+    env, state = made(name)
+    left, right = (env.render(state.replace(**{field: np.float32(x)})) for x in values)
+    assert left.shape == right.shape == shape
+    assert left.dtype == np.uint8
+    assert centre_of(left, POLE)[1] < centre_of(right, POLE)[1]
+
+
+def test_upright_is_up():
+    env, state = made("Pendulum-v1")
+    up, down = (env.render(state.replace(theta=np.float32(x))) for x in (0, np.pi))
+    assert centre_of(up, POLE)[0] < 128 < centre_of(down, POLE)[0]
+    env, state = made("Acrobot-v1")
+    at_rest = env.render(state.replace(joint_angle1=np.float32(0), joint_angle2=np.float32(0)))
+    assert centre_of(at_rest, POLE)[0] > 128
+
+
+@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
+def test_draws_games_of_minatar(game):
+    env, state = made(f"{game}-MinAtar")
+    picture = env.render(state)
+    assert picture.shape == (240, 240, 3)
+    moved = env.render(state.replace(pos=np.int32(7)))
+    np.testing.assert_array_equal(moved[9 * 24 + 12, 7 * 24 + 12], (86, 180, 233))
+
+
+def test_the_first_channel_is_on_top():
+    channels = np.zeros((2, 3, 12), bool)
+    channels[0, 0, [0, 1]] = channels[1, 2, 11] = True
+    picture = draw_grid(channels)
+    assert picture.shape == (160, 240, 3)
+    np.testing.assert_array_equal(picture[40, 40], (86, 180, 233))
+    np.testing.assert_array_equal(picture[40, 120], (16, 18, 28))
+    assert (picture[120, 200] > 28).any()
+
+
+def test_draws_with_the_renderers_of_gymnax():
+    env, state = made("FourRooms-misc")
+    open_before = plt.get_fignums()
+    picture = env.render(state)
+    assert picture.shape == (480, 640, 3)
+    assert picture.dtype == np.uint8
+    assert (picture == 0).any()
+    assert plt.get_fignums() == open_before
+    assert env.render_fps == 10
+
+
+def test_draws_what_wrappers_hold():
+    env, params = gymnax.make("CartPole-v1")
+    wrapped = LogWrapper(env)
+    _, state = wrapped.reset(KEY, params)
+    drawn = as_environment(wrapped, params)
+    np.testing.assert_array_equal(
+        drawn.render(state), as_environment(env, params).render(state.env_state)
+    )
+    assert drawn.render_fps == 50
+
+
+class Drawn(Probe):
+    render_fps = 7
+
+    def render(self, state, params):
+        return np.full((4, 6, 3), 10 * state.time, np.uint8)
+
+
+def test_draws_by_its_own_method():
+    env = as_environment(Drawn())
+    assert env.can_draw
+    assert env.render_fps == 7
+    _, state = env.reset(KEY)
+    states = jax.tree.map(lambda x: np.stack([x, x + 1]), state)
+    np.testing.assert_array_equal(draw_states(env, states, 2)[:, 0, 0, 0], [0, 10])
+
+
+class Plain(Environment):
+    def reset(self, key):
+        return np.zeros(1), np.zeros(())
+
+    def step(self, key, state, action):
+        raise AssertionError
+
+
+def test_says_what_is_missing():
+    with pytest.raises(
+        NotImplementedError, match=r"Plain does not .* render\(state\) that returns"
+    ):
+        Plain().render(None)
+    env = as_environment(Probe())
+    assert not env.can_draw
+    with pytest.raises(NotImplementedError, match=r"give Probe a method render\(state, params\)"):
+        env.render(None)
+    assert not as_environment(*gymnax.make("DeepSea-bsuite")).can_draw
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (np.zeros((4, 6, 3)), r"got shape \(4, 6, 3\) and dtype float64"),
+        (np.zeros((4, 6), np.uint8), r"got shape \(4, 6\)"),
+        (None, "got shape"),
+    ],
+)
+def test_refuses_what_is_no_picture(picture, message):
+    class Odd(Probe):
+        def render(self, state, params):
+            return picture
+
+    with pytest.raises(ValueError, match=f"Odd.render must give a picture.*{message}"):
+        draw_states(as_environment(Odd()), np.zeros(1), 1)
+
+
+def test_refuses_pictures_of_several_sizes():
+    class Growing(Probe):
+        def render(self, state, params):
+            return np.zeros((1 + int(state), 2, 3), np.uint8)
+
+    with pytest.raises(ValueError, match="pictures of one size"):
+        draw_states(as_environment(Growing()), np.arange(3), 3)

@@ -1,0 +1,328 @@
+"""Pictures of trainings."""
+
+import json
+from typing import Any, NamedTuple
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from jaxagents.plotting import plot_learning_curve, plot_losses, plot_sweep
+from jaxagents.plotting.statistics import inter_quartile_mean
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+class Runners(NamedTuple):
+    hyperparams: Any
+
+
+class Result(NamedTuple):
+    runners: Runners
+    metrics: dict
+
+
+def metrics_of(*leading, n_points=4, actors=()):
+    """Metrics whose run number `i` has returns near `100 * i`, rising by ten for each point."""
+    rng = np.random.default_rng(0)
+    runs = np.arange(np.prod(leading, dtype=int)).reshape(*leading, 1)
+    points = np.broadcast_to(np.arange(n_points), (*leading, n_points))
+    means = (100.0 * runs + 10 * points).reshape(*leading, n_points, 1, *[1] * len(actors))
+    return {
+        "update_step": points * 5,
+        "returns": means + rng.normal(size=(*leading, n_points, 6, *actors)),
+        "lengths": np.full((*leading, n_points, 6), 9),
+        "actor_loss": np.where(points == 0, np.nan, 1.0 * points),
+        "kl": 0.1 * points,
+        "entropy": 1.0 - points,
+        "actor_gradient_norm": 0.5 * points,
+    }
+
+
+def sweep_of(n_sets, n_seeds, hyperparams):
+    repeated = jax.tree.map(lambda x: np.repeat(np.asarray(x)[:, None], n_seeds, 1), hyperparams)
+    return Result(Runners(repeated), metrics_of(n_sets, n_seeds))
+
+
+def legend_of(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_one_process_of_several_saves_the_picture(tmp_path, monkeypatch):
+    metrics = {"update_step": np.arange(3), "loss": np.ones(3)}
+    for process, is_saved in ((1, False), (0, True)):
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        plot_learning_curve(metrics, tmp_path / "curve.png", metric="loss")
+        assert (tmp_path / "curve.png").exists() == is_saved
+
+
+def test_plots_one_line_for_each_actor(tmp_path):
+    metrics = {
+        "update_step": np.arange(3),
+        "returns": np.random.default_rng(0).normal(size=(3, 5, 2)),
+        "lengths": np.ones((3, 5)),
+    }
+    axes = plot_learning_curve(metrics, tmp_path / "curve.png", steps_per_update=10, label="x")
+    assert [line.get_label() for line in axes.lines] == ["x, actor 0", "x, actor 1"]
+    np.testing.assert_allclose(axes.lines[1].get_xdata(), [0, 10, 20])
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), metrics["returns"][..., 1].mean(axis=1))
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+    again = plot_learning_curve(metrics, metric="lengths", ax=axes)
+    assert again is axes
+    assert plot_learning_curve(metrics).get_xlabel() == "update steps"
+    with pytest.raises(KeyError, match="no metric 'loss'"):
+        plot_learning_curve(metrics, metric="loss")
+
+
+def test_plots_what_host_loops_return():
+    offline = {"step": np.array([0, 500]), "returns": np.zeros((2, 3))}
+    axes = plot_learning_curve(offline)
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 500])
+    assert axes.lines[0].get_label() == "mean of the episodes"
+    assert axes.get_xlabel() == "updates"
+    online = {**offline, "episode_return": np.array([np.nan, 1.0])}
+    assert plot_learning_curve(online).get_xlabel() == "environment steps"
+    assert plot_learning_curve(online, x_label="frames").get_xlabel() == "frames"
+
+
+def test_plots_a_line_of_one_number_for_each_point():
+    numbers = [np.nan, 1.0, np.nan, 3.0]
+    metrics = {"step": np.array([0, 10, 20, 30]), "critic_loss": np.array(numbers)}
+    axes = plot_learning_curve(metrics, metric="critic_loss")
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [10, 30])
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [1.0, 3.0])
+    assert axes.lines[0].get_label() == axes.get_ylabel() == "critic loss"
+    assert not axes.collections
+    plot_learning_curve({**metrics, "returns": np.ones((4, 2))}, ax=axes)
+    assert axes.lines[0].get_color() != axes.lines[1].get_color()
+    assert len(axes.collections) == 1
+
+
+def test_inter_quartile_mean_leaves_out_the_outer_quarters():
+    values = np.array([[1000.0, 1], [1, 2], [3, 2], [-1000, 3]])
+    estimate = inter_quartile_mean(values)
+    np.testing.assert_allclose(estimate.mean, [2, 2])
+    assert (estimate.low <= estimate.mean).all()
+    assert (estimate.high >= estimate.mean).all()
+    again = inter_quartile_mean(values)
+    np.testing.assert_array_equal(estimate.low, again.low)
+    alone = inter_quartile_mean(values[:1])
+    assert alone.low[0] == alone.mean[0] == alone.high[0] == 1000
+
+
+def test_interval_narrows_with_the_number_of_runs():
+    values = np.random.default_rng(0).normal(size=64)
+    few, many = inter_quartile_mean(values[:6]), inter_quartile_mean(values)
+    assert many.high - many.low < few.high - few.low
+    assert many.low < 0 < many.high
+
+
+def test_plots_the_runs_of_seeds():
+    metrics = metrics_of(5)
+    axes = plot_learning_curve(metrics, steps_per_update=8)
+    (line,) = axes.lines
+    np.testing.assert_allclose(line.get_xdata(), [0, 40, 80, 120])
+    means = metrics["returns"].mean(axis=2)
+    expected = np.sort(means, axis=0)[1:4].mean(axis=0)
+    np.testing.assert_allclose(line.get_ydata(), expected)
+    assert len(axes.collections) == 1
+    assert legend_of(axes) == ["inter-quartile mean of 5 runs, 95 % interval"]
+    assert axes.get_xlabel() == "environment steps"
+
+
+def test_one_seed_of_seeds_is_one_training():
+    axes = plot_learning_curve(metrics_of(1))
+    assert legend_of(axes) == ["mean of the episodes"]
+
+
+def test_a_list_is_drawn_where_all_have_points():
+    runs = [metrics_of(n_points=4), metrics_of(n_points=9)]
+    axes = plot_learning_curve(runs, label="PPO")
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 5, 10, 15])
+    assert legend_of(axes) == ["PPO"]
+    both = plot_learning_curve([metrics_of(3), metrics_of()])
+    assert legend_of(both) == ["inter-quartile mean of 4 runs, 95 % interval"]
+    one = plot_learning_curve([metrics_of()], metric="kl")
+    assert legend_of(one) == ["kl"]
+
+
+def test_points_where_a_run_is_not_finite_are_left_out():
+    metrics = metrics_of(3)
+    metrics["returns"][1, 2:] = np.nan
+    axes = plot_learning_curve(metrics)
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 5])
+
+
+def test_plots_the_runs_of_each_actor():
+    axes = plot_learning_curve(metrics_of(3, actors=(2,)), label="IPPO")
+    assert legend_of(axes) == ["IPPO, actor 0", "IPPO, actor 1"]
+    assert len(axes.collections) == 2
+
+
+def test_plots_each_set_of_a_sweep():
+    rates = np.float32([1e-3, 3e-4])
+    hyperparams = {"actor": {"rate": rates}, "critic": {"rate": rates}, "gamma": np.full(2, 0.9)}
+    axes = plot_learning_curve(sweep_of(2, 3, hyperparams))
+    assert legend_of(axes) == ["rate 0.001", "rate 0.0003"]
+    title = axes.get_legend().get_title().get_text()
+    assert title == "inter-quartile mean of 3 runs, 95 % interval"
+    different = {"actor": {"rate": rates}, "critic": {"rate": rates[::-1]}}
+    full = plot_learning_curve(sweep_of(2, 1, different))
+    assert legend_of(full)[0] == "actor.rate 0.001, critic.rate 0.0003"
+    assert legend_of(plot_learning_curve(metrics_of(2, 2))) == ["set 0", "set 1"]
+
+
+def test_of_many_sets_the_best_are_in_colour():
+    axes = plot_learning_curve(sweep_of(9, 2, {"x": np.arange(9.0)}))
+    assert legend_of(axes) == [*(f"x {i}" for i in range(3, 9)), "3 other sets"]
+    assert {line.get_color() for line in axes.lines[6:]} == {"grey"}
+    colours = {line.get_color() for line in axes.lines[:6]}
+    assert len(colours) == 6
+
+
+def test_colours_stand_out_from_a_dark_background():
+    colour = plot_learning_curve(metrics_of()).lines[0].get_color()
+    with plt.style.context("dark_background"):
+        on_dark = plot_learning_curve(metrics_of()).lines[0].get_color()
+    assert to_hex(colour) != to_hex(on_dark)
+
+
+def test_a_seventh_curve_has_another_stroke():
+    axes = None
+    for _ in range(7):
+        axes = plot_learning_curve(metrics_of(), metric="kl", ax=axes)
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == 7
+
+
+def test_shows_which_set_was_best(tmp_path):
+    result = sweep_of(3, 4, {"x": np.array([1.0, 2, 3]), "y": np.array([0.5, 0.5, 0.1])})
+    result.metrics["returns"][1, :, -1] += 1e4
+    axes = plot_sweep(result, tmp_path / "sweep.png", title="which?")
+    assert (tmp_path / "sweep.png").read_bytes().startswith(PNG)
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["x 1, y 0.5", "x 2, y 0.5", "x 3, y 0.1"]
+    (best,) = [line for line in axes.lines if line.get_label() == "best set"]
+    assert best.get_ydata() == [1]
+    result.metrics["returns"][1, 2, -1, 0] = np.nan
+    (best,) = [line for line in plot_sweep(result).lines if line.get_label() == "best set"]
+    assert best.get_ydata() == [2]
+    result.metrics["returns"][:] = np.nan
+    assert plot_sweep(result).get_legend() is None
+
+
+def test_plots_all_that_updates_report(tmp_path):
+    panels = plot_losses(metrics_of(), tmp_path / "losses.png", title="PPO")
+    assert (tmp_path / "losses.png").read_bytes().startswith(PNG)
+    titles = [axes.get_title() for axes in panels]
+    assert titles == ["actor loss", "actor gradient norm", "entropy", "kl"]
+    np.testing.assert_allclose(panels[0].lines[0].get_ydata(), [1, 2, 3])
+    (kl,) = plot_losses(metrics_of(3), names=["kl"], steps_per_update=2)
+    assert kl.get_xlabel() == "environment steps"
+    assert len(kl.collections) == 1
+    of_sweep = plot_losses(sweep_of(2, 2, {"x": np.arange(2.0)}))
+    assert [line.get_label() for line in of_sweep[0].lines] == ["x 0", "x 1"]
+    with pytest.raises(ValueError, match="no losses: there are update_step, returns"):
+        plot_losses({name: metrics_of()[name] for name in ("update_step", "returns")})
+    with pytest.raises(KeyError, match="no metric 'loss'"):
+        plot_losses(metrics_of(), names=["loss"])
+
+
+def write_lines(folder, lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text)
+    return folder
+
+
+def test_reads_the_folder_of_a_training(tmp_path):
+    lines = [
+        {"update_step": 0, "returns": 1.0, "actor_loss": None},
+        {"update_step": 9, "returns": 7.0, "actor_loss": 0.5},
+        {"update_step": 5, "returns": 2.0, "actor_loss": 0.7},  # begun again from an earlier point
+        {"update_step": 9, "returns": 3.0, "actor_loss": 0.5},
+    ]
+    folder = write_lines(tmp_path / "run", lines)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"update_step": 20, "ret')  # as if just being written
+    for given in (folder, str(folder), folder / "metrics.jsonl"):
+        axes = plot_learning_curve(given)
+        np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 5, 9])
+        np.testing.assert_allclose(axes.lines[0].get_ydata(), [1, 2, 3])
+    assert legend_of(plot_learning_curve([folder, metrics_of()])) == [
+        "inter-quartile mean of 2 runs, 95 % interval"
+    ]
+    assert [axes.get_title() for axes in plot_losses(folder)] == ["actor loss"]
+
+
+def test_reads_the_folder_of_several_actors(tmp_path):
+    lines = [{"step": i, "returns": 1.5, "returns/0": 1, "returns/1": 2} for i in range(2)]
+    axes = plot_learning_curve(write_lines(tmp_path, lines))
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), [2, 2])
+
+
+def test_reads_the_folder_of_a_sweep(tmp_path):
+    members = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    lines = [
+        {"update_step": step, "set": of_set, "seed": seed, "returns": of_set + step}
+        for step in (0, 3, 6)
+        for of_set, seed in members
+    ]
+    folder = write_lines(tmp_path / "sweep", lines[:-1])  # in the middle of the last point
+    hyperparams = {"optimizer": {"rate": [0.001, 0.1]}, "gamma": [0.9, 0.9]}
+    (folder / "hyperparameters.json").write_text(json.dumps(hyperparams))
+    for given in (tmp_path, folder):
+        axes = plot_sweep(given)
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels == ["rate 0.001", "rate 0.1"]
+    axes = plot_learning_curve(folder)
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), [1, 4])
+    write_lines(folder, lines[:3])
+    with pytest.raises(ValueError, match="lacks members"):
+        plot_sweep(folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        (7, TypeError, "got int"),
+        ([], TypeError, "got nothing"),
+        ({"returns": np.ones(3)}, ValueError, "must hold 'update_step' or 'step'"),
+        ({"step": np.ones((1, 1, 1, 1))}, ValueError, r"got shape \(1, 1, 1, 1\)"),
+        ([metrics_of(2, 2), metrics_of()], ValueError, "several sets of hyperparameters"),
+        ([metrics_of(), {"step": np.arange(3)}], ValueError, "and not both"),
+        (
+            [metrics_of(), {**metrics_of(), "update_step": np.arange(4) + 100}],
+            ValueError,
+            "evaluation points at the same steps",
+        ),
+    ],
+)
+def test_refuses_what_is_no_training(source, error, message):
+    with pytest.raises(error, match=message):
+        plot_learning_curve(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (None, FileNotFoundError, "holds no metrics.jsonl: give the checkpoint_dir"),
+        ("", ValueError, "no points yet"),
+        ("{oops\n", ValueError, "line 1 is not JSON"),
+        ("3\n", ValueError, "line 1 is not a point"),
+        ('{"returns": 1}\n', ValueError, "line 1 is not a point"),
+    ],
+)
+def test_refuses_folders_without_metrics(tmp_path, text, error, message):
+    if text is not None:
+        (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(error, match=message):
+        plot_learning_curve(tmp_path)
