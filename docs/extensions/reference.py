@@ -55,7 +55,11 @@ def classes_in(module: griffe.Module) -> Iterator[griffe.Class]:
             continue
         if member.is_module:
             yield from classes_in(member)
-        elif member.is_class and member.docstring and not member.name.startswith("_"):
+        elif (
+            member.is_class
+            and member.docstring
+            and not member.name.startswith("_")
+        ):
             yield member
 
 
@@ -66,15 +70,25 @@ def kind_of(read: griffe.Class) -> type:
 
 def meanings_in(read: griffe.Class) -> dict[str, str]:
     """The meanings of the fields that a docstring lists."""
-    sections = [part for part in read.docstring.parsed if part.kind.value == "attributes"]
+    sections = [
+        part
+        for part in read.docstring.parsed
+        if part.kind.value == "attributes"
+    ]
     return {
-        item.name: " ".join(item.description.split()) for part in sections for item in part.value
+        item.name: " ".join(item.description.split())
+        for part in sections
+        for item in part.value
     }
 
 
 def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
     """Puts a table of all fields, those of bases too, in the place of a class's own."""
-    texts = [part for part in read.docstring.parsed if part.kind.value != "attributes"]
+    texts = [
+        part
+        for part in read.docstring.parsed
+        if part.kind.value != "attributes"
+    ]
     fields = [field for field in dataclasses.fields(kind) if field.init]
     known = {}
     for base in reversed([read, *read.mro()]):
@@ -151,7 +165,9 @@ def show_lifecycle(read: griffe.Class) -> None:
     rows = []
     for name in LIFECYCLE:
         summary = agent.all_members[name].docstring.value.partition("\n")[0]
-        rows.append({"Method": f"[`{name}`][{AGENT}.{name}]", "What it does": summary})
+        rows.append(
+            {"Method": f"[`{name}`][{AGENT}.{name}]", "What it does": summary}
+        )
     text = f"The arguments are those of [`Agent`][{AGENT}], and so are these methods:\n\n"
     text += table(rows)
     read.docstring.parsed.append(griffe.DocstringSectionText(text))
