@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench dist clean
+.PHONY: help setup demo test lint format docs site bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ format: $(STAMP) ## format the code and apply the safe fixes
 
 docs: $(STAMP) ## serve the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+site: $(STAMP) ## build the documentation into site/, with what its tutorials show
+	RUN_TUTORIALS=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(STAMP) ## measure the training speed of PPO
 	$(BIN)/python benchmarks/ppo_speed.py $(ARGS)

@@ -30,15 +30,21 @@ def cartpole(folder: Path, n_updates: int) -> None:
         batch_size=16,
         minibatch_size=4,
         rollout_length=128,
-        optimizer=functools.partial(annealed_adam, n_gradient_steps=n_updates * 16),
+        optimizer=functools.partial(
+            annealed_adam, n_gradient_steps=n_updates * 16
+        ),
         eval_frequency=max(n_updates // 25, 1),
     )
     optimizer = ppo.OptimizerParams(learning_rate=2e-3, grad_clip=0.5)
     hyperparams = ppo.HyperParameters(
-        ent_coeff=0.01, actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
+        ent_coeff=0.01,
+        actor_optimizer_params=optimizer,
+        critic_optimizer_params=optimizer,
     )
     agent = PPO(*gymnax.make("CartPole-v1"), config)
-    result = agent.sweep(jax.random.split(jax.random.key(0), N_SEEDS), hyperparams)
+    result = agent.sweep(
+        jax.random.split(jax.random.key(0), N_SEEDS), hyperparams
+    )
     plot_learning_curve(
         result,
         folder / "cartpole_curve.png",
@@ -46,7 +52,9 @@ def cartpole(folder: Path, n_updates: int) -> None:
         title="PPO on CartPole-v1",
     )
     agent.select(result, 0, 0)
-    agent.render_episode(jax.random.key(1), folder / "cartpole.gif", max_steps=300)
+    agent.render_episode(
+        jax.random.key(1), folder / "cartpole.gif", max_steps=300
+    )
 
 
 def breakout(folder: Path, n_updates: int) -> None:
@@ -65,12 +73,17 @@ def breakout(folder: Path, n_updates: int) -> None:
             checkpoint_buffer=False,
         )
         hyperparams = dqn.HyperParameters(
-            tau=0.01, critic_learning_rate=1e-3, epsilon=0.02, epsilon_steps=n_updates * N_ENVS / 10
+            tau=0.01,
+            critic_learning_rate=1e-3,
+            epsilon=0.02,
+            epsilon_steps=n_updates * N_ENVS / 10,
         )
         agent = DQN(*gymnax.make("Breakout-MinAtar"), config)
         agent.train(jax.random.key(0), hyperparams)
         agent.restore("best")
-    agent.render_episode(jax.random.key(2), folder / "breakout.gif", max_steps=300, fps=20)
+    agent.render_episode(
+        jax.random.key(2), folder / "breakout.gif", max_steps=300, fps=20
+    )
 
 
 PICTURES = {"cartpole": (cartpole, 100), "breakout": (breakout, 50_000)}
@@ -85,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PICTURES)
     parser.add_argument("--folder", type=Path, default=Path("docs/pictures"))
-    parser.add_argument("--n-updates", type=int, help="instead of those that are needed")
+    parser.add_argument(
+        "--n-updates", type=int, help="instead of those that are needed"
+    )
     options = parser.parse_args(argv)
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, (make, n_updates) in PICTURES.items():

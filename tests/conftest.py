@@ -43,6 +43,7 @@ CHECKED = [
 LONG = [
     "tests/test_processes.py",
     "tests/examples/test_examples.py",
+    "tests/examples/test_guides.py",
     "tests/examples/test_host_examples.py",
     "tests/examples/test_distributed_examples.py",
     "tests/test_cli.py",

@@ -1,7 +1,7 @@
 """The base of agents that learn from a fixed dataset."""
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.behaviour import FunctionalEnvironment
 from jaxagents.agents.checks import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
@@ -19,6 +20,7 @@ from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
 from jaxagents.data.values import check_values
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.learner import Batch, Info, LearnerT
 
@@ -39,8 +41,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
 
     def __init__(
         self,
-        env: Any,
-        env_params: Any,
+        env: Environment | FunctionalEnvironment,
+        env_params: PyTree,
         config: LearnerConfigT,
         eval_during_training: bool = True,
         *,

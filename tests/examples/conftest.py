@@ -4,7 +4,9 @@ import importlib
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
+from short_trainings import cut_trainings_short, keep_devices
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -32,3 +34,19 @@ def check_files():
             assert (folder / name).stat().st_size > 0, name
 
     return check
+
+
+@pytest.fixture
+def in_a_folder(monkeypatch, tmp_path):
+    """A folder of its own, on the devices that there are, with pictures that no window shows."""
+    keep_devices(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def short_trainings(monkeypatch, in_a_folder):
+    """Trainings cut short, in a folder of their own."""
+    cut_trainings_short(monkeypatch)

@@ -1,0 +1,173 @@
+"""What the API reference says of agents and their settings, besides what their code says."""
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import griffe
+
+from jaxagents.agents.agent import Agent
+from jaxagents.core.config import StaticConfig
+from jaxagents.core.hyperparameters import Hyperparameters
+
+AGENT = f"{Agent.__module__}.{Agent.__name__}"
+LIFECYCLE = (
+    "train",
+    "eval",
+    "summarize",
+    "restore",
+    "resume",
+    "sweep",
+    "select",
+    "replay",
+    "export_policy",
+)
+"""Methods of every agent that its users call."""
+FAIL = ("depreceated", "utils")
+"""Modules that fail when they are imported."""
+
+Meanings = dict[str, dict[str, str]]
+"""The meanings of fields by their names, for the paths of classes."""
+
+
+class Reference(griffe.Extension):
+    """Gives settings as tables, and agents the types and methods that they inherit."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Changes a package once all of it is read."""
+        classes = [(read, kind_of(read)) for read in classes_in(pkg)]
+        meanings = {read.path: meanings_in(read) for read, _ in classes}
+        for read, kind in classes:
+            if issubclass(kind, StaticConfig | Hyperparameters):
+                show_fields(read, kind, meanings)
+            elif issubclass(kind, Agent) and kind is not Agent:
+                show_constructor(read)
+                if not read.name.endswith("Base"):
+                    show_lifecycle(read)
+
+
+def classes_in(module: griffe.Module) -> Iterator[griffe.Class]:
+    """The public classes of a package with docstrings."""
+    for member in list(module.members.values()):
+        if member.is_alias or member.name in FAIL:
+            continue
+        if member.is_module:
+            yield from classes_in(member)
+        elif (
+            member.is_class
+            and member.docstring
+            and not member.name.startswith("_")
+        ):
+            yield member
+
+
+def kind_of(read: griffe.Class) -> type:
+    """The class itself."""
+    return getattr(importlib.import_module(read.module.path), read.name)
+
+
+def meanings_in(read: griffe.Class) -> dict[str, str]:
+    """The meanings of the fields that a docstring lists."""
+    sections = [
+        part
+        for part in read.docstring.parsed
+        if part.kind.value == "attributes"
+    ]
+    return {
+        item.name: " ".join(item.description.split())
+        for part in sections
+        for item in part.value
+    }
+
+
+def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
+    """Puts a table of all fields, those of bases too, in the place of a class's own."""
+    texts = [
+        part
+        for part in read.docstring.parsed
+        if part.kind.value != "attributes"
+    ]
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    known = {}
+    for base in reversed([read, *read.mro()]):
+        known.update(meanings.get(base.path, {}))
+    rows = [
+        {
+            "Name": f"`{field.name}`",
+            "Default": default_of(field),
+            "In": str(field.metadata.get("interval", "")).replace("inf", "∞"),
+            "Meaning": known.get(field.name, ""),
+        }
+        for field in fields
+    ]
+    if rows:
+        texts.append(griffe.DocstringSectionText(table(rows)))
+    read.docstring.parsed[:] = texts
+
+
+def default_of(field: dataclasses.Field) -> str:
+    """The default of a field, as one would write it."""
+    value = field.default
+    if value is dataclasses.MISSING:
+        if field.default_factory is dataclasses.MISSING:
+            return "required"
+        return f"`{field.default_factory.__name__}()`"
+    if isinstance(value, float) and math.isinf(value):
+        return "∞"
+    if isinstance(value, Hyperparameters):
+        return f"`{type(value).__name__}()`"
+    if callable(value):
+        return f"`{value.__module__.partition('.')[0]}.{value.__name__}`"
+    return f"`{value!r}`"
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """A table in Markdown, of the columns in which there is anything."""
+    titles = [title for title in rows[0] if any(row[title] for row in rows)]
+    lines = [
+        titles,
+        ["---"] * len(titles),
+        *([row[title] for title in titles] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def show_constructor(read: griffe.Class) -> None:
+    """Gives a class the constructor that it inherits, with its own type of configuration."""
+    inherited = read.all_members.get("__init__")
+    if "__init__" in read.members or inherited is None:
+        return
+    config = read.all_members["_config_type"].value
+    parameters = [
+        griffe.Parameter(
+            given.name,
+            annotation=config if given.name == "config" else given.annotation,
+            kind=given.kind,
+            default=given.default,
+        )
+        for given in inherited.parameters
+    ]
+    own = griffe.Function(
+        "__init__",
+        parameters=griffe.Parameters(*parameters),
+        parent=read,
+        lineno=read.lineno,  # the source that is shown is that of the class
+        endlineno=read.endlineno,
+    )
+    read.set_member("__init__", own)
+
+
+def show_lifecycle(read: griffe.Class) -> None:
+    """Lists what users call, where it is described."""
+    agent = read.modules_collection[AGENT]
+    rows = []
+    for name in LIFECYCLE:
+        summary = agent.all_members[name].docstring.value.partition("\n")[0]
+        rows.append(
+            {"Method": f"[`{name}`][{AGENT}.{name}]", "What it does": summary}
+        )
+    text = f"The arguments are those of [`Agent`][{AGENT}], and so are these methods:\n\n"
+    text += table(rows)
+    read.docstring.parsed.append(griffe.DocstringSectionText(text))

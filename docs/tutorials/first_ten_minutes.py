@@ -1,0 +1,127 @@
+# %% [markdown]
+# # First ten minutes
+#
+# Train an agent, look at what it learned, keep it, and take it up again. This page, like
+# the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or to open as
+# a notebook with [jupytext](https://jupytext.readthedocs.io).
+#
+# ## An environment and an agent
+#
+# The environment is written in JAX, so that the whole training is one compiled
+# program. `gymnax.make` gives it together with its parameters.
+
+# %%
+import gymnax
+import jax
+
+from jaxagents import PPO
+from jaxagents.plotting import plot_learning_curve
+from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+
+env, env_params = gymnax.make("CartPole-v1")
+
+# %% [markdown]
+# The *configuration* has all that decides what is compiled: sizes and numbers of
+# steps. An update takes `rollout_length` steps in each of `batch_size` environments
+# and learns from them, so that these are 100 * 16 * 128 = 204,800 steps.
+
+# %%
+config = AgentConfig(
+    n_steps=100,  # updates
+    batch_size=16,  # environments
+    rollout_length=128,
+    eval_frequency=10,  # updates between evaluations
+)
+agent = PPO(env, env_params, config)
+
+# %% [markdown]
+# *Hyperparameters* are numbers that the program is given when it runs. What is not
+# named keeps its default.
+
+# %%
+optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
+hyperparams = HyperParameters(
+    ent_coeff=0.01,
+    actor_optimizer_params=optimizer,
+    critic_optimizer_params=optimizer,
+)
+
+# %% [markdown]
+# ## Train
+#
+# The random key decides everything that is random. Leave out `progress=False` to see
+# a progress bar. The first seconds are spent on compiling.
+
+# %%
+runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
+
+# %% [markdown]
+# `runner` holds what was learned and where training stands. `metrics` is a dict of
+# arrays, with one entry for each evaluation:
+
+# %%
+for name, values in metrics.items():
+    print(f"{name:25} {values.shape}")
+
+# %% [markdown]
+# An evaluation plays 32 episodes. The line is the mean of their returns, in a band
+# from the 10 % to the 90 % quantile; 500 is the highest return there is.
+
+# %%
+steps_per_update = config.batch_size * config.rollout_length
+axes = plot_learning_curve(
+    metrics, steps_per_update=steps_per_update, title="PPO on CartPole"
+)
+# %% [markdown]
+# ## Evaluate
+#
+# The agent remembers its last training. `eval` plays other episodes with it, greedily
+# unless told otherwise.
+
+# %%
+outcomes = agent.eval(jax.random.key(1), n_evals=64)
+returns = agent.summarize(outcomes["returns"])
+print(f"greedy: {returns.mean:.1f} +- {returns.std:.1f}")
+
+outcomes = agent.eval(jax.random.key(1), n_evals=64, deterministic=False)
+returns = agent.summarize(outcomes["returns"])
+print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
+
+# %% [markdown]
+# The greedy action for one observation:
+
+# %%
+rng, obs, envstate = agent.env_reset(jax.random.key(2))
+print(obs, agent.policy(agent.actor_training, obs))
+
+# %% [markdown]
+# ## Keep it
+#
+# With a `checkpoint_dir` each evaluation point is saved. (This page takes a temporary
+# folder; yours might be `"runs/cartpole"`.)
+
+# %%
+import tempfile
+
+folder = tempfile.mkdtemp()
+saving = PPO(env, env_params, config.replace(checkpoint_dir=folder))
+runner, _ = saving.train(jax.random.key(0), hyperparams, progress=False)
+# %% [markdown]
+# Another process, or another day. `restore` reads the checkpoint with the highest
+# mean return; `"last"` or the number of an update would read another.
+
+# %%
+restored = PPO(
+    env, env_params, config.replace(checkpoint_dir=folder, restore_agent=True)
+)
+runner, metrics = restored.restore("best")
+print("update", int(runner.update_step))
+print("return", restored.eval(jax.random.key(1))["returns"].mean())
+
+# %% [markdown]
+# ## Go on from here
+#
+# - [Your own policy](../../tutorials/own_policy/) and
+#   [your own algorithm](../../tutorials/own_algorithm/)
+# - [Training](../../guide/training/), the guide with every option
+# - [Which agent?](../../guide/which_agent/)

@@ -1,0 +1,47 @@
+"""Trainings cut short, for code that is written for people: it runs, and learns nothing."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from jaxagents.core.config import StaticConfig
+
+MOST = {
+    "n_steps": 4,
+    "n_updates": 4,
+    "eval_frequency": 4,
+    "n_evals": 1,
+    "log_frequency": 2,
+    "start_steps": 2,
+    "learning_starts": 64,
+    "batch_size": 64,
+    "minibatch_size": 64,
+    "rollout_length": 32,
+}
+"""The largest numbers that a configuration then has."""
+
+
+def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
+    """Gives every configuration small numbers."""
+    check = StaticConfig.__post_init__
+
+    def cut(config: StaticConfig) -> None:
+        for field in dataclasses.fields(config):
+            value = getattr(config, field.name)
+            if isinstance(value, int) and value > MOST.get(field.name, value):
+                object.__setattr__(config, field.name, MOST[field.name])
+        check(config)
+
+    patch.setattr(StaticConfig, "__post_init__", cut)
+
+
+def keep_devices(patch: pytest.MonkeyPatch) -> None:
+    """Has code that asks for CPU devices take those that there are."""
+    update = jax.config.update
+
+    def kept(name: str, value: object) -> None:
+        if name != "jax_num_cpu_devices":
+            update(name, value)
+
+    patch.setattr(jax.config, "update", kept)

@@ -1,0 +1,63 @@
+"""The API reference: constructors with the types of each agent, and settings as tables."""
+
+from pathlib import Path
+
+import pytest
+
+import jaxagents
+
+griffe = pytest.importorskip("griffe", reason="the documentation's extra is not installed")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def read():
+    """The package as the reference sees it."""
+    extension = str(ROOT / "docs" / "extensions" / "reference.py")
+    return griffe.load(
+        "jaxagents",
+        search_paths=[ROOT],
+        docstring_parser="google",
+        extensions=griffe.load_extensions(extension),
+    )
+
+
+def last_table(thing):
+    """The rows of the last table of a docstring, without titles, by their first cell."""
+    lines = thing.docstring.parsed[-1].value.splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")][2:]
+    return {name.strip("`"): cells for name, *cells in rows}
+
+
+def test_hyperparameters_have_their_defaults_and_intervals(read):
+    rows = last_table(read["ppo.HyperParameters"])
+    assert rows["gamma"] == ["`0.99`", "[0, 1]", "Discount."]
+    assert rows["kl_threshold"][:2] == ["∞", "[0, ∞]"]
+    assert rows["actor_optimizer_params"][0] == "`OptimizerParams()`"
+
+
+def test_configurations_have_the_fields_of_their_bases(read):
+    rows = last_table(read["ppo.AgentConfig"])
+    assert rows["optimizer"][0] == "`optax.adam`"
+    assert rows["actor_epochs"] == ["`4`", "Passes over the samples for the actor."]
+    assert rows["checkpoint_dir"][0] == "`None`"
+
+
+AGENTS = [
+    name
+    for name in jaxagents.__all__
+    if isinstance(getattr(jaxagents, name), type)
+    and issubclass(getattr(jaxagents, name), jaxagents.Agent)
+    and not name.endswith("Base")
+    and name != "Agent"
+]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_has_its_own_constructor_and_lists_what_its_users_call(read, name):
+    kind = getattr(jaxagents, name)
+    shown = read[f"{kind.__module__.removeprefix('jaxagents.')}.{name}"]
+    config = shown.members["__init__"].parameters["config"].annotation
+    assert config.canonical_path == f"{kind._config_type.__module__}.{kind._config_type.__name__}"
+    assert f"class {name}(" in shown.members["__init__"].source
+    assert "`train`" in shown.docstring.parsed[-1].value
