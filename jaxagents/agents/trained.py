@@ -1,0 +1,125 @@
+"""Agents as trained or restored: what they do with what they have learned."""
+
+import os
+from typing import Generic
+
+import jax
+import numpy as np
+from jaxtyping import ArrayLike, UInt8
+
+from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
+from jaxagents.agents.memory import Remembers
+from jaxagents.agents.steps import Stepwise
+from jaxagents.core.keys import RandomKey, single_key
+from jaxagents.core.metrics import Metrics, MetricStats
+from jaxagents.core.numbers import positive
+from jaxagents.envs.films import check_can_film, draw_states, write_film
+from jaxagents.exporting import export_policy
+from jaxagents.running.programs import OnDevice
+
+
+class Trained(
+    Remembers[RunnerT],
+    Stepwise[ConfigT, HyperparametersT, RunnerT],
+    Generic[ConfigT, HyperparametersT, RunnerT],
+):
+    """Plays, films and exports the policy that an agent remembers."""
+
+    def eval(self, rng: RandomKey, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+        """Plays episodes with the agent as trained or restored.
+
+        Args:
+            rng: Random key.
+            n_evals: Number of episodes.
+            deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
+                DQN and its like: epsilon-greedily).
+
+        Returns:
+            `returns`, `final_rewards` (n_evals, *actors), `terminated`, `truncated`, `lengths`
+            (n_evals,), and what `_eval_metrics` adds.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        n_evals = positive("n_evals", n_evals)
+        acting = self._acting(self._trained_runner())
+        return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
+
+    def render_episode(
+        self,
+        rng: RandomKey,
+        path: str | os.PathLike | None = None,
+        *,
+        max_steps: int = 1_000,
+        deterministic: bool = True,
+        fps: float | int | None = None,
+    ) -> UInt8[np.ndarray, "time height width 3"]:
+        """Films an episode of the agent as trained or restored.
+
+        It is the episode that `eval(rng, n_evals=1)` plays, in a compiled program; its states are drawn
+        afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
+
+        ```python
+        agent.render_episode(jax.random.key(0), "episode.gif")
+        ```
+
+        Args:
+            rng: Random key.
+            path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
+                imageio-ffmpeg). None is written by default.
+            max_steps: Number of steps after which the film ends, if the episode has not.
+            deterministic: Whether to take greedy actions, as in `eval`.
+            fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
+                than 50 leaves out frames, so that time passes as it should.
+
+        Returns:
+            The frames, one for the start and one for each step: red, green and blue as bytes.
+
+        Raises:
+            NotImplementedError: The environment does not draw.
+            ValueError: `path` has another ending, or a number is not positive.
+            FileExistsError: The file exists.
+            ImportError: A library is not installed.
+            RuntimeError: The agent has not been trained.
+        """
+        env = self.episodes.env
+        rate = env.render_fps if fps is None else fps
+        check_can_film(env, path, rate)
+        longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
+        acting = self._acting(self._trained_runner())
+        key = single_key(rng, "render_episode")
+        states, n_steps = OnDevice(self).record(key, acting, longest, bool(deterministic))
+        frames = draw_states(env, states, 1 + int(n_steps))
+        if path is not None:
+            write_film(path, frames, rate)
+        return frames
+
+    def export_policy(self, path: str | os.PathLike) -> None:
+        """Writes the policy as trained or restored to one file, which needs no agent to be used.
+
+        [`load_policy`][jaxagents.load_policy] reads it. The file is one of safetensors, with the weights
+        that the policy acts by under `weights/...`, and its program as `jax.export` gives it.
+
+        Args:
+            path: The file, such as `policy.safetensors`.
+
+        Raises:
+            FileExistsError: The file exists.
+            ImportError: safetensors is not installed.
+            RuntimeError: The agent has not been trained.
+        """
+        acting = jax.device_get(self._acting(self._trained_runner()))
+        names = {"agent": type(self).__name__, "environment": self.episodes.env.name}
+        carry = self.initial_carry(acting)
+        export_policy(path, self.behaviour.act, acting, carry, self._observation, names)
+
+    def summarize(self, metric: ArrayLike) -> MetricStats:
+        """Statistics of a metric over its last axis.
+
+        Args:
+            metric: Any metric, such as `metrics["returns"]`.
+
+        Returns:
+            The statistics.
+        """
+        return MetricStats.of(metric)
