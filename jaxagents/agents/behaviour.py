@@ -136,7 +136,6 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return ()
 
-    @abc.abstractmethod
     def act(
         self, training: PyTree, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
     ) -> tuple[PyTree, PyTree]:
@@ -150,7 +149,16 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The memory afterwards, and one action.
+
+        Raises:
+            NotImplementedError: There is a random key, but the family of agents does not draw.
         """
+        if rng is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not draw actions: override act(training, carry, obs, rng), "
+                "or evaluate with deterministic=True."
+            )
+        return carry, self.policy(training, obs)
 
     @property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:

@@ -9,6 +9,7 @@ from flax import linen as nn
 from probes import BestAction, MatchSign
 from registry import AGENTS
 
+from jaxagents.agents.behaviour import Behaviour
 from jaxagents.envs.play import play_episodes
 
 KEY = jax.random.key(0)
@@ -97,3 +98,13 @@ def test_a_policy_that_draws_nothing_is_given_no_key():
     for deterministic in (True, False):
         play_episodes(agent.episodes, policy, (), KEY, 2, deterministic=deterministic)
     assert seen == [0, 1]
+
+
+def test_a_family_that_does_not_draw_is_greedy():
+    agent = fresh("PPO")
+    obs = jnp.zeros(2)
+    carry, action = Behaviour.act(agent, agent.actor_training, (), obs)
+    assert carry == ()
+    assert action == agent.policy(agent.actor_training, obs)
+    with pytest.raises(NotImplementedError, match=r"PPO does not draw actions: override act\("):
+        Behaviour.act(agent, agent.actor_training, (), obs, KEY)
