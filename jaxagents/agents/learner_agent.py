@@ -70,7 +70,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         is random.
         """
         if rng is None:
-            return carry, self.policy(training, obs)
+            return super().act(training, carry, obs)
         return carry, self._to_environment(training.sample_actions(obs, seed=rng))
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:

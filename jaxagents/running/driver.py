@@ -1,24 +1,24 @@
 """A training of an agent: the loop with everything that plugs in around it, or one compiled program."""
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from typing import Generic
 
 import jax
 import jax.numpy as jnp
 from jax_tqdm.scan_pbar import scan_tqdm
-from jaxtyping import ArrayLike, PyTree
+from jaxtyping import ArrayLike
 
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
-from jaxagents.core.metrics import Metrics, join, mean_metrics
+from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
 from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
+from jaxagents.running.points import LoggerObserver
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
 from jaxagents.running.trainable import PureProgram, RunnerT, Trainable
@@ -130,34 +130,3 @@ class Remembering(Generic[RunnerT]):
     def on_interruption(self, runner: RunnerT, history: Metrics) -> None:
         """Gives the agent the runner and the metrics up to it."""
         self._agent.collect_training(runner, join(self._earlier, history))
-
-
-class LoggerObserver:
-    """Passes the mean metrics of each point to loggers."""
-
-    def __init__(self, loggers: Sequence[Logger], known_steps: Sequence[int]) -> None:
-        """Takes the loggers.
-
-        Args:
-            loggers: Receive the metrics.
-            known_steps: Update steps that were logged before.
-        """
-        self._loggers = loggers
-        self._known_steps = known_steps
-
-    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
-        """Does nothing."""
-
-    def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Logs the newest point."""
-        point = mean_metrics({name: values[-1] for name, values in history.items()})
-        step = int(point.pop("update_step"))
-        if step in self._known_steps:
-            return
-        if step == 0:  # no update has reported anything
-            point = {name: x for name, x in point.items() if not math.isnan(x)}
-        for logger in self._loggers:
-            logger.log(step, point)
-
-    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Does nothing."""

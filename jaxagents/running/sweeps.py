@@ -13,12 +13,13 @@ from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
-from jaxagents.core.metrics import Metrics, join, mean_metrics
+from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
 from jaxagents.running.members import Members, members_of
+from jaxagents.running.points import LoggerObserver
 from jaxagents.running.progress import SweepBar
 from jaxagents.running.trainable import RunnerT, Trainable
 
@@ -129,30 +130,19 @@ class _InStep:
         return {**metrics, "update_step": metrics["update_step"][0]}
 
 
-class _Lines:
+class _Lines(LoggerObserver):
     """Passes the mean metrics of each member at each point to a logger."""
 
     def __init__(self, logger: Logger, grid: Grid, known: Metrics | None) -> None:
         """Takes the logger, the members, and the metrics that were logged before."""
-        self._logger = logger
+        super().__init__([logger], [] if known is None else known["update_step"])
         self._grid = grid
-        self._known_steps = [] if known is None else known["update_step"]
 
-    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
-        """Does nothing."""
-
-    def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Logs the newest point."""
-        point = {name: values[-1] for name, values in history.items()}
-        step = int(point.pop("update_step"))
-        if step in self._known_steps:
-            return
+    def log(self, step: int, point: Metrics, **labels: int) -> None:
+        """Logs the means of each member."""
         for i, (of_set, seed) in enumerate(np.ndindex(*self._grid.shape)):
-            means = mean_metrics({name: values[i] for name, values in point.items()})
-            self._logger.log(step, {"set": of_set, "seed": seed, **means})
-
-    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Does nothing."""
+            member = {name: values[i] for name, values in point.items()}
+            super().log(step, member, set=of_set, seed=seed, **labels)
 
 
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
