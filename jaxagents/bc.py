@@ -124,7 +124,9 @@ class BCLearner(Learner[BCConfig, BCHyperparameters]):
         cls, config: BCConfig, hyperparams: BCHyperparameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
-        actor = config.encoded(config.actor_network or cls._default_network(config, example))
+        actor = config.policy_of(
+            config.actor_network or cls._default_network(config, example), example.observations
+        )
         variables = initialise(actor, key, example.observations)
         return cls(
             config=config,

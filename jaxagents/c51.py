@@ -120,7 +120,7 @@ class C51Learner(QLearner[C51Config, C51Hyperparameters]):
         r"""Probabilities of the atoms under the distribution of $r + \gamma Z(s', a^*)$."""
         params, obs = self.target_critic.params, batch["next_observations"]
         logits = self._logits(params, obs)
-        greedy = self._q(params, obs).argmax(axis=-1)
+        greedy = self.allowed_q(params, obs).argmax(axis=-1)
         atoms = self._atoms()
         probabilities = jax.nn.softmax(outputs_of(logits, greedy))
         returns = td_targets(self, batch, jnp.broadcast_to(atoms, probabilities.shape))

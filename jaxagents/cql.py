@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
+from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.dqn import DDQNLearner, DQNLearner
@@ -237,13 +238,15 @@ class DiscreteCQLLearner(DDQNLearner):
         values = self._q(params, batch["observations"])
         q = ops.values_of(values, batch["actions"])
         bellman_losses = 0.5 * ops.value_loss(q, targets)
-        penalties = ops.conservative_penalty(values, 0.0, q)
+        allowed = ops.among_allowed(values, action_mask(batch["observations"]))
+        penalties = ops.conservative_penalty(allowed, 0.0, q)
         losses = bellman_losses + self.hyperparams.conservative_weight * penalties
         info = {"q": q, "bellman_loss": bellman_losses, "conservative_penalty": penalties}
         return losses, {**info, "td_errors": jnp.abs(q - targets)}
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
-        return ops.Categorical(self._q(self.critic.params, observations)).tempered(temperature)
+        values = self.allowed_q(self.critic.params, observations)
+        return ops.Categorical(values).tempered(temperature)
 
 
 def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:

@@ -66,7 +66,7 @@ class DQNLearner(QLearner[QConfig, QHyperparameters]):
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
         r"""The target $y = r + \gamma \max_a Q_{\theta'}(s', a)$."""
-        next_values = self._q(self.target_critic.params, batch["next_observations"])
+        next_values = self.allowed_q(self.target_critic.params, batch["next_observations"])
         return td_targets(self, batch, next_values.max(axis=-1))
 
     def _loss(
@@ -90,7 +90,7 @@ class DDQNLearner(DQNLearner):
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
         r"""The target $y = r + \gamma \, Q_{\theta'}(s', \arg\max_a Q_\theta(s', a))$."""
         obs = batch["next_observations"]
-        chosen = self._q(self.critic.params, obs).argmax(axis=-1)
+        chosen = self.allowed_q(self.critic.params, obs).argmax(axis=-1)
         next_values = ops.values_of(self._q(self.target_critic.params, obs), chosen)
         return td_targets(self, batch, next_values)
 

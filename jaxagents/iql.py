@@ -97,8 +97,10 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
-        actor = config.encoded(config.actor_network or gaussian_policy(config, example.action_size))
-        value = config.encoded(config.value_network or ValueCritic(config.features))
+        obs = example.observations
+        default = gaussian_policy(config, example.action_size)
+        actor = config.policy_of(config.actor_network or default, obs)
+        value = config.critic_of(config.value_network or ValueCritic(config.features), obs)
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )

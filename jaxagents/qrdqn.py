@@ -95,7 +95,7 @@ class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
     def _q_target(self, batch: Batch) -> Float[Array, "batch n_quantiles"]:
         r"""The quantiles $r + \gamma \theta_j(s', a^*)$, of the action with the largest value."""
         params, obs = self.target_critic.params, batch["next_observations"]
-        greedy = self._q(params, obs).argmax(axis=-1)
+        greedy = self.allowed_q(params, obs).argmax(axis=-1)
         next_quantiles = outputs_of(self._quantiles(params, obs), greedy)
         return td_targets(self, batch, next_quantiles)
 

@@ -106,7 +106,9 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
-        actor = config.encoded(config.actor_network or cls._default_actor(config, example))
+        actor = config.policy_of(
+            config.actor_network or cls._default_actor(config, example), example.observations
+        )
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )

@@ -96,7 +96,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         default = Policy(
             features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
         )
-        actor = config.encoded(config.actor_network or default)
+        actor = config.policy_of(config.actor_network or default, example.observations)
         variables = initialise(actor, actor_key, example.observations)
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example

@@ -156,6 +156,30 @@ class MatchSign(Probe):
         return state.sign > 0
 
 
+class Allowed(Probe):
+    """Allows two of four actions, by the sign, and rewards their number; others are worth NaN.
+
+    Nothing is allowed where an episode has ended.
+    """
+
+    n_steps = 2
+
+    def action_space(self, params: None) -> Any:
+        return Discrete(4)
+
+    def action_mask(self, state: ProbeState, params: None) -> Any:
+        positive, negative = jnp.array([[True, True, False, False], [True, False, True, False]])
+        mask = jnp.where(state.sign > 0, positive, negative) & ~self.terminated(state)
+        return mask if not hasattr(self, "n_actors") else jnp.stack([mask] * self.n_actors)
+
+    def best(self, state: ProbeState) -> Any:
+        return jnp.where(state.sign > 0, 1, 2)
+
+    def reward(self, state: ProbeState, action: Any) -> Any:
+        allowed = jnp.take_along_axis(self.action_mask(state, None), action[..., None], axis=-1)
+        return jnp.where(allowed[..., 0], action.astype(float), jnp.nan)
+
+
 class Target(Probe):
     """Rewards being near the point 0.5 * sign in each of two dimensions."""
 

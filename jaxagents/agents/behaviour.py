@@ -2,6 +2,7 @@
 
 import abc
 import copy
+import functools
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import jax
@@ -160,7 +161,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             )
         return carry, self.policy(training, obs)
 
-    @property
+    @functools.cached_property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])

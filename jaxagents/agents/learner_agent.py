@@ -13,7 +13,8 @@ from jaxagents.agents.checks import check_no_hooks
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.core.action_masks import without_action_mask
+from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
@@ -128,7 +129,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             return config
         space = self.episodes.observation_space
         n_categories = int(space.n) if is_discrete(space) else None
-        return config.replace(encoder=observation_encoder(self._observation, n_categories))
+        seen = without_action_mask(self._observation)
+        return config.replace(encoder=observation_encoder(seen, n_categories))
 
     # Actions in the learner's units and in those of the environment.
 
@@ -174,6 +176,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         space = self.episodes.action_space
         if space is None:
             raise ValueError(f"{name} needs {env_name}.action_space, which it lacks.")
+        check_action_mask(self.episodes)
         kinds = {"discrete": self._discrete_learner, "box": self._continuous_learner}
         acts_in = " and ".join(kind for kind, learner in kinds.items() if learner is not None)
         kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"

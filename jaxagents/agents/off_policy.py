@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from jaxagents import sharding
+from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
@@ -149,8 +150,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws actions uniformly."""
+        """Draws actions uniformly, of those that the observations allow."""
         example, n_envs = self._zero_action(), self.config.batch_size
+        mask = action_mask(obs)
+        if mask is not None:
+            return ops.Categorical(jnp.zeros(mask.shape)).masked(mask).sample(key)
         if is_discrete(self.episodes.action_space):
             return jax.random.randint(key, (n_envs,), 0, self.episodes.action_space.n)
         return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)

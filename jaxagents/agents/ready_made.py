@@ -12,8 +12,17 @@ from jaxagents import ops
 from jaxagents.agents.actor_outputs import check_logits, check_moments
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
+from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.envs.checks import check_action_mask
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
-from jaxagents.networks import CategoricalActor, GaussianActor, PerActor, StateCritic
+from jaxagents.networks import (
+    CategoricalActor,
+    GaussianActor,
+    PerActor,
+    StateCritic,
+    WithoutActionMask,
+    mask_actions,
+)
 
 
 class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
@@ -53,6 +62,19 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """The default critic."""
         return self._lift(StateCritic(n_categories=self._observed_categories()))
 
+    def _network_of_actor(self) -> nn.Module:
+        network = super()._network_of_actor()
+        return mask_actions(network) if self._has_mask else network
+
+    def _network_of_critic(self) -> nn.Module:
+        network = super()._network_of_critic()
+        return WithoutActionMask(network) if self._has_mask else network
+
+    @property
+    def _has_mask(self) -> bool:
+        """Whether observations say which actions are allowed."""
+        return action_mask(self._observation) is not None
+
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:
             return network
@@ -60,8 +82,8 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""
-        obs, _ = jax.eval_shape(self.episodes.reset, jax.random.key(0))
-        shapes = [leaf.shape for leaf in jax.tree.leaves(obs)]
+        seen = without_action_mask(self._observation)
+        shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
 
     def _observed_categories(self) -> int | None:
@@ -81,6 +103,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
                 "give the policy."
             )
+        check_action_mask(self.episodes)
         if is_discrete(space):
             return
         if not is_box(space):

@@ -13,8 +13,8 @@ from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import doubts_about_dtypes, mistakes_in_shapes
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.findings import Repetitions, doubts_of_play, numbers_not_finite
-from jaxagents.envs.random_play import Sampler, play_at_random, sampler_of
+from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
+from jaxagents.envs.random_play import Sampler, allowed_only, play_at_random, sampler_of
 from jaxagents.envs.spaces import Space
 
 _N_ENVS = 8
@@ -99,11 +99,12 @@ def check_env(
     name, key = episodes.env.wording.environment, jax.random.key(seed)
     try:
         repetitions = Repetitions(episodes, sampler, key, _N_ENVS)
-        play = quick_jit(lambda key: play_at_random(episodes, sampler, key, _N_ENVS, n_steps))(key)
+        player = allowed_only(sampler) if sample_action is None else lambda key, obs: sampler(key)
+        play = quick_jit(lambda key: play_at_random(episodes, player, key, _N_ENVS, n_steps))(key)
     except Exception as error:
         raise ValueError(_all_of([_told(error, "run by jax.jit and jax.vmap")], name)) from error
     play = jax.tree.map(np.asarray, play)
-    mistakes = [*repetitions.mistakes(), *numbers_not_finite(play, episodes.env)]
+    mistakes = [*repetitions.mistakes(), *mistakes_of_play(play, episodes.env)]
     if mistakes:
         raise ValueError(_all_of(mistakes, name))
     doubts = (*doubts, *repetitions.doubts(), *doubts_of_play(play, episodes.env))

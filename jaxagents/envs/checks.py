@@ -9,11 +9,12 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.spaces import Space, is_array, parts
+from jaxagents.envs.spaces import Space, is_array, is_discrete, parts
 
 _NEED_NUMBERS = (
     jax.errors.ConcretizationTypeError,
@@ -100,6 +101,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (check_size, outcome.reward, actors_shape, f"{what}: reward"),
         (_check_real, outcome.reward, f"{what}: reward"),
         (_check_space, env.observation_space, obs, name, reset),
+        (check_action_mask, episodes),
     ]
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
 
@@ -153,6 +155,33 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
     obs, state = first
     with written_in_jax(f"{env.wording.environment}.{env.wording.step}"):
         return obs, state, jax.eval_shape(lambda *args: env.step(*args), key, state, action)
+
+
+def check_action_mask(episodes: Episodes) -> None:
+    """Raises unless the mask of actions in the observations, if there is one, has one entry for each.
+
+    Args:
+        episodes: The environment.
+
+    Raises:
+        ValueError: It has others, or the actions are not discrete.
+    """
+    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    mask, space = action_mask(obs), episodes.action_space
+    if mask is None or space is None:
+        return
+    name = episodes.env.wording.environment
+    if not is_discrete(space):
+        raise ValueError(
+            f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
+            f"is {space!r}. Name the entry of the observation otherwise if it is something else."
+        )
+    shape = (*episodes.actors_shape, int(space.n))
+    if mask.shape != shape or jnp.issubdtype(mask.dtype, jnp.inexact):
+        raise ValueError(
+            f"{name}: the mask of actions must be boolean and have shape {shape}, an entry for each "
+            f"action, got {shape_and_dtype(mask)}."
+        )
 
 
 def _check_real(x: PyTree, what: str) -> None:

@@ -100,6 +100,20 @@ class Environment(abc.ABC):
             `reset`.
         """
 
+    def action_mask(self, state: PyTree) -> PyTree[Bool[Array, "*actors n_actions"]] | None:
+        """Which actions a state allows; an environment in which all always are need not say so.
+
+        Agents then observe a dict of what the environment gives, as `"observation"`, and this, as
+        `"action_mask"`. An environment may also give such dicts itself.
+
+        Args:
+            state: State, as `reset` or `step` gave it.
+
+        Returns:
+            Whether each discrete action is allowed (for each actor); `None` if nothing is said of it.
+        """
+        return None
+
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state; an environment need not, unless episodes are to be filmed.
 

@@ -8,9 +8,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
+from jaxagents.core.action_masks import with_action_mask
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.spaces import box_bounds, is_box
+from jaxagents.envs.spaces import box_bounds, is_box, space_without_mask
 
 _MANY_ENVIRONMENTS = 256
 """From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
@@ -63,7 +64,8 @@ class Episodes:
         max_steps: Longest episode, in steps: the shorter of both limits.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
         action_space: The environment's space of actions, `None` if it declares none.
-        observation_space: The environment's space of observations, `None` if it declares none.
+        observation_space: The environment's space of observations, without masks of actions; `None` if
+            it declares none.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Episodes:
         self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
-        self.observation_space = env.observation_space
+        self.observation_space = space_without_mask(env.observation_space)
         self._bounds = box_bounds(self.action_space) if is_box(self.action_space) else None
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
@@ -93,7 +95,8 @@ class Episodes:
             The first observation and the state.
         """
         obs, envstate = without_weak_types(self.env.reset(key))
-        return in_32_bits(obs), EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        obs = with_action_mask(in_32_bits(obs), self.env.action_mask(envstate))
+        return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -148,6 +151,7 @@ class Episodes:
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
+        obs = with_action_mask(obs, self.env.action_mask(envstate))
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)

@@ -100,12 +100,19 @@ def _are_equal(first: np.ndarray, second: np.ndarray) -> bool:
     return np.array_equal(first, second, equal_nan=jnp.issubdtype(first.dtype, jnp.inexact))
 
 
-def numbers_not_finite(play: RandomPlay, env: Environment) -> list[str]:
-    """Complaints about NaN and infinity, each with the first step at which there is one."""
+def mistakes_of_play(play: RandomPlay, env: Environment) -> list[str]:
+    """Complaints about NaN, infinity and masks that allow nothing, each with the first such step."""
     name, reset, step = env.wording
     mistakes = []
     if not play.finite_obs[play.length == 1].all():
         mistakes.append(f"{name}.{reset} returns an observation with NaN or infinity.")
+    if not play.some_allowed.all():
+        first = play.length[~play.some_allowed].min() - 1
+        mistakes.append(
+            f"{name} allows no action after {first} steps of an episode that is not over: its action "
+            "mask must allow one at least, such as an action that does nothing, or the step before must "
+            "end the episode."
+        )
     kinds = {"a reward": play.finite_reward, "an observation": play.finite_next_obs}
     for what, finite in kinds.items():
         if not finite.all():

@@ -8,11 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from jaxagents import ops
+from jaxagents.core.action_masks import action_mask, without_action_mask
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import Space, box_bounds, is_array, is_box, is_discrete, parts
 
 Sampler = Callable[[Key[Array, ""]], PyTree]
 """Draws an action of one environment, given a random key."""
+Player = Callable[[Key[Array, ""], PyTree], PyTree]
+"""Draws an action of one environment, given a random key and an observation."""
 
 
 class RandomPlay(NamedTuple):
@@ -27,6 +31,7 @@ class RandomPlay(NamedTuple):
         finite_obs: Whether the observation acted on is finite.
         finite_next_obs: Whether the true successor is finite.
         obs_in_space: Whether both observations are within the bounds of their space.
+        some_allowed: Whether the observation acted on allows any action (each actor one).
     """
 
     length: Int[Array, "steps environments"]
@@ -37,16 +42,17 @@ class RandomPlay(NamedTuple):
     finite_obs: Bool[Array, "steps environments"]
     finite_next_obs: Bool[Array, "steps environments"]
     obs_in_space: Bool[Array, "steps environments"]
+    some_allowed: Bool[Array, "steps environments"]
 
 
 def play_at_random(
-    episodes: Episodes, sampler: Sampler, key: Key[Array, ""], n_envs: int, n_steps: int
+    episodes: Episodes, player: Player, key: Key[Array, ""], n_envs: int, n_steps: int
 ) -> RandomPlay:
     """Plays random actions in several environments.
 
     Args:
         episodes: The environment.
-        sampler: Draws actions.
+        player: Draws actions.
         key: Random key.
         n_envs: Number of environments.
         n_steps: Number of steps in each.
@@ -59,7 +65,7 @@ def play_at_random(
     def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, RandomPlay]:
         obs, state, returns = carry
         action_key, step_key = jax.random.split(key)
-        taken = episodes.step(step_key, state, sampler(action_key))
+        taken = episodes.step(step_key, state, player(action_key, obs))
         returns = returns + taken.reward
         play = RandomPlay(
             length=state.step + 1,
@@ -70,6 +76,7 @@ def play_at_random(
             finite_obs=_is_finite(obs),
             finite_next_obs=_is_finite(taken.next_obs),
             obs_in_space=_is_in(space, obs) & _is_in(space, taken.next_obs),
+            some_allowed=_some_allowed(obs),
         )
         over = taken.terminated | taken.truncated
         return (taken.obs, taken.envstate, jnp.where(over, 0.0, returns)), play
@@ -96,6 +103,30 @@ def sampler_of(space: Space, actors_shape: tuple[int, ...]) -> Sampler:
     if not actors_shape:
         return lambda key: _draw(space, key)
     return lambda key: jax.vmap(lambda key: _draw(space, key))(jax.random.split(key, actors_shape))
+
+
+def allowed_only(sampler: Sampler) -> Player:
+    """A player that draws allowed actions uniformly where observations say which these are.
+
+    Args:
+        sampler: Draws actions where they do not.
+
+    Returns:
+        The player.
+    """
+
+    def draw(key: Key[Array, ""], obs: PyTree) -> PyTree:
+        mask = action_mask(obs)
+        if mask is None:
+            return sampler(key)
+        return ops.Categorical(jnp.zeros(mask.shape)).masked(mask).sample(key)
+
+    return draw
+
+
+def _some_allowed(obs: PyTree) -> Bool[Array, ""]:
+    mask = action_mask(obs)
+    return jnp.ones((), bool) if mask is None else jnp.asarray(mask, bool).any(axis=-1).all()
 
 
 def _draw(space: Space, key: Key[Array, ""]) -> PyTree:
@@ -125,6 +156,7 @@ def _is_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
     """Whether an observation is within the bounds of its space, as far as it declares any."""
+    obs = without_action_mask(obs)
     children = parts(space)
     if children is not None:
         items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxagents.core.action_masks import action_mask, without_action_mask
+
 Space = Any
 """A space of gymnax or of Gymnasium, or one like them."""
 
@@ -30,6 +32,21 @@ def parts(space: Space) -> dict[Any, Any] | None:
     if spaces is None:
         return None
     return dict(spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces))
+
+
+def space_without_mask(space: Space) -> Space:
+    """The space of what networks see of observations, which is not which actions are allowed.
+
+    Args:
+        space: A space of observations.
+
+    Returns:
+        The space; of one with a mask of actions, the other parts by name, or that of `"observation"` if
+        there is no other.
+    """
+    children = parts(space)
+    has_mask = children is not None and action_mask(children) is not None
+    return without_action_mask(children) if has_mask else space
 
 
 def box_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:

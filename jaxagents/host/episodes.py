@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents import ops
+from jaxagents.core.action_masks import action_mask
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.randomness import Stream, seed_of
 
@@ -96,8 +98,13 @@ def example_transition(env: gymnasium.Env) -> dict[str, PyTree]:
     }
 
 
-def random_action(space: spaces.Space, rng: np.random.Generator) -> np.ndarray:
-    """A uniformly random action, in [-1, 1] if it is continuous."""
+def random_action(
+    space: spaces.Space, rng: np.random.Generator, observation: PyTree = None
+) -> np.ndarray:
+    """A uniformly random action of those that the observation allows, in [-1, 1] if it is continuous."""
+    mask = action_mask(observation)
+    if mask is not None:
+        return _action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
     if isinstance(space, spaces.Discrete):
         return _action_array(space, rng.integers(space.n))
     return _action_array(space, rng.uniform(-1.0, 1.0, space.shape))

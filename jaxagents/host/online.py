@@ -112,10 +112,10 @@ class OnlineTraining:
                 self._journal.end_episode()
 
     def _action(self) -> ArrayLike:
+        observation = self._episodes.observation
         if self.step < self._config.start_steps:
             rng = generator(self._config.seed, Stream.RANDOM_ACTIONS, self.step)
-            return random_action(self._action_space, rng)
-        observation = self._episodes.observation
+            return random_action(self._action_space, rng, observation)
         return _sample(self.updates.learner, self._key, np.uint32(self.step), observation)
 
     def _learns(self) -> bool:

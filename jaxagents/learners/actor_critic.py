@@ -63,7 +63,9 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
         example: Example,
     ) -> tuple[TrainState, TrainState]:
         """The critics before their first update, and their copies."""
-        network = config.encoded(config.critic_network or cls._default_critics(config, example))
+        network = config.critic_of(
+            config.critic_network or cls._default_critics(config, example), example.observations
+        )
         inputs = cls._critic_inputs(example.observations, example.actions)
         variables = initialise(network, key, *inputs)
         critic = optimized(network, variables, config.optimizer, learning_rate)

@@ -10,10 +10,11 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
+from jaxagents.core.action_masks import action_mask
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import WithEncoder
+from jaxagents.networks import Masked, WithEncoder, WithoutActionMask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +50,35 @@ class LearnerConfig(StaticConfig):
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
-    def encoded(self, network: nn.Module) -> nn.Module:
-        """A network behind the encoder, if there is one."""
+    def critic_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
+        """A network behind the encoder, if there is one, that does not see which actions are allowed.
+
+        Args:
+            network: Takes encoded observations.
+            observations: An example of what it is to take.
+
+        Returns:
+            The network.
+        """
+        has_mask = action_mask(observations) is not None
+        encoded = self._encoded(network)
+        return WithoutActionMask(encoded) if has_mask else encoded
+
+    def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
+        """The network of a policy behind the encoder, if there is one, for the actions that are allowed.
+
+        Args:
+            network: Takes encoded observations.
+            observations: An example of what it is to take.
+
+        Returns:
+            The network.
+        """
+        has_mask = action_mask(observations) is not None
+        encoded = self._encoded(network)
+        return Masked(encoded) if has_mask else encoded
+
+    def _encoded(self, network: nn.Module) -> nn.Module:
         return network if self.encoder is None else WithEncoder(self.encoder, network)
 
     def _check_widths(self) -> None:

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.action_masks import without_action_mask
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
@@ -146,7 +147,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             example = example.replace(n_actions=n_actions)
         check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
         if config.has_default_networks:
-            check_example_vectors(example.observations, example.actions, cls.discrete_actions)
+            seen = without_action_mask(example.observations)
+            check_example_vectors(seen, example.actions, cls.discrete_actions)
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)
         return create(hyperparams, _as_key(seed), example)

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.action_masks import action_mask
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.batches import check_values_of_actions, weighted_mean
@@ -146,7 +147,20 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
         Returns:
             The distribution.
         """
-        return ops.EpsilonGreedy(self._q(self.critic.params, observations), epsilon)
+        values = self._q(self.critic.params, observations)
+        return ops.EpsilonGreedy(values, epsilon, action_mask(observations))
+
+    def allowed_q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
+        """The values of all actions, minus infinity for those that the observations do not allow.
+
+        Args:
+            params: Parameters of the network: those in training, or those of the target.
+            obs: One observation, or a batch of them.
+
+        Returns:
+            The values.
+        """
+        return ops.among_allowed(self._q(params, obs), action_mask(obs))
 
     @classmethod
     def _n_outputs(cls, config: QConfigT) -> int | None:
@@ -159,13 +173,14 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
     ) -> Self:
         rng, key = jax.random.split(rng)
         default = DuelingCritic if config.dueling else DiscreteCritic
-        critic = config.encoded(
+        critic = config.critic_of(
             config.critic_network
             or default(
                 features=config.features,
                 n_actions=example.action_size,
                 n_outputs=cls._n_outputs(config),
-            )
+            ),
+            example.observations,
         )
         variables = initialise(critic, key, example.observations)
         return cls(

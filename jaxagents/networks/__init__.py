@@ -7,6 +7,7 @@ from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
 from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
 from jaxagents.networks.initialisation import default_init
+from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
@@ -25,6 +26,7 @@ __all__ = [
     "Ensemble",
     "GaussianActor",
     "MLPHead",
+    "Masked",
     "ObservationEncoder",
     "PatchConv",
     "PerActor",
@@ -35,7 +37,9 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
+    "WithoutActionMask",
     "default_init",
     "ensemblize",
+    "mask_actions",
     "observation_encoder",
 ]

@@ -23,6 +23,7 @@ from jaxagents.ops.losses import (
     policy_gradient,
     value_loss,
 )
+from jaxagents.ops.masks import allowed_actions, among_allowed
 from jaxagents.ops.minibatches import (
     minibatch_indices,
     random_bijection,
@@ -48,6 +49,8 @@ __all__ = [
     "Reparametrised",
     "TanhGaussian",
     "advantage_weights",
+    "allowed_actions",
+    "among_allowed",
     "approximate_kl",
     "categorical_projection",
     "clipped_surrogate",

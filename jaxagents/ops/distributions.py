@@ -12,6 +12,8 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from jaxagents.ops.masks import allowed_actions, among_allowed
+
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 _LOG_2 = float(np.log(2.0))
 _SQUASH_LIMIT = 1.0 - 1e-6
@@ -150,6 +152,17 @@ class Categorical(Reparametrised):
         cold = jnp.where(greedy, 0.0, -jnp.inf)
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
+    def masked(self, mask: ArrayLike) -> "Categorical":
+        """The distribution of the actions that are allowed.
+
+        Args:
+            mask: Whether each action is allowed, broadcastable to the logits. Where none is, all are.
+
+        Returns:
+            The distribution.
+        """
+        return Categorical(among_allowed(self.logits, mask))
+
     def _log_probs(self) -> ByAction:
         """Log-softmax of the logits, in the form that `_by_action` gives."""
         logits = _by_action(self.logits)
@@ -165,47 +178,65 @@ class EpsilonGreedy(Distribution):
 
     $$\pi(a) = \frac{\epsilon}{n} + (1 - \epsilon) \, 1(a = \arg\max_b Q_b)$$
 
+    With a mask, $n$ is the number of allowed actions, and there are no others.
+
     Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 2.2.
 
     Attributes:
         values: Values $Q$ of the actions, shaped `(*batch, n_actions)`.
         epsilon: Probability $\epsilon$, broadcastable to the batch.
+        mask: Whether each action is allowed, shaped as the values; `None` if all are. Where none is, all
+            are.
     """
 
     values: PyTree
     epsilon: Any
+    mask: Any = None
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
         """Draws one action by one random number, which also chooses the action if below epsilon."""
-        n_actions = self.values.shape[-1]
-        greedy = self.mode()
+        greedy, n_allowed = self.mode(), self._n_allowed()
         u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
-        random_action = jnp.floor(u / positive * n_actions).astype(greedy.dtype)
-        return jnp.where(u < self.epsilon, jnp.minimum(random_action, n_actions - 1), greedy)
+        random_action = jnp.floor(u / positive * n_allowed).astype(greedy.dtype)
+        random_action = self._action_of(jnp.minimum(random_action, n_allowed - 1))
+        return jnp.where(u < self.epsilon, random_action, greedy)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Log-probability of an action, in nats; minus infinity if there is no such action."""
         any_other, greedy = self._probs()
         log_prob = jnp.log(jnp.where(action == self.mode(), greedy, any_other))
-        exists = (action >= 0) & (action < self.values.shape[-1])
-        return jnp.where(exists, log_prob, -jnp.inf)
+        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
+        allowed = True if self.mask is None else allowed_actions(self.mask)
+        return jnp.where((is_it & allowed).any(axis=-1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
         any_other, greedy = self._probs()
-        n_others = self.values.shape[-1] - 1
+        n_others = self._n_allowed() - 1
         entropy = n_others * jax.scipy.special.entr(any_other) + jax.scipy.special.entr(greedy)
         return jnp.broadcast_to(entropy, self.values.shape[:-1])
 
     def mode(self) -> Int[Array, "*batch"]:
         """The greedy action."""
-        return jnp.argmax(self.values, axis=-1)
+        return jnp.argmax(among_allowed(self.values, self.mask), axis=-1)
 
     def _probs(self) -> tuple[Any, Any]:
-        """The probabilities of any other action, and of the greedy one."""
-        any_other = self.epsilon / self.values.shape[-1]
+        """The probabilities of any other allowed action, and of the greedy one."""
+        any_other = self.epsilon / self._n_allowed()
         return any_other, 1.0 - self.epsilon + any_other
+
+    def _n_allowed(self) -> Any:
+        if self.mask is None:
+            return self.values.shape[-1]
+        return allowed_actions(self.mask).sum(axis=-1)
+
+    def _action_of(self, rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
+        """The allowed action that so many allowed ones precede."""
+        if self.mask is None:
+            return rank
+        n_up_to = allowed_actions(self.mask).cumsum(axis=-1)
+        return jnp.argmax(n_up_to > rank[..., None], axis=-1).astype(rank.dtype)
 
 
 class Gaussian(Reparametrised):

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from loops import Clock, Counting, Line, Picture, Recorder, Tiny
 
 from jaxagents.data import Dataset, ReplayBuffer
+from jaxagents.dqn import DQNLearner
 from jaxagents.host import (
     OfflineConfig,
     OnlineConfig,
@@ -108,6 +109,40 @@ def test_random_actions_come_first_and_are_uniform():
     assert len(np.unique(actions)) == 400
     assert abs(actions.mean()) < 0.1
     assert abs(actions.std() - 1 / np.sqrt(3)) < 0.05
+
+
+class TakingTurns(gymnasium.Env):
+    """Allows one of three actions, another one at each step, and fails at others."""
+
+    action_space = spaces.Discrete(3)
+    observation_space = spaces.Dict(
+        {
+            "observation": spaces.Box(0.0, np.inf, (1,), np.float32),
+            "action_mask": spaces.MultiBinary(3),
+        }
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        assert action == self.time % 3
+        self.time += 1
+        return self.observe(), 1.0, False, self.time == 5, {}
+
+    def observe(self):
+        mask = np.eye(3, dtype=np.int8)[self.time % 3]
+        return {"observation": np.float32([self.time]), "action_mask": mask}
+
+
+def test_only_allowed_actions_are_taken():
+    env = TakingTurns()
+    example = env.reset(seed=0)[0], env.action_space.sample()
+    learner = DQNLearner.create(0, *example, n_actions=3, features=(8,))
+    _, metrics = train_online(learner, env, ONLINE, eval_env=TakingTurns())
+    np.testing.assert_array_equal(metrics["returns"], 5.0)
 
 
 def test_discrete_actions_and_dict_observations():

@@ -132,6 +132,21 @@ class TestCategorical:
         gradient, alone = map(jax.grad(entropy_of), (MASKED.logits, MASKED.logits[ALLOWED]))
         np.testing.assert_allclose(gradient[ALLOWED], alone, rtol=1e-5, atol=1e-6)
 
+    @pytest.mark.parametrize("batch", [(), (3,)])
+    def test_a_mask_leaves_the_logits_of_allowed_actions(self, batch):
+        mask = np.isin(np.arange(5), ALLOWED)
+        logits = np.random.default_rng(1).normal(size=(*batch, 5)).astype(np.float32)
+        masked = ops.Categorical(jnp.asarray(logits)).masked(mask)
+        np.testing.assert_array_equal(masked.logits, np.where(mask, logits, -np.inf))
+
+    def test_where_nothing_is_allowed_everything_is(self):
+        logits = jnp.arange(6.0).reshape(2, 3)
+        mask = np.array([[False, False, False], [True, False, False]])
+        masked = ops.Categorical(logits).masked(mask)
+        np.testing.assert_array_equal(masked.logits[0], logits[0])
+        np.testing.assert_array_equal(masked.logits[1], [3.0, -np.inf, -np.inf])
+        assert_finite((masked.entropy(), masked.log_prob(jnp.array([2, 0]))))
+
     def test_extreme_logits_stay_finite(self):
         logits = jnp.array([0.0, -1e4, 1e4])
         value, gradient = jax.value_and_grad(lambda z: ops.Categorical(z).entropy())(logits)
@@ -188,6 +203,37 @@ class TestEpsilonGreedy:
         alone = ops.EpsilonGreedy(jnp.array([2.0]), 0.5)
         assert (draw(alone, 100) == 0).all()
         assert alone.log_prob(jnp.array(0)) == alone.entropy() == 0.0
+
+
+class TestMaskedEpsilonGreedy:
+    """Like that of a distribution over the allowed actions alone."""
+
+    mask = np.array(
+        [[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], dtype=bool
+    )
+    allowed = np.where(mask.any(-1, keepdims=True), mask, True)
+    values = TestEpsilonGreedy.values
+    epsilon = np.float32(0.4)
+    distribution = ops.EpsilonGreedy(jnp.asarray(values), epsilon, jnp.asarray(mask))
+    greedy = np.where(allowed, values, -np.inf).argmax(axis=-1)
+    n_allowed = allowed.sum(axis=-1, keepdims=True)
+    probs = allowed * epsilon / n_allowed + (1.0 - epsilon) * np.eye(5)[greedy]
+
+    def test_probabilities(self):
+        log_probs = log_probs_of_all(self.distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
+        np.testing.assert_allclose(np.exp(log_probs), self.probs, rtol=1e-5)
+        logs = np.log(np.where(self.probs > 0.0, self.probs, 1.0))
+        entropies = -(self.probs * logs).sum(axis=-1)
+        np.testing.assert_allclose(self.distribution.entropy(), entropies, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(self.distribution.mode(), self.greedy)
+
+    def test_samples_have_the_right_frequencies(self):
+        samples = draw(self.distribution)
+        for row in range(4):
+            counts = np.bincount(samples[:, row], minlength=5)
+            expected = N_SAMPLES * self.probs[row]
+            deviation = np.sqrt(expected * np.maximum(1.0 - self.probs[row], 0.0))
+            assert (np.abs(counts - expected) <= 5.0 * deviation + 1e-2).all()
 
 
 class TestGaussian:

@@ -93,6 +93,18 @@ class Functional(Environment):
         terminated = _flag(terminated, f'{what}: info["terminated"]')
         return Step(obs, state, reward, terminated, truncated, info)
 
+    def action_mask(self, state: PyTree) -> Any:
+        """Which actions a state allows: the object's `action_mask(state, params)`, if it has one.
+
+        Args:
+            state: State.
+
+        Returns:
+            Whether each action is allowed; `None` if the object does not say.
+        """
+        mask = getattr(self.env, "action_mask", None)
+        return mask(state, self.params) if callable(mask) else None
+
     def render(self, state: PyTree) -> Any:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
 
