@@ -1,7 +1,11 @@
 """Checks of what the actor of a ready-made policy gives, made on shapes."""
 
+from collections.abc import Mapping
+
 import jax
 from jaxtyping import PyTree
+
+from jaxagents.envs.spaces import Space, parts
 
 
 def check_logits(output: PyTree, n_actions: int, env: str) -> None:
@@ -41,6 +45,55 @@ def check_moments(output: PyTree, shape: tuple[int, ...], env: str) -> None:
             f"deviation, both of shape {shape} for {env}, got {_described(output)}: look at "
             "config.actor_network."
         )
+
+
+def check_several(output: PyTree, number: int, env: str) -> None:
+    """Raises unless an actor gives several outputs in a tuple.
+
+    Args:
+        output: Its output.
+        number: Their number.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not isinstance(output, tuple | list) or len(output) != number:
+        raise ValueError(
+            f"The actor of a ready-made policy must give a tuple of {number} arrays of logits, one for "
+            f"each of the actions that {env} takes at once, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def check_parts(output: PyTree, space: Space, env: str) -> None:
+    """Raises unless an actor gives an output for every part of an action.
+
+    Args:
+        output: Its output.
+        space: The space of actions, of dicts or tuples.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It does not.
+    """
+    children = parts(space)
+    if children is None:
+        return
+    is_named = isinstance(space.spaces, Mapping)
+    names = sorted(children) if is_named else len(children)
+    if isinstance(output, Mapping) and is_named:
+        found = sorted(output)
+    else:
+        found = len(output) if isinstance(output, tuple | list) and not is_named else None
+    if found != names:
+        wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
+        raise ValueError(
+            f"The actor of a ready-made policy must give {wanted}, an output for each part of an action "
+            f"of {env}, got {_described(output)}: look at config.actor_network."
+        )
+    for name, child in children.items():
+        check_parts(output[name], child, env)
 
 
 def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:

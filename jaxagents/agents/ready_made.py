@@ -1,23 +1,21 @@
-"""A policy and default networks for discrete and box actions."""
-
-import math
+"""A policy and default networks for actions of many kinds."""
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.actor_outputs import check_logits, check_moments
+from jaxagents.agents.action_distributions import (
+    check_action_space,
+    default_actor,
+    distribution_of,
+)
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.action_masks import action_mask, without_action_mask
 from jaxagents.envs.checks import check_action_mask
-from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
+from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
-    CategoricalActor,
-    GaussianActor,
     PerActor,
     StateCritic,
     WithoutActionMask,
@@ -26,37 +24,22 @@ from jaxagents.networks import (
 
 
 class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
-    """Mixin that gives an agent's policy, with default networks, for discrete and box actions.
+    """Mixin that gives an agent's policy, with default networks, for spaces of actions of many kinds.
 
-    The actor emits logits for discrete actions, and a mean and a logarithm of the standard
-    deviation for box actions, both in units of half the box where its bounds are finite.
+    The actor emits logits for discrete actions, a tuple of logits for several of them, and a mean and a
+    logarithm of the standard deviation for box actions, both in units of half the box where its bounds
+    are finite. Where actions are dicts or tuples, so is what it emits.
     """
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
-        """The distribution of actions: categorical, or Gaussian clipped or squashed into the box."""
-        space = self.episodes.action_space
-        if is_discrete(space):
-            check_logits(output, int(space.n), type(self.env).__name__)
-            return ops.Categorical(output)
-        check_moments(output, tuple(space.shape), type(self.env).__name__)
-        mean, log_std = output
-        log_std = jnp.broadcast_to(log_std, mean.shape)
-        event_ndim = len(space.shape)
-        if not is_bounded(space):
-            return ops.Gaussian(mean, log_std, event_ndim)
-        low, high = box_bounds(space)
-        if self.config.squash_actions:
-            return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
-        centre, half = 0.5 * (low + high), 0.5 * (high - low)
-        return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
+        """The distribution of actions: categorical, Gaussian within the box, or a joint one."""
+        space, env = self.episodes.action_space, type(self.env).__name__
+        return distribution_of(space, output, self.config.squash_actions, env)
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
-        space = self.episodes.action_space
-        n_categories = self._observed_categories()
-        if is_discrete(space):
-            return self._lift(CategoricalActor(int(space.n), n_categories=n_categories))
-        return self._lift(GaussianActor(tuple(space.shape), n_categories=n_categories))
+        space, n_categories = self.episodes.action_space, self._observed_categories()
+        return self._lift(default_actor(space, n_categories=n_categories))
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
@@ -104,16 +87,4 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "give the policy."
             )
         check_action_mask(self.episodes)
-        if is_discrete(space):
-            return
-        if not is_box(space):
-            raise ValueError(
-                f"{name} acts in discrete and box spaces, but {env_name}.action_space is {space!r}. "
-                f"Subclass {name}Base and give the policy."
-            )
-        if self.config.squash_actions and not is_bounded(space):
-            raise ValueError(
-                f"squash_actions needs finite bounds, but {env_name}.action_space is {space!r}."
-            )
-        if math.prod(space.shape) == 0:
-            raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
+        check_action_space(space, self.config.squash_actions, name, env_name)

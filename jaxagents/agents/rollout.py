@@ -97,6 +97,6 @@ def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callab
     _, distribution = jax.eval_shape(policy.step, actor, first.carry, first.obs)
     if isinstance(distribution, ops.Reparametrised) and distribution.draws_noise:
         noise = jax.eval_shape(distribution.noise, jax.random.key(0))
-        if noise.size <= _MOST_NOISE:
+        if sum(x.size for x in jax.tree.leaves(noise)) <= _MOST_NOISE:
             return distribution.noise, lambda distribution, noise: distribution.sample_from(noise)
     return jax.random.split, lambda distribution, key: distribution.sample(key)

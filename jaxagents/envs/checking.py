@@ -14,7 +14,7 @@ from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import doubts_about_dtypes, mistakes_in_shapes
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
-from jaxagents.envs.random_play import Sampler, allowed_only, play_at_random, sampler_of
+from jaxagents.envs.random_play import Player, Sampler, play_at_random, player_of
 from jaxagents.envs.spaces import Space
 
 _N_ENVS = 8
@@ -95,11 +95,10 @@ def check_env(
         ValueError: It has mistakes; the message tells all that were found.
     """
     n_steps = positive("n_steps", n_steps)
-    episodes, sampler, doubts = _traced(env, env_params, sample_action)
+    episodes, player, doubts = _traced(env, env_params, sample_action)
     name, key = episodes.env.wording.environment, jax.random.key(seed)
     try:
-        repetitions = Repetitions(episodes, sampler, key, _N_ENVS)
-        player = allowed_only(sampler) if sample_action is None else lambda key, obs: sampler(key)
+        repetitions = Repetitions(episodes, player, key, _N_ENVS)
         play = quick_jit(lambda key: play_at_random(episodes, player, key, _N_ENVS, n_steps))(key)
     except Exception as error:
         raise ValueError(_all_of([_told(error, "run by jax.jit and jax.vmap")], name)) from error
@@ -126,14 +125,14 @@ def check_env(
 
 def _traced(
     env: Any, env_params: PyTree, sample_action: Sampler | None
-) -> tuple[Episodes, Sampler, list[str]]:
+) -> tuple[Episodes, Player, list[str]]:
     """The environment, its actions, and doubts about its dtypes, if its shapes are right."""
     name, before = type(env).__name__, dict(getattr(env, "__dict__", {}))
     try:
         made = as_environment(env, env_params)
         episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
-        sampler = sample_action or _sampler_of(episodes)
-        action = jax.eval_shape(sampler, jax.random.key(0))
+        player = _player_of(episodes, sample_action)
+        action = jax.eval_shape(lambda key: player(key, None), jax.random.key(0))
         mistakes = mistakes_in_shapes(episodes, action)
         doubts = [] if mistakes else doubts_about_dtypes(episodes, action)
     except Exception as error:
@@ -144,16 +143,18 @@ def _traced(
     mistakes += _changed_attributes(env, before)
     if mistakes:
         raise ValueError(_all_of(mistakes, name))
-    return episodes, sampler, doubts
+    return episodes, player, doubts
 
 
-def _sampler_of(episodes: Episodes) -> Sampler:
+def _player_of(episodes: Episodes, sample_action: Sampler | None) -> Player:
+    if sample_action is not None:
+        return lambda key, obs: sample_action(key)
     if episodes.action_space is None:
         raise ValueError(
             "There is no action_space to draw actions from: declare one, or give sample_action, such as "
             "lambda key: jax.random.uniform(key, (2,))."
         )
-    return sampler_of(episodes.action_space, episodes.actors_shape)
+    return player_of(episodes.action_space, episodes.actors_shape)
 
 
 def _changed_attributes(env: Any, before: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks of environments, made on shapes alone, before anything is compiled."""
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,14 @@ from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.spaces import Space, is_array, is_discrete, parts
+from jaxagents.envs.spaces import (
+    Space,
+    is_array,
+    is_discrete,
+    is_multi_discrete,
+    map_spaces,
+    parts,
+)
 
 _NEED_NUMBERS = (
     jax.errors.ConcretizationTypeError,
@@ -69,6 +77,8 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
     mistakes = mistakes_in_shapes(episodes, action)
     if mistakes:
         raise ValueError("\n".join(mistakes))
+    for doubt in _doubts_about_kinds(episodes.env):
+        warnings.warn(doubt, stacklevel=2)
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
@@ -132,6 +142,18 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
     ]
 
 
+def _doubts_about_kinds(env: Environment) -> list[str]:
+    """Doubts about observations of another kind of numbers than their space declares, in words."""
+    name, reset, _ = env.wording
+    obs, _ = jax.eval_shape(in_32_bits, jax.eval_shape(lambda: env.reset(jax.random.key(0))))
+    return [
+        f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
+        f"{found.dtype}, which is what agents are trained with."
+        for part, declared, found in _with_declared(env.observation_space, obs, name)
+        if not _widens(found.dtype, declared.dtype)
+    ]
+
+
 def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
     """What a reset and a step of an environment return, as shapes: observation, state, and outcome.
 
@@ -171,17 +193,33 @@ def check_action_mask(episodes: Episodes) -> None:
     if mask is None or space is None:
         return
     name = episodes.env.wording.environment
-    if not is_discrete(space):
+    expected = _given(map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space))
+    if not jax.tree.leaves(expected):
         raise ValueError(
             f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
             f"is {space!r}. Name the entry of the observation otherwise if it is something else."
         )
-    shape = (*episodes.actors_shape, int(space.n))
-    if mask.shape != shape or jnp.issubdtype(mask.dtype, jnp.inexact):
+    found = _given(jax.tree.map(lambda x: x.shape, mask))
+    flags = [not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask)]
+    if found != expected or not all(flags):
         raise ValueError(
-            f"{name}: the mask of actions must be boolean and have shape {shape}, an entry for each "
-            f"action, got {shape_and_dtype(mask)}."
+            f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for each "
+            f"action, got {jax.tree.map(shape_and_dtype, mask)}."
         )
+
+
+def _mask_shape(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
+    """The shape of the mask of a space, or of those of several discrete actions; `None` for a box."""
+    if is_multi_discrete(space):
+        return tuple((*actors_shape, int(n)) for n in space.nvec)
+    return (*actors_shape, int(space.n)) if is_discrete(space) else None
+
+
+def _given(shapes: PyTree) -> PyTree:
+    """Shapes without the entries of dicts that have none."""
+    if not isinstance(shapes, dict):
+        return shapes
+    return {name: _given(shape) for name, shape in shapes.items() if shape is not None}
 
 
 def _check_real(x: PyTree, what: str) -> None:
@@ -267,7 +305,7 @@ def check_info(info: object, what: str) -> None:
 def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
     for part, declared, found in _with_declared(space, obs, name):
         shape, dtype = tuple(declared.shape), jnp.dtype(declared.dtype)
-        if shape != found.shape or not (dtype == found.dtype or _widens(found.dtype, dtype)):
+        if shape != found.shape:
             raise ValueError(
                 f"{part}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
                 f"{shape_and_dtype(found)}. Correct whichever is wrong."

@@ -11,7 +11,7 @@ from jaxagents import sharding
 from jaxagents.core.action_masks import with_action_mask
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.spaces import box_bounds, is_box, space_without_mask
+from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, space_without_mask
 
 _MANY_ENVIRONMENTS = 256
 """From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
@@ -82,8 +82,8 @@ class Episodes:
         self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
+        self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = space_without_mask(env.observation_space)
-        self._bounds = box_bounds(self.action_space) if is_box(self.action_space) else None
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
         """Starts an episode.
@@ -146,8 +146,8 @@ class Episodes:
         Returns:
             The outcome, whose `obs` is the true successor.
         """
-        if self._bounds is not None:
-            action = jnp.clip(action, *self._bounds)
+        if jax.tree.structure(action) == self._action_structure:
+            action = map_spaces(_within_bounds, self.action_space, action)
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
@@ -199,3 +199,7 @@ class Episodes:
 
         _, current = jax.lax.while_loop(lambda state: state[0].any(), restart_some, (over, current))
         return current
+
+
+def _within_bounds(space: Space, action: PyTree) -> PyTree:
+    return jnp.clip(action, *box_bounds(space)) if is_box(space) else action

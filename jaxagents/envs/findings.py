@@ -11,7 +11,7 @@ from jaxagents.core.arrays import is_key
 from jaxagents.core.compilation import quick_jit
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.random_play import RandomPlay, Sampler
+from jaxagents.envs.random_play import Player, RandomPlay
 
 _N_STEPS = 64
 """Number of steps that are played again and again."""
@@ -27,16 +27,16 @@ class Repetitions:
         ignore_keys: Whether outcomes are the same whatever the keys are.
     """
 
-    def __init__(self, episodes: Episodes, sampler: Sampler, key: Key[Array, ""], n: int) -> None:
+    def __init__(self, episodes: Episodes, player: Player, key: Key[Array, ""], n: int) -> None:
         """Plays.
 
         Args:
             episodes: The environment.
-            sampler: Draws actions.
+            player: Draws actions.
             key: Random key.
             n: Number of different keys.
         """
-        actions = jax.vmap(sampler)(jax.random.split(key, _N_STEPS))
+        actions = jax.vmap(lambda key: player(key, None))(jax.random.split(key, _N_STEPS))
         keys = jax.random.split(key, n)
         (text, run), (other_text, run_other) = (_program(episodes, actions, keys) for _ in range(2))
         first = run()

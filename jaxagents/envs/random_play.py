@@ -11,7 +11,16 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents import ops
 from jaxagents.core.action_masks import action_mask, without_action_mask
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.spaces import Space, box_bounds, is_array, is_box, is_discrete, parts
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    is_array,
+    is_box,
+    is_discrete,
+    is_multi_discrete,
+    map_spaces,
+    parts,
+)
 
 Sampler = Callable[[Key[Array, ""]], PyTree]
 """Draws an action of one environment, given a random key."""
@@ -90,8 +99,8 @@ def play_at_random(
     return jax.vmap(in_one, out_axes=1)(jax.random.split(key, n_envs))
 
 
-def sampler_of(space: Space, actors_shape: tuple[int, ...]) -> Sampler:
-    """The function that draws actions from a space uniformly.
+def player_of(space: Space, actors_shape: tuple[int, ...]) -> Player:
+    """The function that draws actions from a space uniformly, of those that an observation allows.
 
     Args:
         space: The space of the actions of one actor.
@@ -100,45 +109,37 @@ def sampler_of(space: Space, actors_shape: tuple[int, ...]) -> Sampler:
     Returns:
         The function.
     """
-    if not actors_shape:
-        return lambda key: _draw(space, key)
-    return lambda key: jax.vmap(lambda key: _draw(space, key))(jax.random.split(key, actors_shape))
-
-
-def allowed_only(sampler: Sampler) -> Player:
-    """A player that draws allowed actions uniformly where observations say which these are.
-
-    Args:
-        sampler: Draws actions where they do not.
-
-    Returns:
-        The player.
-    """
 
     def draw(key: Key[Array, ""], obs: PyTree) -> PyTree:
         mask = action_mask(obs)
-        if mask is None:
-            return sampler(key)
-        return ops.Categorical(jnp.zeros(mask.shape)).masked(mask).sample(key)
+        if not actors_shape:
+            return _draw(space, key, mask)
+        keys = jax.random.split(key, actors_shape)
+        return jax.vmap(lambda key, mask: _draw(space, key, mask))(keys, mask)
 
     return draw
 
 
 def _some_allowed(obs: PyTree) -> Bool[Array, ""]:
-    mask = action_mask(obs)
-    return jnp.ones((), bool) if mask is None else jnp.asarray(mask, bool).any(axis=-1).all()
+    masks = jax.tree.leaves(action_mask(obs))
+    some = [jnp.asarray(mask, bool).any(axis=-1).all() for mask in masks]
+    return jnp.all(jnp.stack([*some, jnp.ones((), bool)]))
 
 
-def _draw(space: Space, key: Key[Array, ""]) -> PyTree:
-    children = parts(space)
-    if children is not None:
-        keys = jax.random.split(key, len(children))
-        drawn = {
-            name: _draw(child, k) for (name, child), k in zip(children.items(), keys, strict=True)
-        }
-        return drawn if hasattr(space.spaces, "items") else tuple(drawn.values())
+def _draw(space: Space, key: Key[Array, ""], mask: PyTree) -> PyTree:
+    treedef = jax.tree.structure(map_spaces(lambda space: 0, space))
+    keys = treedef.unflatten(jax.random.split(key, treedef.num_leaves))
+    return map_spaces(_draw_part, space, keys, mask)
+
+
+def _draw_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
+    if is_multi_discrete(space):
+        keys = jax.random.split(key, len(space.nvec))
+        masks = [None] * len(space.nvec) if mask is None else mask
+        drawn = [_choose(*x) for x in zip(space.nvec, keys, masks, strict=True)]
+        return jnp.stack(drawn)
     if is_discrete(space):
-        return jax.random.randint(key, (), 0, space.n, jnp.int32)
+        return _choose(space.n, key, mask)
     if not is_box(space):
         raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
     low, high = box_bounds(space)
@@ -147,6 +148,12 @@ def _draw(space: Space, key: Key[Array, ""]) -> PyTree:
     within = low + uniform * np.where(is_bounded, high - low, 0.0).astype(np.float32)
     normal = jnp.clip(jax.random.normal(key, low.shape, jnp.float32), low, high)
     return jnp.where(is_bounded, within, normal)
+
+
+def _choose(n: int, key: Key[Array, ""], mask: Array | None) -> Int[Array, ""]:
+    if mask is None:
+        return jax.random.randint(key, (), 0, n, jnp.int32)
+    return ops.Categorical(jnp.zeros(n)).masked(mask).sample(key).astype(jnp.int32)
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:

@@ -1,14 +1,77 @@
 """Telling spaces apart by their attributes, whichever suite they come from."""
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import PyTree
 
 from jaxagents.core.action_masks import action_mask, without_action_mask
 
 Space = Any
-"""A space of gymnax or of Gymnasium, or one like them."""
+"""A space of gymnax or of Gymnasium, one of those below, or one like them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """The integers from 0 to `n - 1`.
+
+    Attributes:
+        n: Their number.
+        dtype: Their type.
+    """
+
+    n: int
+    dtype: DTypeLike = np.int32
+    shape: ClassVar[tuple[int, ...]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiDiscrete:
+    """Vectors of integers, the i-th from 0 to `nvec[i] - 1`.
+
+    Attributes:
+        nvec: The numbers of values of the components.
+        dtype: Their type.
+    """
+
+    nvec: tuple[int, ...]
+    dtype: DTypeLike = np.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a vector."""
+        return (len(self.nvec),)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Box:
+    """Arrays between two bounds.
+
+    Attributes:
+        low: Lower bounds, broadcastable to the shape.
+        high: Upper bounds, broadcastable to the shape.
+        shape: Shape of an array.
+        dtype: Type of its numbers.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+    shape: tuple[int, ...]
+    dtype: DTypeLike = np.float32
+
+
+@dataclasses.dataclass(frozen=True)
+class Composite:
+    """Dicts or tuples of what other spaces hold.
+
+    Attributes:
+        spaces: The spaces, by name or in order.
+    """
+
+    spaces: Mapping[str, Space] | Sequence[Space]
 
 
 def is_discrete(space: Space) -> bool:
@@ -19,6 +82,11 @@ def is_discrete(space: Space) -> bool:
 def is_box(space: Space) -> bool:
     """Whether a space holds arrays between `space.low` and `space.high`."""
     return hasattr(space, "low") and hasattr(space, "high")
+
+
+def is_multi_discrete(space: Space) -> bool:
+    """Whether a space holds vectors of integers, the i-th from 0 to `space.nvec[i] - 1`."""
+    return hasattr(space, "nvec")
 
 
 def is_array(space: Space) -> bool:
@@ -32,6 +100,33 @@ def parts(space: Space) -> dict[Any, Any] | None:
     if spaces is None:
         return None
     return dict(spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces))
+
+
+def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> PyTree:
+    """Calls a function with each of the spaces that a space is made of, or with the space itself.
+
+    Args:
+        function: Takes a space, and its part of each of the pytrees; `None` for one that is missing.
+        space: The space.
+        *trees: Pytrees of the structure of the space.
+
+    Returns:
+        What the function returns, structured in the same way.
+    """
+    children = parts(space)
+    if children is None:
+        return function(space, *trees)
+    mapped = {
+        name: map_spaces(function, child, *(_part(tree, name) for tree in trees))
+        for name, child in children.items()
+    }
+    return mapped if isinstance(space.spaces, Mapping) else tuple(mapped.values())
+
+
+def _part(tree: PyTree, name: Any) -> PyTree:
+    if tree is None:
+        return None
+    return tree.get(name) if isinstance(tree, Mapping) else tree[name]
 
 
 def space_without_mask(space: Space) -> Space:

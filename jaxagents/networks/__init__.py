@@ -5,7 +5,13 @@ from jaxagents.networks.critics import Critic, DiscreteCritic, DuelingCritic, ML
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
-from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
+from jaxagents.networks.heads import (
+    CategoricalActor,
+    GaussianActor,
+    JointActor,
+    MultiCategoricalActor,
+    StateCritic,
+)
 from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
@@ -25,8 +31,10 @@ __all__ = [
     "DuelingCritic",
     "Ensemble",
     "GaussianActor",
+    "JointActor",
     "MLPHead",
     "Masked",
+    "MultiCategoricalActor",
     "ObservationEncoder",
     "PatchConv",
     "PerActor",

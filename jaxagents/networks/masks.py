@@ -1,5 +1,6 @@
 """Networks of observations that say which actions are allowed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
@@ -84,6 +85,10 @@ def mask_actions(network: nn.Module) -> nn.Module:
 def _masked(output: Any, mask: Any) -> Any:
     if mask is None:
         return output
+    if isinstance(mask, Mapping):
+        return {name: _masked(part, mask.get(name)) for name, part in output.items()}
+    if isinstance(mask, tuple | list):
+        return tuple(_masked(*parts) for parts in zip(output, mask, strict=True))
     if isinstance(output, ops.Categorical):
         return output.masked(mask)
     if not hasattr(output, "dtype"):

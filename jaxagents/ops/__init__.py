@@ -14,6 +14,7 @@ from jaxagents.ops.distributions import (
     TanhGaussian,
 )
 from jaxagents.ops.exploration import exponential_decay, linear_decay
+from jaxagents.ops.joint import Joint
 from jaxagents.ops.losses import (
     approximate_kl,
     clipped_surrogate,
@@ -46,6 +47,7 @@ __all__ = [
     "Distribution",
     "EpsilonGreedy",
     "Gaussian",
+    "Joint",
     "Reparametrised",
     "TanhGaussian",
     "advantage_weights",

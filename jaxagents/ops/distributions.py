@@ -27,14 +27,14 @@ class Distribution(struct.PyTreeNode):
     """A distribution over actions, possibly batched over leading axes (actors)."""
 
     @abstractmethod
-    def sample(self, key: Key[Array, ""]) -> Array:
+    def sample(self, key: Key[Array, ""]) -> PyTree:
         """Draws one action."""
 
     @abstractmethod
-    def log_prob(self, action: Array) -> Float[Array, "*batch"]:
+    def log_prob(self, action: Any) -> Float[Array, "*batch"]:
         """Log-probability (or log-density) of an action, in nats."""
 
-    def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[Array, Float[Array, "*batch"]]:
+    def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "*batch"]]:
         """Draws one action, and gives its log-probability (or log-density) in nats."""
         action = self.sample(key)
         return action, self.log_prob(action)
@@ -44,7 +44,7 @@ class Distribution(struct.PyTreeNode):
         """Entropy, in nats."""
 
     @abstractmethod
-    def mode(self) -> Array:
+    def mode(self) -> PyTree:
         """The greedy action."""
 
 
@@ -69,7 +69,7 @@ class Reparametrised(Distribution):
             cls.draws_noise = False
 
     @abstractmethod
-    def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> Array:
+    def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> PyTree:
         """Draws the random numbers of actions.
 
         It may use only the shapes and types of the parameters: a rollout does not have their values
@@ -80,14 +80,14 @@ class Reparametrised(Distribution):
             shape: Shape of an array of independent draws; `()` for a single one.
 
         Returns:
-            The numbers, with the axes of `shape` first.
+            An array of the numbers, or a pytree of arrays, with the axes of `shape` first.
         """
 
     @abstractmethod
-    def sample_from(self, noise: Array) -> Array:
+    def sample_from(self, noise: PyTree) -> PyTree:
         """The action made from the noise of one draw."""
 
-    def sample(self, key: Key[Array, ""]) -> Array:
+    def sample(self, key: Key[Array, ""]) -> PyTree:
         """Draws one action."""
         return self.sample_from(self.noise(key))
 

@@ -1,0 +1,124 @@
+"""Distributions of actions, and default actors, for the spaces that ready-made policies act in."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import PyTree
+
+from jaxagents import ops
+from jaxagents.agents.actor_outputs import check_logits, check_moments, check_parts, check_several
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    is_bounded,
+    is_box,
+    is_discrete,
+    is_multi_discrete,
+    map_spaces,
+    parts,
+)
+from jaxagents.networks import CategoricalActor, GaussianActor, JointActor, MultiCategoricalActor
+
+
+def distribution_of(
+    space: Space, output: PyTree, squash_actions: bool, env: str
+) -> ops.Distribution:
+    """The distribution of actions in a space that the output of an actor describes.
+
+    Args:
+        space: The space: discrete, several discrete ones, a box, or a dict or tuple of such.
+        output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a dict or
+            tuple of such. In a box, mean and deviation are in units of half of it where its bounds are
+            finite.
+        squash_actions: Whether actions in boxes are squashed by tanh rather than clipped.
+        env: Name of the environment, for messages.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        ValueError: The output does not fit the space.
+    """
+    if parts(space) is None:
+        return _of_one_space(space, output, squash_actions, env)
+    check_parts(output, space, env)
+    return ops.Joint(map_spaces(lambda *x: _of_one_space(*x, squash_actions, env), space, output))
+
+
+def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
+    if is_multi_discrete(space):
+        check_several(output, len(space.nvec), env)
+        for logits, n in zip(output, space.nvec, strict=True):
+            check_logits(logits, int(n), env)
+        return ops.Joint(tuple(ops.Categorical(logits) for logits in output), stacked=True)
+    if is_discrete(space):
+        check_logits(output, int(space.n), env)
+        return ops.Categorical(output)
+    check_moments(output, tuple(space.shape), env)
+    mean, log_std = output
+    log_std = jnp.broadcast_to(log_std, mean.shape)
+    event_ndim = len(space.shape)
+    if not is_bounded(space):
+        return ops.Gaussian(mean, log_std, event_ndim)
+    low, high = box_bounds(space)
+    if squash_actions:
+        return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
+    centre, half = 0.5 * (low + high), 0.5 * (high - low)
+    return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
+
+
+def default_actor(space: Space, **fields: Any) -> nn.Module:
+    """The default actor of one actor.
+
+    Args:
+        space: Its space of actions.
+        **fields: Fields that all kinds of actors have, such as `n_categories`.
+
+    Returns:
+        The network.
+    """
+    children = parts(space)
+    if children is not None:
+        actors = {name: default_actor(child, features=()) for name, child in children.items()}
+        named = isinstance(space.spaces, Mapping)
+        return JointActor(actors if named else tuple(actors.values()), **fields)
+    if is_multi_discrete(space):
+        return MultiCategoricalActor(tuple(map(int, space.nvec)), **fields)
+    if is_discrete(space):
+        return CategoricalActor(int(space.n), **fields)
+    return GaussianActor(tuple(space.shape), **fields)
+
+
+def check_action_space(space: Space, squash_actions: bool, agent: str, env: str) -> None:
+    """Raises unless a ready-made policy can act in a space.
+
+    Args:
+        space: The space.
+        squash_actions: Whether actions in boxes are squashed.
+        agent: Name of the agent.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It cannot.
+    """
+
+    def check(part: Space) -> None:
+        if is_discrete(part) or is_multi_discrete(part):
+            return
+        if not is_box(part):
+            raise ValueError(
+                f"{agent} acts in discrete and box spaces, and in dicts and tuples of them, but "
+                f"{env}.action_space is {space!r}. Subclass {agent}Base and give the policy."
+            )
+        if squash_actions and not is_bounded(part):
+            raise ValueError(
+                f"squash_actions needs finite bounds, but {env}.action_space is {space!r}."
+            )
+        if math.prod(part.shape) == 0:
+            raise ValueError(f"{env}.action_space is empty: {space!r}.")
+
+    map_spaces(check, space)
