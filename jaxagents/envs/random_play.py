@@ -136,10 +136,10 @@ def _draw_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     if is_multi_discrete(space):
         keys = jax.random.split(key, len(space.nvec))
         masks = [None] * len(space.nvec) if mask is None else mask
-        drawn = [_choose(*x) for x in zip(space.nvec, keys, masks, strict=True)]
+        drawn = [_choose(int(n), k, m) for n, k, m in zip(space.nvec, keys, masks, strict=True)]
         return jnp.stack(drawn)
     if is_discrete(space):
-        return _choose(space.n, key, mask)
+        return _choose(int(space.n), key, mask)
     if not is_box(space):
         raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
     low, high = box_bounds(space)

@@ -316,8 +316,12 @@ def test_refuses_observations_outside_of_their_space():
     refused(
         "observation_space has shape (3,) and dtype float32, but reset_env returns shape (2,)", box
     )
+
+
+def test_warns_of_observations_of_another_kind_than_their_space_declares():
     integers = wrong(observation_space=lambda self, params: Box(-1, 1, (2,), jnp.int32))
-    refused("observation_space has shape (2,) and dtype int32", integers)
+    with pytest.warns(UserWarning, match="has dtype int32, but reset_env returns dtype float32"):
+        PPO(integers, None, AgentConfig())
 
 
 def test_refuses_action_spaces_that_it_cannot_serve():
