@@ -261,3 +261,13 @@ def test_a_search_ends_what_falls_behind(load):
     pruned = next(trial for trial in study.trials if trial.state.name == "PRUNED")
     assert max(pruned.intermediate_values) < 20
     assert study.best_value > np.mean(list(pruned.intermediate_values.values()))
+
+
+def test_successive_halving(load, capsys):
+    agent, best = load("successive_halving").main(["--n-sets", "5", "--n-steps", "1"])
+    assert agent.training_runner.update_step == 1 + 2  # of five sets two stay, and then one
+    trained = agent.training_runner.hyperparams
+    expected = best.actor_optimizer_params.learning_rate
+    assert trained.actor_optimizer_params.learning_rate == pytest.approx(expected)
+    assert trained.gamma == pytest.approx(best.gamma)
+    assert "After 3 updates the best plays" in capsys.readouterr().out
