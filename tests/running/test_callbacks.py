@@ -188,7 +188,8 @@ def test_they_end_a_sweep_which_goes_on_as_if_it_had_not_been_ended(swept, tmp_p
 
 
 def test_ready_made_ones_look_at_the_mean_of_a_sweep():
-    returns = np.array([[1.0, 3.0], [3.0, 5.0]])[:, :, None, None]  # (points, sets, seeds, episodes)
+    of_sets_at_points = np.array([[1.0, 3.0], [3.0, 5.0]])
+    returns = of_sets_at_points[:, :, None, None]  # of one seed, and one episode
     last = progress_of([2.0, 4.0])._replace(history={"returns": returns})
     assert StopAtReturn(4.0).on_point(last)
     assert not StopOnPlateau(1).on_point(last)
