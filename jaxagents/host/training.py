@@ -52,7 +52,9 @@ def train_online(
     ```python
     env = gymnasium.make("HalfCheetah-v5")
     eval_env = gymnasium.make("HalfCheetah-v5")
-    learner = SACLearner.create(0, env.observation_space.sample(), env.action_space.sample())
+    learner = SACLearner.create(
+        0, env.observation_space.sample(), env.action_space.sample()
+    )
     config = OnlineConfig(n_steps=300_000, checkpoint_dir="runs/cheetah")
     learner, metrics = train_online(learner, env, config, eval_env=eval_env)
     ```
@@ -139,7 +141,9 @@ def train_offline(
 
     ```python
     dataset = Dataset.load("expert.npz")
-    learner = SACLearner.create(0, dataset["observations"][0], dataset["actions"][0])
+    learner = SACLearner.create(
+        0, dataset["observations"][0], dataset["actions"][0]
+    )
     config = OfflineConfig(n_updates=100_000)
     learner, metrics = train_offline(learner, dataset, config)
     ```
