@@ -21,6 +21,7 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 import numpy as np
+import registry
 from probes import MatchSign
 from registry import AGENTS
 
@@ -62,6 +63,7 @@ def go_round(number):
     with tempfile.TemporaryDirectory() as directory:
         train_and_resume(CASES[name], env, Path(directory) / "run", **fields)
         sweep(CASES[name], env, Path(directory), **fields)
+    registry._collected.cache_clear()  # datasets of environments that are not seen again
 
 
 def held():
