@@ -161,6 +161,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             )
         return carry, self.policy(training, obs)
 
+    @property
+    def _n_watched_environments(self) -> int:
+        """Number of environments of which updates tell what is not finite, by `with_flags`."""
+        return 0
+
     @functools.cached_property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""

@@ -54,8 +54,8 @@ class Config(StaticConfig):
         replicated_updates: Whether every device of a mesh learns from the samples of all of them,
             instead of taking the mean of the gradients that each computes from its own. Training is then
             bit for bit the same on any number of devices, but more of them speed up collecting only.
-        stop_if_not_finite: Whether training ends with an error once parameters, observations or rewards
-            in a replay buffer are not finite numbers. Otherwise it warns.
+        stop_if_not_finite: Whether training ends with an error once parameters, losses, gradient norms,
+            observations or rewards are not finite numbers. Otherwise it warns.
     """
 
     n_steps: int = 200

@@ -17,6 +17,7 @@ from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
@@ -108,7 +109,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         rng, rngs = self._split(runner.rng, self.config.n_warmup_steps)
         runner = runner.replace(rng=rng, buffer=self._empty_buffer())
-        return self._collect(runner, rngs, self._explore)
+        return self._collect(runner, rngs, self._explore)[0]
 
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         return self.refill(runner) if runner.buffer is None else runner
@@ -127,7 +128,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             update_step=jnp.zeros((), jnp.int32),
             info={},
         )
-        runner = self._collect(runner, warmup_rngs, self._act_randomly)
+        runner, _ = self._collect(runner, warmup_rngs, self._act_randomly)
         _, info = jax.eval_shape(self._learn, runner, rng[None])
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -160,22 +161,26 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs = self._play(runner)
+        runner, rngs, given = self._play(runner)
         runner, info = self._learn(runner, rngs)
-        return runner.replace(info=info, update_step=runner.update_step + 1)
+        return runner.replace(info=with_flags(info, given), update_step=runner.update_step + 1)
+
+    @property
+    def _n_watched_environments(self) -> int:
+        return self.config.batch_size
 
     def _reports_of_minibatches(self, runner: OffPolicyRunner) -> Info:
-        _, infos = self._gradient_steps(*self._play(runner))
-        return infos
+        runner, rngs, _ = self._play(runner)
+        return self._gradient_steps(runner, rngs)[1]
 
     def _play(
         self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"]]:
-        """The runner after an update's steps in the environments, and the keys of its gradient steps."""
+    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], dict[str, PyTree]]:
+        """The runner after an update's steps, the keys of its gradient steps, and what was given."""
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
-        runner = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs
+        runner, given = self._collect(runner, collect_rngs, self._explore)
+        return runner.replace(rng=rng), learn_rngs, given
 
     def _split(
         self, rng: Key[Array, ""], n_steps: int, *sizes: int
@@ -192,13 +197,14 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _collect(
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
-    ) -> OffPolicyRunner:
+    ) -> tuple[OffPolicyRunner, dict[str, PyTree]]:
+        """The runner after steps in all environments, and what these gave, time first."""
         n_envs = self.config.batch_size
         earlier_steps = runner.update_step.astype(jnp.float32) * (
             self.config.rollout_length * n_envs
         )
 
-        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, None]:
+        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, dict[str, PyTree]]:
             buffer, obs, envstate = carry
             n_steps, rngs = x
             units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
@@ -213,12 +219,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
             }
-            return (buffer.add(transitions), taken.obs, taken.envstate), None
+            given = {REWARDS: taken.reward, OBSERVATIONS: floating(taken.next_obs)}
+            return (buffer.add(transitions), taken.obs, taken.envstate), given
 
         carry = (runner.buffer, runner.obs, runner.envstate)
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        (buffer, obs, envstate), _ = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
-        return runner.replace(buffer=buffer, obs=obs, envstate=envstate)
+        (buffer, obs, envstate), given = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
+        return runner.replace(buffer=buffer, obs=obs, envstate=envstate), given
 
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]

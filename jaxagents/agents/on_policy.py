@@ -25,6 +25,7 @@ from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.play import EpisodeOutcomes
@@ -222,8 +223,16 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
-        runner = self._learn(*self._collect(runner))
-        return runner.replace(update_step=runner.update_step + 1)
+        runner, traj, rngs = self._collect(runner)
+        runner = self._learn(runner, traj, rngs)
+        given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
+        return runner.replace(
+            update_step=runner.update_step + 1, info=with_flags(runner.info, given)
+        )
+
+    @property
+    def _n_watched_environments(self) -> int:
+        return self.config.batch_size
 
     def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
         """A rollout with targets, and the keys of the epochs that learn from it."""

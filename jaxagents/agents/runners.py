@@ -1,6 +1,6 @@
 """Runners: everything that a training carries from one update to the next."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from flax import struct
 from jaxtyping import Array, Float, Int, Key, PyTree
@@ -19,6 +19,10 @@ class AnyRunner(Protocol):
     @property
     def info(self) -> dict[str, Any]:
         """Scalars that describe the last update."""
+        ...
+
+    def replace(self, **fields: Any) -> Self:
+        """The runner with other fields."""
         ...
 
 

@@ -20,6 +20,7 @@ from jaxagents.core.compilation import (
     nan_is_allowed,
     quick_jit,
 )
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.trainable import Compilable, RunnerT, programs_of
@@ -50,7 +51,7 @@ class OnDevice(Generic[RunnerT]):
     def _compile_start(self, rng: RandomKey, hyperparams: PyTree) -> None:
         start = self._compiled.start.lower(rng, hyperparams)
         args = start.out_info, self._data, np.int32(1)
-        compile_meanwhile(start, lambda: self._compiled.advance.lower(*args))
+        compile_meanwhile(start, lambda: self._compiled.watch.lower(*args))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -64,7 +65,11 @@ class OnDevice(Generic[RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
-        return self._compiled.advance(runner, self._data, as_int32(n_updates))
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        return self._compiled.watch(runner, self._data, as_int32(n_updates))
 
     @nan_is_allowed
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
@@ -107,8 +112,8 @@ class _OnDevice:
     def __init__(self, behaviour: Compilable) -> None:
         program = behaviour.program
 
-        def advance(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> PyTree:
-            return program.with_data(data).advance(runner, n_updates)
+        def watch(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
+            return program.with_data(data).watch(runner, n_updates)
 
         def reports_of_minibatches(runner: PyTree, data: PyTree) -> Metrics:
             return program.with_data(data).reports_of_minibatches(runner)
@@ -126,7 +131,7 @@ class _OnDevice:
 
         self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
-        self.advance = jit_in_place(advance)
+        self.watch = jit_in_place(watch)
         self.reports_of_minibatches = jax.jit(reports_of_minibatches)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=(2, 3))
@@ -192,8 +197,12 @@ class OnMesh(Generic[RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         with jax.set_mesh(self._mesh):
-            return self._programs.advance(runner, as_int32(n_updates), self._data)
+            return self._programs.watch(runner, as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -204,14 +213,12 @@ class OnMesh(Generic[RunnerT]):
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         with jax.set_mesh(self._mesh):
-            return self._programs.advance.lower(
-                self.start(rng, hyperparams), np.int32(1), self._data
-            )
+            return self._programs.watch.lower(self.start(rng, hyperparams), np.int32(1), self._data)
 
 
 class _Programs(NamedTuple):
     start: Jitted
-    advance: Jitted
+    watch: Jitted
     evaluate: Jitted
 
 
@@ -221,15 +228,16 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return _place(behaviour, mesh, program.start(rng, hyperparams))
 
-    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
-        return _place(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
+    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstSpoilt]:
+        runner, first = program.with_data(data).watch(runner, n_updates)
+        return _place(behaviour, mesh, runner), first
 
     def evaluate(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
 
     return _Programs(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
-        advance=jit_in_place(advance),
+        watch=jit_in_place(watch),
         evaluate=jax.jit(evaluate),
     )
 

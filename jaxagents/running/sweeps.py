@@ -2,19 +2,22 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, PyTree
 
+from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
+from jaxagents.core.first_spoilt import in_words
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
+from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
@@ -51,6 +54,7 @@ def sweep(
     complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
+    callbacks: Sequence[Callback] = (),
 ) -> SweepResult:
     """Trains every seed with every set of hyperparameters.
 
@@ -61,21 +65,22 @@ def sweep(
         complete: Adds to a runner what a checkpoint may have left out.
         n_steps: Number of updates, with those that were made before.
         progress: Whether to show progress.
+        callbacks: Are told how the sweep goes, and may end it.
 
     Returns:
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
     """
     if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
-        runners, metrics = earlier.tree, earlier.history
+        runners, metrics, spoilt = earlier.tree, earlier.history, {}
     else:
-        runners, metrics = _train(agent, grid, earlier, complete, n_steps, progress)
+        runners, metrics, spoilt = _train(
+            agent, grid, earlier, complete, n_steps, progress, callbacks
+        )
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     steps = np.tile(metrics["update_step"][:, None], grid.n_members)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**metrics, "update_step": steps})
-    runners, metrics = jax.tree.map(
-        lambda x: x.reshape(*grid.shape, *x.shape[1:]), (runners, metrics)
-    )
-    _warn_of(are_sound)
+    runners, metrics = _by_set_and_seed((runners, metrics), grid)
+    _warn_of(are_sound, spoilt)
     best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
@@ -88,8 +93,9 @@ def _train(
     complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
-) -> tuple[PyTree, Metrics]:
-    """The stack of the members' runners, and their metrics as they are recorded."""
+    callbacks: Sequence[Callback],
+) -> tuple[PyTree, Metrics, dict[int, str]]:
+    """The stack of the members' runners, their metrics as they are recorded, and what is not finite."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
@@ -103,26 +109,40 @@ def _train(
             observers += [records, lines]
         bar = SweepBar(agent, first, n_steps, disable=not progress)
         observers.append(stack.enter_context(bar))
+        if callbacks:
+            observers.append(_Callbacks(callbacks, first, n_steps, bar.say, grid, members.gather))
         if earlier is None:
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
             runners = members.place(earlier.tree, complete)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
-        runners, metrics = drive(_InStep(members), runners, lengths, observers, chunks)
-        return members.gather(runners), join(known, metrics)
+        program = _InStep(members)
+        runners, metrics = drive(program, runners, lengths, observers, chunks)
+        return members.gather(runners), join(known, metrics), program.spoilt
 
 
 class _InStep:
-    """Members that make the same number of updates, which the metrics of a point then tell but once."""
+    """Members that make the same number of updates, which the metrics of a point then tell but once.
+
+    Attributes:
+        spoilt: Since which updates the numbers of members are not finite, in words, by members.
+    """
 
     def __init__(self, members: Members) -> None:
         """Takes the members."""
         self._members = members
+        self.spoilt: dict[int, str] = {}
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
         """Makes updates, using up the runners."""
-        return self._members.advance(runners, n_updates)
+        runners, first = self._members.watch(runners, n_updates)
+        first = jax.device_get(first)
+        members = np.any([x.reshape(len(x), -1).any(axis=1) for x in first.values()], axis=0)
+        for member in np.flatnonzero(members).tolist() if first else []:
+            told = in_words({name: updates[member] for name, updates in first.items()})
+            self.spoilt.setdefault(member, "; ".join(f"since update {text}" for text in told))
+        return runners
 
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point."""
@@ -145,6 +165,44 @@ class _Lines(LoggerObserver):
             super().log(step, member, set=of_set, seed=seed, **labels)
 
 
+class _Callbacks(CallbackObserver):
+    """Calls callbacks, and shows them all members by their sets and seeds."""
+
+    what = "sweep"
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        first: int,
+        n_steps: int,
+        say: Callable[[str], None],
+        grid: Grid,
+        gather: Callable[[PyTree], PyTree],
+    ) -> None:
+        """Takes the members and how their runners become one, besides what any training has."""
+        super().__init__(callbacks, first, n_steps, say)
+        self._grid = grid
+        self._gather = gather
+
+    def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
+        """Calls the callbacks without runners, which to copy after every chunk would take time."""
+        return super().on_chunk(None, n_updates)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool:
+        """Calls the callbacks."""
+        members = {name: x for name, x in history.items() if name != "update_step"}
+        by_point = _by_set_and_seed(members, self._grid, axis=1)
+        runners = _by_set_and_seed(self._gather(runner), self._grid)
+        return super().on_point(runners, {"update_step": history["update_step"], **by_point})
+
+
+def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:
+    """Arrays whose axis of members has become two."""
+    return jax.tree.map(
+        lambda x: x.reshape(*x.shape[:axis], *grid.shape, *x.shape[axis + 1 :]), tree
+    )
+
+
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
     """The set of the highest mean return, of those whose members all have finite numbers."""
     if "returns" not in metrics:
@@ -155,11 +213,16 @@ def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -
     return int(np.argmax(means)) if np.isfinite(means).any() else None
 
 
-def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> None:
-    if not are_sound.all():
-        members = [tuple(member) for member in np.argwhere(~are_sound).tolist()]
-        warnings.warn(
-            f"Numbers are not finite in {len(members)} of {are_sound.size} members of the sweep, by "
-            f"(set, seed): {members[:8]}. Their sets are not taken for the best.",
-            stacklevel=4,
-        )
+def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], spoilt: dict[int, str]) -> None:
+    """Warns of members with numbers that are not finite at the end, or were not so before."""
+    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *spoilt})
+    if not indices:
+        return
+    places = list(np.ndindex(*are_sound.shape))
+    told = "".join(f" {places[i]} {spoilt[i]}." for i in indices[:8] if i in spoilt)
+    warnings.warn(
+        f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
+        f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
+        "numbers are not taken for the best.",
+        stacklevel=4,
+    )

@@ -186,7 +186,7 @@ def test_members_on_several_devices_are_those_on_cores():
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    runners = devices.advance(devices.start(keys, sets), np.int32(agent.config.n_steps))
+    runners, _ = devices.watch(devices.start(keys, sets), np.int32(agent.config.n_steps))
     metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
     last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
