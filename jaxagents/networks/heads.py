@@ -67,7 +67,10 @@ class JointActor(nn.Module):
 
     ```python
     actor = JointActor(
-        {"turn": CategoricalActor(3, features=()), "speed": GaussianActor((1,), features=())}
+        {
+            "turn": CategoricalActor(3, features=()),
+            "speed": GaussianActor((1,), features=()),
+        }
     )
     ```
 
@@ -79,15 +82,15 @@ class JointActor(nn.Module):
         n_categories: See [`Torso`][jaxagents.networks.Torso].
     """
 
-    actors: Mapping[str, nn.Module] | Sequence[nn.Module]
+    actors: Mapping[str, nn.Module] | tuple[nn.Module, ...]
     features: Sequence[int] = (64, 64)
     activation: Activation = nn.tanh
     n_categories: int | None = None
 
     def __post_init__(self) -> None:
         """Makes the module hashable."""
-        is_dict = isinstance(self.actors, Mapping)
-        self.actors = FrozenDict(self.actors) if is_dict else tuple(self.actors)
+        if isinstance(self.actors, Mapping):
+            self.actors = FrozenDict(self.actors)
         super().__post_init__()
 
     @nn.compact

@@ -31,7 +31,9 @@ class Masked(WithoutActionMask):
 
     ```python
     actor = Masked(CategoricalActor(n_actions=9))
-    logits = actor.apply(variables, {"observation": board, "action_mask": board == 0})
+    logits = actor.apply(
+        variables, {"observation": board, "action_mask": board == 0}
+    )
     ```
 
     Attributes:
