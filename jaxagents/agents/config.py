@@ -154,6 +154,10 @@ class OnPolicyConfig(Config):
             partial fixes.
         squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
             `True` squashes a Gaussian by tanh, `False` clips it.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. Metrics and evaluations show the true ones.
     """
 
     batch_size: int = 16
@@ -165,6 +169,8 @@ class OnPolicyConfig(Config):
     critic_network: Any = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 

@@ -7,6 +7,7 @@ from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
 from jaxagents.networks.heads import CategoricalActor, GaussianActor, StateCritic
 from jaxagents.networks.initialisation import default_init
+from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
@@ -25,6 +26,8 @@ __all__ = [
     "Ensemble",
     "GaussianActor",
     "MLPHead",
+    "Normalised",
+    "NormalisedRecurrent",
     "ObservationEncoder",
     "PatchConv",
     "PerActor",
@@ -37,5 +40,6 @@ __all__ = [
     "WithMemory",
     "default_init",
     "ensemblize",
+    "normalised",
     "observation_encoder",
 ]

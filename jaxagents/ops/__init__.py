@@ -29,6 +29,15 @@ from jaxagents.ops.minibatches import (
     random_indices,
     take_minibatch,
 )
+from jaxagents.ops.moments import (
+    Moments,
+    merge_moments,
+    moments_of,
+    no_moments,
+    normalise,
+    running_returns,
+    scale_rewards,
+)
 from jaxagents.ops.normalisation import standardise
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
@@ -45,6 +54,7 @@ __all__ = [
     "Distribution",
     "EpsilonGreedy",
     "Gaussian",
+    "Moments",
     "Reparametrised",
     "TanhGaussian",
     "advantage_weights",
@@ -62,12 +72,18 @@ __all__ = [
     "lambda_return_step",
     "lambda_returns",
     "linear_decay",
+    "merge_moments",
     "minibatch_indices",
+    "moments_of",
+    "no_moments",
+    "normalise",
     "policy_gradient",
     "quantile_huber_loss",
     "quantile_midpoints",
     "random_bijection",
     "random_indices",
+    "running_returns",
+    "scale_rewards",
     "scan_backwards",
     "soft_value",
     "standardise",
