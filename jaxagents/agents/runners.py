@@ -91,8 +91,13 @@ class OffPolicyRunner(LearnerRunner):
         buffer: The replay buffer; `None` if restored from a checkpoint without it.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
+        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+            rewards are normalised.
+        returns: Moments of such returns, by which they are; `()` otherwise.
     """
 
     buffer: PyTree
     envstate: PyTree
     obs: PyTree
+    received: PyTree = ()
+    returns: PyTree = ()

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
@@ -13,7 +14,7 @@ from jaxtyping import PyTree
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import WithEncoder
+from jaxagents.networks import WithEncoder, normalised
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,6 +30,8 @@ class LearnerConfig(StaticConfig):
         critic_network: Module that replaces the default critic. If there are several critics, it gives
             their values along a first axis, as an [ensemble][jaxagents.networks.ensemblize] does.
         optimizer: Any function that makes an optax optimizer of a learning rate.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
     """
 
     features: tuple[int, ...] = (256, 256)
@@ -36,6 +39,7 @@ class LearnerConfig(StaticConfig):
     actor_network: nn.Module | None = None
     critic_network: nn.Module | None = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    normalise_observations: bool = False
 
     def __post_init__(self) -> None:
         """Validates the fields."""
@@ -50,8 +54,9 @@ class LearnerConfig(StaticConfig):
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
     def encoded(self, network: nn.Module) -> nn.Module:
-        """A network behind the encoder, if there is one."""
-        return network if self.encoder is None else WithEncoder(self.encoder, network)
+        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
+        network = network if self.encoder is None else WithEncoder(self.encoder, network)
+        return normalised(network) if self.normalise_observations else network
 
     def _check_widths(self) -> None:
         name = f"{type(self).__name__}.features"
@@ -84,6 +89,14 @@ class Example(struct.PyTreeNode):
     observations: PyTree
     actions: ArrayLike
     n_actions: int | None = nonpytree_field(default=None)
+
+    @property
+    def first(self) -> "Example":
+        """One observation and one action, without axes of a batch."""
+        is_discrete = jnp.issubdtype(jnp.result_type(self.actions), jnp.integer)
+        index = (0,) * (jnp.ndim(self.actions) - (not is_discrete))
+        first = jax.tree.map(lambda x: jnp.asarray(x)[index], (self.observations, self.actions))
+        return Example(*first, n_actions=self.n_actions)
 
     @property
     def action_size(self) -> int:

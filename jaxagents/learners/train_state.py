@@ -156,7 +156,8 @@ class TrainState(PicklableNode):
         """The state whose network has observed more, which changes its running statistics.
 
         Args:
-            observations: What the network observes, with leading axes of samples.
+            observations: What the network observes, with leading axes of samples, or the
+                [`Moments`][jaxagents.ops.Moments] of each array of them.
 
         Returns:
             The state, the same if the network has no such statistics.

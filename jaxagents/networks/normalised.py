@@ -49,9 +49,12 @@ class RunningNorm(nn.Module):
         """Adds observations to the moments.
 
         Args:
-            observations: Observations with leading axes.
+            observations: Observations with leading axes, or the moments of each array of them, `None`
+                for those that are left alone.
         """
-        leaves = map(jnp.asarray, jax.tree.leaves(observations))
+        leaves = jax.tree.leaves(
+            observations, is_leaf=lambda x: x is None or isinstance(x, ops.Moments)
+        )
         pairs = zip(leaves, self.get_variable(OBSERVED, _MOMENTS), strict=True)
         self.put_variable(OBSERVED, _MOMENTS, tuple(_after(*pair) for pair in pairs))
 
@@ -154,8 +157,9 @@ def _moments_for(leaf: Array) -> ops.Moments | None:
     return ops.no_moments(leaf.shape) if is_real and leaf.ndim < IMAGE_NDIM else None
 
 
-def _after(leaf: Array, moments: ops.Moments | None) -> ops.Moments | None:
+def _after(seen: Array | ops.Moments, moments: ops.Moments | None) -> ops.Moments | None:
     if moments is None:
         return None
-    new = ops.moments_of(leaf, leaf.ndim - moments.mean.ndim)
-    return ops.merge_moments(moments, new)
+    if not isinstance(seen, ops.Moments):
+        seen = ops.moments_of(jnp.asarray(seen), jnp.ndim(seen) - moments.mean.ndim)
+    return ops.merge_moments(moments, seen)

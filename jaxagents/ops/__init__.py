@@ -30,6 +30,7 @@ from jaxagents.ops.minibatches import (
     take_minibatch,
 )
 from jaxagents.ops.moments import (
+    MOST_SAMPLES,
     Moments,
     merge_moments,
     moments_of,
@@ -50,6 +51,7 @@ from jaxagents.ops.returns import (
 from jaxagents.ops.targets import soft_value, td_target, values_of
 
 __all__ = [
+    "MOST_SAMPLES",
     "Categorical",
     "Distribution",
     "EpsilonGreedy",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-_MOST = 2**30 - 1
+MOST_SAMPLES = 2**30 - 1
 """The largest count, after which each batch weighs as if there were so many samples."""
 _EPSILON = 1e-8
 """Added to variances, so that what is constant becomes zero."""
@@ -63,7 +63,7 @@ def moments_of(samples: Float[Array, "samples ..."], n_axes: int = 1) -> Moments
     differences = samples - rounded
     correction = differences.mean(axes)
     variance = jnp.square(differences).mean(axes) - jnp.square(correction)
-    count = jnp.asarray(min(math.prod(samples.shape[:n_axes]), _MOST), jnp.int32)
+    count = jnp.asarray(min(math.prod(samples.shape[:n_axes]), MOST_SAMPLES), jnp.int32)
     return Moments(rounded + correction, jnp.maximum(variance, 0.0), count)
 
 
@@ -93,7 +93,7 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
     return Moments(
         mean=jnp.where(is_first, others.mean, moments.mean + weight * shift),
         variance=jnp.where(is_first, others.variance, jnp.maximum(variance, 0.0)),
-        count=jnp.minimum(count, _MOST),
+        count=jnp.minimum(count, MOST_SAMPLES),
     )
 
 

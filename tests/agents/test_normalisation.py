@@ -16,6 +16,7 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, Normalised, WithMemory
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
+from jaxagents.td3 import TD3Learner
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
@@ -221,5 +222,132 @@ def test_learns_what_is_far_off_only_if_normalised(agent_type):
         agent = case.make(FarOff, n_steps=80, eval_frequency=80, n_evals=64, **fields)
         _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
         shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
+    assert shares[True] > 0.95
+    assert shares[False] < 0.8
+
+
+OFF_POLICY = ["DQN", "QRDQN", "SAC", "discrete SAC", "TD3"]
+
+
+def networks_of(learner):
+    return {
+        name: getattr(learner, name)
+        for name in ("actor", "critic", "value", "target_actor", "target_critic", "target_value")
+        if isinstance(getattr(learner, name, None), TrainState)
+    }
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
+    case = CASES[name]
+    agent = case.make(FarOff, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), 3)
+    stored = jax.tree.map(np.asarray, runner.buffer.take(jnp.arange(14)))
+    assert set(np.unique(stored["rewards"])) <= {0.0, 1000.0}
+    assert stored["observations"][:, 0].min() > 900.0
+    for state in networks_of(runner.learner).values():
+        found = moments(state)
+        assert found.count == 14
+        np.testing.assert_allclose(found.mean, stored["observations"].mean(0), rtol=1e-5)
+        np.testing.assert_allclose(found.variance, stored["observations"].var(0), rtol=1e-2)
+    scaled = agent._reward_scale(runner)({"rewards": jnp.asarray(stored["rewards"])})
+    deviation = np.sqrt(runner.returns.variance)
+    np.testing.assert_allclose(scaled["rewards"], stored["rewards"] / deviation, rtol=1e-5)
+    assert runner.returns.count == 14
+    assert runner.received.shape == (2,)
+
+
+def test_off_policy_trainings_go_on_bit_for_bit(tmp_path):
+    case = CASES["DQN"]
+    fields = {"eval_frequency": 2, "max_episode_steps": 3, **BOTH}
+    expected, _ = case.make(FarOff, n_steps=4, **fields).train(
+        KEY, case.hyperparams(), progress=False
+    )
+    first = case.make(FarOff, n_steps=2, checkpoint_dir=tmp_path, **fields)
+    first.train(KEY, case.hyperparams(), progress=False)
+    again = case.make(FarOff, n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
+    trees.assert_equal(runner, expected)
+
+
+def test_off_policy_statistics_are_those_of_all_devices():
+    case = CASES["TD3"]
+    agent = case.make(FarOff, False, n_steps=3, n_groups=2, replicated_updates=True, **BOTH)
+    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+    trees.assert_equal(shared, alone)
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC"])
+def test_off_policy_agents_learn_what_is_far_off_only_if_normalised(name):
+    case, shares = CASES[name], {}
+    for fields in ({}, BOTH):
+        n_steps = int(200 * case.updates)
+        agent = case.make(FarOff, n_steps=n_steps, eval_frequency=n_steps, n_evals=64, **fields)
+        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+        shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
+    assert shares[True] > 0.95
+    assert shares[False] < 0.8
+
+
+def test_an_exported_learner_normalises_by_itself(tmp_path):
+    case = CASES["TD3"]
+    agent = case.make(FarOff, False, n_steps=3, **BOTH)
+    agent.train(KEY, case.hyperparams(), progress=False)
+    obs = jax.vmap(agent.episodes.reset)(jax.random.split(KEY, 6))[0]
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    trees.assert_close(policy(obs), jax.vmap(agent.policy)(obs))
+    assert any("observed" in name for name in policy.weights)
+
+
+def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
+    learner = TD3Learner.create(
+        0, np.zeros((5, 2)), np.zeros((5, 1)), normalise_observations=True, features=(8,)
+    )
+    obs = np.random.default_rng(0).normal(50.0, 2.0, (40, 2)).astype(np.float32)
+    learner = learner.observe(obs)
+    for state in networks_of(learner).values():
+        np.testing.assert_allclose(moments(state).mean, obs.mean(0), rtol=1e-5)
+    batch = {
+        "observations": obs,
+        "actions": np.zeros((40, 1), np.float32),
+        "rewards": np.zeros(40, np.float32),
+        "next_observations": obs,
+        "masks": np.ones(40, np.float32),
+    }
+    learner, _ = learner.update(batch)
+    assert moments(learner.target_critic).count == 40
+    assert learner.sample_actions(obs[0]).shape == (1,)
+
+
+@pytest.mark.parametrize("name", ["IQL", "CQL", "discrete CQL", "BC"])
+def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name):
+    case = CASES[name]
+    agent = case.make(FarOff, False, normalise_observations=True)
+    runner = agent.start(KEY, case.hyperparams())
+    (rows,) = agent.data.arrays["observations"]
+    before = networks_of(runner.learner)
+    after = networks_of(agent.advance(jax.tree.map(jnp.copy, runner), 2).learner)
+    for network, state in before.items():
+        found = moments(state)
+        np.testing.assert_allclose(found.mean, np.float64(rows).mean(0), rtol=1e-6)
+        np.testing.assert_allclose(found.variance, np.float64(rows).var(0), rtol=1e-3)
+        assert found.count == len(rows)
+        trees.assert_equal(moments(after[network]), found)
+
+
+def test_an_offline_agent_learns_what_is_far_off_only_if_normalised():
+    case, shares = CASES["discrete BC"], {}
+    for normalise in (False, True):
+        agent = case.make(
+            FarOff,
+            n_steps=150,
+            eval_frequency=150,
+            n_evals=64,
+            normalise_observations=normalise,
+        )
+        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+        shares[normalise] = metrics["returns"][-1].mean() / 2000.0
     assert shares[True] > 0.95
     assert shares[False] < 0.8
