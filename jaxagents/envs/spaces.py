@@ -1,12 +1,38 @@
 """Telling spaces apart by their attributes, whichever suite they come from."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Space = Any
 """A space of gymnax or of Gymnasium, or one like them."""
+
+
+class Box(NamedTuple):
+    """The arrays between two bounds.
+
+    Attributes:
+        low: Lower bounds.
+        high: Upper bounds.
+        shape: Shape of the arrays.
+        dtype: Their type.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class Parts(NamedTuple):
+    """The pytrees whose parts each lie in a space.
+
+    Attributes:
+        spaces: The spaces, by name or position.
+    """
+
+    spaces: Mapping[str, Space] | tuple[Space, ...]
 
 
 def is_discrete(space: Space) -> bool:
