@@ -29,4 +29,5 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
     if array.dtype.kind != "f" or array.ndim > _MOST_AXES:
         return None
     mean, std = Normalisation.of(array)
-    return ops.Moments(mean, np.square(std), np.int32(min(len(array), ops.MOST_SAMPLES)))
+    count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
+    return ops.Moments(mean, np.square(std), count)

@@ -13,7 +13,7 @@ from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.trees import check_same_tree
 from jaxagents.host.learner_like import LearnerLike, observes
-from jaxagents.learners.learner import Batch, Info, Learner
+from jaxagents.learners.learner import Batch, Info
 
 Sums = dict[str, tuple[float, int]]
 """Sums of numbers, and how many there are in each, by name."""
@@ -57,7 +57,7 @@ class Updates:
         """
         self.learner = without_weak_types(learner)
         self.names = sorted(_traced_info(self.learner, example))
-        self._update = _update_and_observe if observe_batches and observes(learner) else _update
+        self._update = _update_and_observe if observe_batches else _update
         self._totals = self._zeros()
         self._n_updates = 0
         self._previous = self._totals
@@ -105,10 +105,10 @@ def _update(
 
 @jit_by_structure
 def _update_and_observe(
-    learner: Learner, totals: dict[str, jax.Array], batches: Batch
-) -> tuple[Learner, dict[str, jax.Array]]:
+    learner: LearnerLike, totals: dict[str, jax.Array], batches: Batch
+) -> tuple[LearnerLike, dict[str, jax.Array]]:
     learner, totals = _update(learner, totals, batches)
-    return learner.observe(batches["observations"]), totals
+    return learner.observe(batches["observations"]) if observes(learner) else learner, totals
 
 
 def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:

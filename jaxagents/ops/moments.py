@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -23,9 +24,9 @@ class Moments(NamedTuple):
         count: Number of samples, at most 2^30 - 1.
     """
 
-    mean: Float[Array, "*shape"]
-    variance: Float[Array, "*shape"]
-    count: Int[Array, ""]
+    mean: Float[Array | np.ndarray, "*shape"]
+    variance: Float[Array | np.ndarray, "*shape"]
+    count: Int[Array | np.ndarray, ""]
 
 
 def no_moments(shape: tuple[int, ...] = ()) -> Moments:
