@@ -154,6 +154,10 @@ class OnPolicyConfig(Config):
             partial fixes.
         squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
             `True` squashes a Gaussian by tanh, `False` clips it.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. Metrics and evaluations show the true ones.
     """
 
     batch_size: int = 16
@@ -165,6 +169,8 @@ class OnPolicyConfig(Config):
     critic_network: Any = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 
@@ -217,12 +223,15 @@ class LearnerAgentConfig(Config):
         eval_frequency: Number of update steps between evaluations.
         minibatch_size: Number of transitions that a gradient step learns from.
         gradient_steps: Number of gradient steps of an update step.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by statistics that they carry with their parameters. Images stay as they are.
     """
 
     n_steps: int = 50_000
     eval_frequency: int = 5_000
     minibatch_size: int = 128
     gradient_steps: int = 1
+    normalise_observations: bool = False
 
     has_default_networks: ClassVar[bool]
     """Whether no network is the user's own, as the configuration of the learner says."""
@@ -255,6 +264,8 @@ class OffPolicyConfig(LearnerAgentConfig):
         prioritised_replay: Whether transitions are drawn in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
             of uniformly.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. The replay buffer, metrics and evaluations have the true ones.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
             training that goes on from one has to fill a new buffer first, which changes its results.
     """
@@ -265,6 +276,7 @@ class OffPolicyConfig(LearnerAgentConfig):
     learning_starts: int = 1_000
     n_step_returns: int = 1
     prioritised_replay: bool = False
+    normalise_rewards: bool = False
     checkpoint_buffer: bool = True
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")

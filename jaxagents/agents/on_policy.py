@@ -19,6 +19,7 @@ from jaxagents.agents.hooks import (
     OnPolicyHooks,
     OnPolicyHyperparametersT,
 )
+from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
@@ -65,7 +66,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     _config_type = OnPolicyConfig
     _hyperparams_type = OnPolicyHyperparameters
-    split_fields = ("envstate", "obs", "carry")
+    split_fields = ("envstate", "obs", "carry", "received")
 
     @property
     def actor_training(self) -> TrainState:
@@ -98,8 +99,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     ) -> Runner:
         actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
         return runner.replace(
-            actor_training=actor.training,
-            critic_training=critic.training,
+            actor_training=actor.training.observe(traj.obs),
+            critic_training=critic.training.observe(traj.obs),
             info=_info_of_update(actor.info, critic.info, traj),
         )
 
@@ -165,6 +166,10 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             info={},
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
         )
+        if self.config.normalise_rewards:
+            shape = self._actors_shape
+            received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
+            runner = runner.replace(received=received, returns=ops.no_moments(shape))
         info = jax.eval_shape(self._info_names, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -242,6 +247,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj = self._rollout(runner.replace(rng=rngs[0]), rngs[1])
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
+        if self.config.normalise_rewards:
+            runner, traj = self._with_normalised_rewards(runner, traj)
         traj = self._with_targets(runner, traj)
         return runner, traj, rngs[2:].reshape(shape)
 
@@ -256,6 +263,21 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             self.config.rollout_length,
         )
         return runner.replace(**players._asdict()), traj
+
+    def _with_normalised_rewards(
+        self, runner: Runner, traj: Transition
+    ) -> tuple[Runner, Transition]:
+        """A rollout whose rewards are normalised by those of all steps until its end."""
+        received, returns = observe_rewards(
+            traj.reward,
+            traj.terminated | traj.truncated,
+            runner.received,
+            runner.returns,
+            runner.hyperparams.gamma,
+            self.config.replicated_updates,
+        )
+        reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
+        return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams

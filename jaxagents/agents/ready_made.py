@@ -45,18 +45,10 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """The default critic."""
         return self._lift(StateCritic(n_categories=self._observed_categories()))
 
-    def _network_of_actor(self) -> nn.Module:
-        network = super()._network_of_actor()
-        return mask_actions(network) if self._has_mask else network
-
-    def _network_of_critic(self) -> nn.Module:
-        network = super()._network_of_critic()
-        return WithoutActionMask(network) if self._has_mask else network
-
-    @property
-    def _has_mask(self) -> bool:
-        """Whether observations say which actions are allowed."""
-        return action_mask(self._observation) is not None
+    def _for_mask(self, field: str, network: nn.Module) -> nn.Module:
+        if action_mask(self._observation) is None:
+            return network
+        return mask_actions(network) if field == "actor_network" else WithoutActionMask(network)
 
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:

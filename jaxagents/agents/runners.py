@@ -39,6 +39,9 @@ class Runner(struct.PyTreeNode):
         update_step: Number of updates made so far.
         info: Scalars that describe the last update (NaN before the first).
         carry: Memories of the policy, environments first; `()` if it has none.
+        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+            rewards are normalised.
+        returns: Moments of such returns, by which they are; `()` otherwise.
     """
 
     actor_training: TrainState
@@ -50,6 +53,8 @@ class Runner(struct.PyTreeNode):
     update_step: Int[Array, ""]
     info: dict[str, Any]
     carry: PyTree = ()
+    received: PyTree = ()
+    returns: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:
@@ -90,8 +95,13 @@ class OffPolicyRunner(LearnerRunner):
         buffer: The replay buffer; `None` if restored from a checkpoint without it.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
+        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+            rewards are normalised.
+        returns: Moments of such returns, by which they are; `()` otherwise.
     """
 
     buffer: PyTree
     envstate: PyTree
     obs: PyTree
+    received: PyTree = ()
+    returns: PyTree = ()

@@ -31,6 +31,7 @@ from jaxagents.learners.batches import (
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
+from jaxagents.learners.train_state import TrainState
 
 _RATE = "_learning_rate"
 
@@ -231,6 +232,26 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         actions = policy.mode() if seed is None else policy.sample(as_key(seed))
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
+    @jit_by_structure
+    def observe(self, observations: PyTree) -> Self:
+        """The learner after its networks have observed more.
+
+        It changes the running statistics of observations, if there are any: with
+        `normalise_observations=True`, call it after `update`. Agents, and trainings on the host, do so.
+
+        Args:
+            observations: Observations with leading axes, or the
+                [`Moments`][jaxagents.ops.Moments] of each array of them.
+
+        Returns:
+            The learner; targets have the same statistics.
+        """
+
+        def after(x: PyTree) -> PyTree:
+            return x.observe(observations) if isinstance(x, TrainState) else x
+
+        return jax.tree.map(after, self, is_leaf=lambda x: isinstance(x, TrainState))
+
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
         """Hyperparameters with numbers in the place of `None`, where that stands for a default."""
@@ -317,7 +338,8 @@ def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
 
     @jax.jit
     def create(hyperparams: Hyperparameters, rng: Key[Array, ""], example: Example) -> Learner:
-        learner = cls._initial(config, hyperparams, rng, example)
+        one = example.first if config.normalise_observations else example
+        learner = cls._initial(config, hyperparams, rng, one)
         learner = learner.replace(n_actions=example.n_actions)
         learner._check_networks(example)
         return without_weak_types(learner)

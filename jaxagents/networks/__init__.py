@@ -14,6 +14,7 @@ from jaxagents.networks.heads import (
 )
 from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
+from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
@@ -35,6 +36,8 @@ __all__ = [
     "MLPHead",
     "Masked",
     "MultiCategoricalActor",
+    "Normalised",
+    "NormalisedRecurrent",
     "ObservationEncoder",
     "PatchConv",
     "PerActor",
@@ -49,5 +52,6 @@ __all__ = [
     "default_init",
     "ensemblize",
     "mask_actions",
+    "normalised",
     "observation_encoder",
 ]

@@ -17,6 +17,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["new/report.md", "new/pendulum.png"],
         "| jaxagents",
     ),
+    "normalisation.py": (
+        "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01 --markdown report.md",
+        ["report.md"],
+        "| CartPole-v1 | 4 | both |",
+    ),
     "off_policy.py": (
         "--only cartpole pendulum_offline --agents DQN BC --quick --output .",
         ["off_policy.md", "off_policy_cartpole.png", "off_policy_pendulum_offline.png"],
