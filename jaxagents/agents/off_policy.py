@@ -223,7 +223,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             self.config.rollout_length * n_envs
         )
 
-        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, dict[str, PyTree]]:
+        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
             buffer, obs, envstate = carry
             n_steps, rngs = x
             units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)

@@ -10,6 +10,7 @@ from probes import Allowed, Box, Discrete
 from jaxagents import DQN, IPPO, PPO, Environment, dqn
 from jaxagents.core.action_masks import action_mask, without_action_mask
 from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment, check_env
+from jaxagents.envs.spaces import Composite
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
