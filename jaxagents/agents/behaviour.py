@@ -23,7 +23,7 @@ from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.episodes import Episodes, InfoNames
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -94,7 +94,10 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         if environment.n_actors is not None:
             name = f"{environment.wording.environment}.n_actors"
             self.n_actors = positive(name, environment.n_actors)
-        self.episodes = Episodes(environment, config.max_episode_steps, self._actors_shape)
+        info_names = InfoNames(config.final_info, config.summed_info)
+        self.episodes = Episodes(
+            environment, config.max_episode_steps, self._actors_shape, info_names
+        )
 
     # The waist: what a family of agents fills in.
 

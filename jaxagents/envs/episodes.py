@@ -53,6 +53,34 @@ class Timestep(NamedTuple):
     info: dict[str, Any]
 
 
+class InfoNames(NamedTuple):
+    """Names of entries of the info that an environment gives at each step.
+
+    Attributes:
+        final: Those whose values at the last step of an episode are kept.
+        summed: Those whose sums over an episode are kept.
+    """
+
+    final: tuple[str, ...] = ()
+    summed: tuple[str, ...] = ()
+
+    def of_step(self, info: dict[str, Any]) -> dict[str, Any]:
+        """The entries of the info of one step."""
+        return {name: info[name] for name in (*self.final, *self.summed)}
+
+    def of_episode(self, earlier: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
+        """The entries of an episode after a further step."""
+        last = {name: info[name] for name in self.final}
+        sums = {name: earlier[name] + info[name] for name in self.summed}
+        return last | {name: x.astype(earlier[name].dtype) for name, x in sums.items()}
+
+    def before_an_episode(self, info: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
+        """The entries of an episode without steps, by the shapes of those of a step."""
+        last = {name: jnp.zeros(info[name].shape, info[name].dtype) for name in self.final}
+        sums = {name: jnp.zeros(info[name].shape, jnp.float32) for name in self.summed}
+        return last | sums
+
+
 class Episodes:
     """One environment with its time limit and resets.
 
@@ -63,13 +91,18 @@ class Episodes:
         env: The environment.
         max_steps: Longest episode, in steps: the shorter of both limits.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
+        info_names: Names of the entries of the environment's info that are kept.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
     """
 
     def __init__(
-        self, env: Environment, max_steps: int, actors_shape: tuple[int, ...] = ()
+        self,
+        env: Environment,
+        max_steps: int,
+        actors_shape: tuple[int, ...] = (),
+        info_names: InfoNames | None = None,
     ) -> None:
         """Wraps an environment.
 
@@ -77,8 +110,10 @@ class Episodes:
             env: The environment; [`as_environment`][jaxagents.envs.as_environment] makes one.
             max_steps: Longest episode, in steps.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
+            info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
         """
         self.env = env
+        self.info_names = info_names or InfoNames()
         self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
