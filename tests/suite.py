@@ -101,7 +101,7 @@ def test_raw_keys_give_the_same_run_as_typed_ones(case):
 
 
 def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
-    agent = case.make(MatchSign, eval_during_training=False)
+    agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)[jnp.array([0, 1, 0])]
     factors = jnp.array([1.0, 0.9, 0.8])
     stacked = jax.tree.map(lambda x: jnp.minimum(x, 10.0) * factors, case.hyperparams())
@@ -142,8 +142,6 @@ def test_sweep_equals_single_runs(case, capfd):
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
-@pytest.mark.one_of_family
-@pytest.mark.optimised
 def test_going_on_from_a_runner_equals_one_run(case):
     agent = case.make(MatchSign)
     whole, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)

@@ -42,13 +42,16 @@ def _split(runner, metrics):
 
 @pytest.mark.parametrize("case", CASES[:2], ids=[case.name for case in CASES[:2]])
 @pytest.mark.optimised
-def test_plain_equals_traced_bit_for_bit(case):
+def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
     agent = case.make(MatchSign)
     plain = agent.train(KEY, case.hyperparams(), progress=False)
     traced = jax.jit(agent.train)(KEY, case.hyperparams())
     exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)
     trees.assert_equal(*exact)
     trees.assert_close(*rounded)
+    half, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    resumed, _ = agent.train(None, None, half, n_steps=3, progress=False)
+    trees.assert_equal(plain[0], resumed)
 
 
 def test_programs_compare_by_what_they_compute(tmp_path):
