@@ -20,6 +20,11 @@ KEY = jax.random.key(0)
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 
 
+def learners(*names):
+    """Some of them, for what is the same code for all, or what agents show of the others."""
+    return pytest.mark.parametrize("row", [LEARNERS[name] for name in names], ids=names)
+
+
 @every_learner
 def test_an_update_moves_the_parameters_and_describes_itself(row):
     learner = row.create()
@@ -63,14 +68,14 @@ def test_seeds_are_integers_or_keys(row):
     assert_equal(row.create(seed=3), row.create(seed=jax.random.PRNGKey(3)))
 
 
-@every_learner
+@learners("SAC", "DiscreteSAC", "DQN", "BC")
 def test_one_observation_is_as_good_an_example_as_a_batch(row):
     batch = row.batch()
     obs, action = np.float64(batch["observations"][0]), batch["actions"][0]
     assert_close(row.create(), row.learner.create(0, obs, action, features=(8, 8), **row.kwargs))
 
 
-@every_learner
+@learners("SAC", "TD3 delayed", "CQL Lagrange", "DDQN", "DiscreteBC")
 def test_hyperparameters_and_seeds_can_be_vmapped(row):
     seeds, values = jnp.arange(2), jnp.array([0.5, 0.9])
     batch = row.batch()
@@ -170,7 +175,7 @@ def test_learners_can_be_pickled_and_copied(row):
         assert_equal(twin.update(row.batch(seed=1))[0], expected)
 
 
-@every_learner
+@learners("SAC", "DQN", "BC")
 def test_learners_can_be_donated(row):
     step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
     learner, batch = row.create(), row.batch()
