@@ -88,6 +88,22 @@ def test_one_program_makes_every_number_of_updates():
         agent.advance(runner, 1.5)
 
 
+def test_one_program_starts_from_hyperparameters_of_every_type():
+    case = CASES[1]
+    agent = case.make(MatchSign)
+    runner = agent.start(KEY, case.hyperparams(0.5))
+    numbers = [np.float64(0.5), np.float32(0.5), jnp.float32(0.5), jnp.array([0.5, 0.25])[0]]
+    with compilations() as made:
+        others = [agent.start(KEY, case.hyperparams(number)) for number in numbers]
+        agent.restart(runner, case.hyperparams(1))
+        agent.restart(runner, case.hyperparams(jnp.float32(1.0)))
+    named = [name for name in made if "start)'" in name and "backend_compile" in name]
+    assert len(named) == 1
+    assert "restart" in named[0]
+    for other in others:
+        trees.assert_equal(runner, other)
+
+
 def test_what_is_known_to_be_valid_is_not_validated_again():
     validated = []
 
