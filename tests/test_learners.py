@@ -194,17 +194,22 @@ class Normalised(nn.Module):
         return nn.Dense(4)(nn.BatchNorm(use_running_average=True)(flat))
 
 
-@every_learner
-def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(row):
-    def statistics(learner):
-        return jax.tree.map(np.array, getattr(learner, row.acting).extra_variables)
-
+def with_images(row):
+    """A learner from images beside states, and a batch of them."""
     batch = row.batch()
     images = np.random.default_rng(0).integers(256, size=(16, 4, 4, 3)).astype(np.uint8)
     for key in ("observations", "next_observations"):
         batch[key] = {"image": images, "state": batch[key]}
     encoder = DictEncoder({"image": Normalised()})
-    learner = row.create(observations=batch["observations"], encoder=encoder)
+    return row.create(observations=batch["observations"], encoder=encoder), batch
+
+
+@every_learner
+def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(row):
+    def statistics(learner):
+        return jax.tree.map(np.array, getattr(learner, row.acting).extra_variables)
+
+    learner, batch = with_images(row)
     before = statistics(learner)
     assert set(before) == {"batch_stats"}
     step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
@@ -212,10 +217,15 @@ def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(
     moved, info = step(learner, batch)
     assert all(jnp.isfinite(value) for value in info.values())
     assert_equal(before, statistics(moved))
+
+
+@learners("SAC", "DiscreteSAC", "DQN", "IQL", "BC", "DiscreteBC")
+def test_acts_by_images_beside_states_one_or_many(row):
+    learner, batch = with_images(row)
     one = jax.tree.map(lambda x: x[0], batch["observations"])
     np.testing.assert_allclose(
-        moved.sample_actions(one),
-        moved.sample_actions(batch["observations"])[0],
+        learner.sample_actions(one),
+        learner.sample_actions(batch["observations"])[0],
         rtol=1e-4,
         atol=1e-6,
     )
