@@ -3,7 +3,7 @@
 import abc
 import copy
 import functools
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 from jaxtyping import Array, Bool, Float, Key, PyTree
@@ -57,6 +57,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _shows_critic_state: ClassVar[bool] = False
+    """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     _programs: Programs[Self] | None = None
 
@@ -96,7 +98,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             self.n_actors = positive(name, environment.n_actors)
         info_names = InfoNames(config.final_info, config.summed_info)
         self.episodes = Episodes(
-            environment, config.max_episode_steps, self._actors_shape, info_names
+            environment,
+            config.max_episode_steps,
+            self._actors_shape,
+            info_names,
+            self._shows_critic_state,
         )
 
     # The waist: what a family of agents fills in.

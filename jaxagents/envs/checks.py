@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
+from jaxagents.core.observed import action_mask
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes

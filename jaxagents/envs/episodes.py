@@ -8,10 +8,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
-from jaxagents.core.action_masks import with_action_mask
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
+from jaxagents.core.observed import ACTION_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, space_without_mask
+from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
 
 _MANY_ENVIRONMENTS = 256
 """From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
@@ -92,6 +92,7 @@ class Episodes:
         max_steps: Longest episode, in steps: the shorter of both limits.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
         info_names: Names of the entries of the environment's info that are kept.
+        shows_critic_state: Whether observations hold what a centralised critic sees.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
@@ -103,6 +104,7 @@ class Episodes:
         max_steps: int,
         actors_shape: tuple[int, ...] = (),
         info_names: InfoNames | None = None,
+        shows_critic_state: bool = False,
     ) -> None:
         """Wraps an environment.
 
@@ -111,14 +113,16 @@ class Episodes:
             max_steps: Longest episode, in steps.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
             info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
+            shows_critic_state: Whether observations hold what a centralised critic sees.
         """
         self.env = env
+        self.shows_critic_state = shows_critic_state
         self.info_names = info_names or InfoNames()
         self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
-        self.observation_space = space_without_mask(env.observation_space)
+        self.observation_space = network_space(env.observation_space)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
         """Starts an episode.
@@ -130,8 +134,8 @@ class Episodes:
             The first observation and the state.
         """
         obs, envstate = without_weak_types(self.env.reset(key))
-        obs = with_action_mask(in_32_bits(obs), self.env.action_mask(envstate))
-        return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        state = EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        return self._shown(in_32_bits(obs), envstate), state
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -186,7 +190,7 @@ class Episodes:
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
-        obs = with_action_mask(obs, self.env.action_mask(envstate))
+        obs = self._shown(obs, envstate)
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
@@ -199,6 +203,12 @@ class Episodes:
             next_obs=obs,
             info=outcome.info,
         )
+
+    def _shown(self, obs: PyTree, envstate: PyTree) -> PyTree:
+        """An observation, with which actions are allowed and, if it is shown, what critics see."""
+        state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
+        entries = {ACTION_MASK: self.env.action_mask(envstate), CRITIC_STATE: state}
+        return observed_beside(obs, **entries)
 
     def _restart(
         self,

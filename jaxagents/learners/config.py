@@ -11,11 +11,11 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import Masked, WithEncoder, WithoutActionMask, normalised
+from jaxagents.networks import Masked, ObservationOnly, WithEncoder, normalised
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,9 +64,9 @@ class LearnerConfig(StaticConfig):
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
+        has_more = is_observed_beside(observations)
         encoded = self._encoded(network)
-        return self._normalised(WithoutActionMask(encoded) if has_mask else encoded)
+        return self._normalised(ObservationOnly(encoded) if has_more else encoded)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of the network of a policy, for the actions that are allowed.
@@ -78,9 +78,9 @@ class LearnerConfig(StaticConfig):
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
+        has_more = is_observed_beside(observations)
         encoded = self._encoded(network)
-        return self._normalised(Masked(encoded) if has_mask else encoded)
+        return self._normalised(Masked(encoded) if has_more else encoded)
 
     def _encoded(self, network: nn.Module) -> nn.Module:
         return network if self.encoder is None else WithEncoder(self.encoder, network)

@@ -13,7 +13,7 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
+from jaxagents.networks.masks import CriticView, Masked, ObservationOnly, mask_actions
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
@@ -26,6 +26,7 @@ __all__ = [
     "CategoricalActor",
     "CategoricalPolicy",
     "Critic",
+    "CriticView",
     "Dense",
     "DictEncoder",
     "DiscreteCritic",
@@ -39,6 +40,7 @@ __all__ = [
     "Normalised",
     "NormalisedRecurrent",
     "ObservationEncoder",
+    "ObservationOnly",
     "PatchConv",
     "PerActor",
     "Policy",
@@ -48,7 +50,6 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
-    "WithoutActionMask",
     "default_init",
     "ensemblize",
     "mask_actions",
