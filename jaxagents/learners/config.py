@@ -16,6 +16,7 @@ from jaxagents.core.numbers import positive
 from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.networks import Masked, ObservationOnly, WithEncoder, normalised
+from jaxagents.networks.nnx_modules import check_not_nnx
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +100,8 @@ class LearnerConfig(StaticConfig):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             is_network = field.name == "encoder" or field.name.endswith("_network")
+            if is_network:
+                check_not_nnx(value, f"{type(self).__name__}.{field.name}")
             if is_network and not isinstance(value, nn.Module | None):
                 hint = f": pass {value.__name__}(...)" if isinstance(value, type) else ""
                 raise TypeError(
