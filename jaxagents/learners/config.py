@@ -55,6 +55,10 @@ class LearnerConfig(StaticConfig):
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
+    def encoded(self, network: nn.Module) -> nn.Module:
+        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
+        return self._normalised(self._behind_encoder(network))
+
     def critic_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of a network that does not see which actions are allowed.
 
@@ -66,7 +70,7 @@ class LearnerConfig(StaticConfig):
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
         has_more = is_observed_beside(observations)
-        encoded = self._encoded(network)
+        encoded = self._behind_encoder(network)
         return self._normalised(ObservationOnly(encoded) if has_more else encoded)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
@@ -80,10 +84,10 @@ class LearnerConfig(StaticConfig):
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
         has_more = is_observed_beside(observations)
-        encoded = self._encoded(network)
+        encoded = self._behind_encoder(network)
         return self._normalised(Masked(encoded) if has_more else encoded)
 
-    def _encoded(self, network: nn.Module) -> nn.Module:
+    def _behind_encoder(self, network: nn.Module) -> nn.Module:
         return network if self.encoder is None else WithEncoder(self.encoder, network)
 
     def _normalised(self, network: nn.Module) -> nn.Module:
