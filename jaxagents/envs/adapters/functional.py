@@ -1,5 +1,6 @@
 """Environments with `reset_env(key, params)` and `step_env(key, state, action, params)`."""
 
+import copy
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,6 +43,19 @@ class Functional(Environment):
         self.max_steps = _number(self.params, "max_steps_in_episode")
         self.action_space = self._space("action_space")
         self.observation_space = self._space("observation_space")
+
+    def with_params(self, params: PyTree) -> "Functional":
+        """The same object with other parameters, but for spaces and limit.
+
+        Args:
+            params: The parameters, which may be traced.
+
+        Returns:
+            The environment.
+        """
+        other = copy.copy(self)
+        other.params = params
+        return other
 
     @property
     def name(self) -> str:
