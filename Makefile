@@ -15,7 +15,7 @@ help: ## show this list
 setup: $(STAMP) ## create .venv with the package and its development tools
 
 demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
-	$(BIN)/jaxagents train --preset ppo-cartpole
+	PYTHONDONTWRITEBYTECODE= $(BIN)/jaxagents train --preset ppo-cartpole
 	@echo 'Try next: $(BIN)/jaxagents list presets, or the examples (make setup installs what they need).'
 
 test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
@@ -63,6 +63,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(RUNNABLE)
 
+# Python compiles a module as it first imports it; most of those that are installed never are.
 $(RUNNABLE): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[plot]"
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[plot]"
 	@touch $@

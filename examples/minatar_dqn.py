@@ -3,9 +3,10 @@
     python examples/minatar_dqn.py
     python examples/minatar_dqn.py --agent qrdqn --env SpaceInvaders-MinAtar --output runs/invaders
 
-trains an agent with checkpoints, restores the best one, and draws its learning curve and an episode
-that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default settings, DQN
-starts Breakout with a return of about 0 and ends with 22 to 30; the first wall has 30 bricks.
+trains an agent with checkpoints, restores the best one, draws its learning curve, and films an
+episode that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default
+settings, DQN starts Breakout with a return of about 0 and ends with 22 to 30; the first wall has 30
+bricks.
 """
 
 import argparse
@@ -15,11 +16,6 @@ from typing import Any
 
 import gymnax
 import jax
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.animation import PillowWriter
-from matplotlib.colors import ListedColormap
-from matplotlib.patches import Patch
 
 from jaxagents import c51, dqn, qrdqn
 from jaxagents.plotting import plot_learning_curve
@@ -27,22 +23,11 @@ from jaxagents.plotting import plot_learning_curve
 N_ENVS = 8
 BUFFER_SIZE = 100_000
 LEARNING_STARTS = 5_000
-N_FRAMES = 300
+MAX_STEPS = 300
+"""Of the film."""
 AGENTS = {"dqn": (dqn, dqn.DQN), "c51": (c51, c51.C51), "qrdqn": (qrdqn, qrdqn.QRDQN)}
 SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of discounted returns, for C51; larger ones count as 20
-CHANNELS = {
-    "Asterix-MinAtar": ("player", "enemy", "trail", "gold"),
-    "Breakout-MinAtar": ("paddle", "ball", "trail", "brick"),
-    "Freeway-MinAtar": ("chicken", "car", *(f"speed {i}" for i in range(1, 6))),
-    "SpaceInvaders-MinAtar": (
-        "cannon",
-        "alien",
-        "moving left",
-        "moving right",
-        "own bullet",
-        "bullet",
-    ),
-}
+GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
 
 
 def make_agent(options: argparse.Namespace) -> dqn.DQNBase:
@@ -99,58 +84,6 @@ def train(agent: dqn.DQNBase, options: argparse.Namespace) -> dict[str, Any]:
     return {"metrics": metrics, "runner": runner, "episodes": episodes}
 
 
-def play(agent: dqn.DQNBase, rng: Any, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Plays the beginning of an episode greedily.
-
-    Args:
-        agent: The agent, trained.
-        rng: Random key.
-        n_steps: Largest number of steps.
-
-    Returns:
-        The image before every step and after the last one, shaped (steps + 1, 10, 10, channels), and
-        the rewards, shaped (steps,).
-    """
-    rng, obs, envstate = agent.env_reset(rng)
-
-    def step(carry, _):
-        rng, obs, envstate = carry
-        rng, obs, envstate, reward, done, info = agent.env_step(rng, envstate, agent.policy(obs))
-        return (rng, obs, envstate), (info["final_observation"], reward, done)
-
-    _, played = jax.lax.scan(step, (rng, obs, envstate), length=n_steps)
-    images, rewards, dones = jax.tree.map(np.asarray, played)
-    length = int(dones.argmax()) + 1 if dones.any() else n_steps
-    return np.concatenate([obs[None], images[:length]]), rewards[:length]
-
-
-def draw(images: np.ndarray, rewards: np.ndarray, game: str, path: Path) -> None:
-    """Writes an episode as a GIF, with a colour for each channel; the first channels are on top."""
-    names = CHANNELS[game]
-    colours = ["black", *plt.get_cmap("tab10").colors[: len(names)]]
-    frames = np.where(images.any(axis=-1), 1 + images.argmax(axis=-1), 0)
-    returns = np.concatenate([[0.0], np.cumsum(rewards)])
-
-    figure, axes = plt.subplots(figsize=(4.6, 5.2), layout="constrained")
-    style = {"cmap": ListedColormap(colours), "vmin": 0, "vmax": len(names), "edgecolors": "black"}
-    picture = axes.pcolormesh(frames[0], **style)
-    axes.set(xticks=[], yticks=[], aspect="equal", title=game)
-    axes.invert_yaxis()
-    visible = [i for i in range(len(names)) if (frames == i + 1).any()]
-    handles = [Patch(color=colours[i + 1], label=names[i]) for i in visible]
-    layout = {"ncols": 4, "handlelength": 1.0, "columnspacing": 1.0, "frameon": False}
-    figure.legend(handles=handles, loc="outside lower center", **layout)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    writer = PillowWriter(fps=15)
-    with writer.saving(figure, str(path), dpi=80):
-        for time, (frame, episode_return) in enumerate(zip(frames, returns, strict=True)):
-            picture.set_array(frame)
-            axes.set_title(f"{game}: step {time}, return {episode_return:g}")
-            writer.grab_frame()
-    plt.close(figure)
-
-
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
@@ -166,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     )
     parser.add_argument("--output", type=Path, default=Path("runs/minatar-dqn"), help="new folder")
     parser.add_argument("--agent", choices=AGENTS, default="dqn")
-    parser.add_argument("--env", choices=CHANNELS, default="Breakout-MinAtar")
+    parser.add_argument("--env", choices=GAMES, default="Breakout-MinAtar")
     parser.add_argument("--n-steps", type=int, default=400_000, help="environment steps")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
@@ -175,10 +108,12 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
     agent = make_agent(options)
     trained = train(agent, options)
-    images, rewards = play(agent, jax.random.key(options.seed + 2), N_FRAMES)
-    draw(images, rewards, options.env, options.output / "episode.gif")
+    film = options.output / "episode.gif"
+    frames = agent.render_episode(
+        jax.random.key(options.seed + 2), film, max_steps=MAX_STEPS, fps=15
+    )
     print(f"\nCheckpoints, a learning curve and an episode are in {options.output}.")
-    return {**trained, "images": images, "rewards": rewards}
+    return {**trained, "frames": frames}
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ from jaxagents.core.metrics import Metrics
 
 
 class Progress(NamedTuple):
-    """How far a training has come.
+    """How far a training has come, or a sweep, whose members all go on at once.
 
     Attributes:
         step: Number of updates made so far; of trainings in a Gymnasium environment, of steps.
         n_steps: Number of them when the training is complete.
         seconds: Seconds since it began or went on, compilation included.
-        metrics: Means of the newest evaluation point by name, such as `"returns"`.
-        history: The metrics of this training, with a leading axis of evaluation points.
+        metrics: Means of the newest evaluation point by name, such as `"returns"`; of a sweep, over
+            all members.
+        history: The metrics of this training, with a leading axis of evaluation points; of a sweep,
+            with axes `(n_points, n_sets, n_seeds)`.
         runner: The state of the training. Later updates use up its arrays: copy what is to be kept, for
-            example with `jax.device_get`.
+            example with `jax.device_get`. Of a sweep, the runners with leading axes
+            `(n_sets, n_seeds)` at evaluation points, and `None` in between.
     """
 
     step: int

@@ -11,7 +11,8 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     """Reads every checkpoint of a training, and compares it with the digests that were written with it.
 
     ```python
-    damaged = {step: damage for step, damage in verify("runs/cartpole").items() if damage}
+    outcomes = verify("runs/cartpole")
+    damaged = {step: damage for step, damage in outcomes.items() if damage}
     ```
 
     Args:

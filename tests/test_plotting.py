@@ -195,6 +195,12 @@ def test_colours_stand_out_from_a_dark_background():
     assert to_hex(colour) != to_hex(on_dark)
 
 
+def test_another_curve_leaves_the_title():
+    axes = plot_learning_curve(metrics_of(), title="PPO")
+    plot_learning_curve(metrics_of(), ax=axes)
+    assert axes.get_title() == "PPO"
+
+
 def test_a_seventh_curve_has_another_stroke():
     axes = None
     for _ in range(7):

@@ -8,8 +8,9 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
-BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+PAGES = sorted([ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+MODULES = sorted((ROOT / "jaxagents").rglob("*.py"))
+BLOCK = re.compile(r"^( *)```[a-z]+\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 COLUMNS = 80
 
 
@@ -27,8 +28,21 @@ def test_scripts_and_styles_are_part_of_the_site():
     assert settings["theme"]["font"] is False  # else the theme loads one
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_fits_on_a_page(page: Path):
-    text = page.read_text(encoding="utf-8")
-    lines = [line for block in BLOCK.finditer(text) for line in block[1].splitlines()]
-    assert [line for line in lines if len(line) > COLUMNS] == []
+    assert too_long(page.read_text(encoding="utf-8")) == []
+
+
+def test_code_of_docstrings_fits_on_a_page():
+    found = {path: too_long(path.read_text(encoding="utf-8")) for path in MODULES}
+    assert {str(path): lines for path, lines in found.items() if lines} == {}
+
+
+def too_long(text: str) -> list[str]:
+    """The lines of blocks of code that a page of the site cannot show whole."""
+    lines = [
+        line.removeprefix(block[1])
+        for block in BLOCK.finditer(text)
+        for line in block[2].splitlines()
+    ]
+    return [line for line in lines if len(line) > COLUMNS]

@@ -95,6 +95,22 @@ rng, obs, envstate = agent.env_reset(jax.random.key(2))
 print(obs, agent.policy(agent.actor_training, obs))
 
 # %% [markdown]
+# `env_reset`, `policy` and `env_step` are pure functions, so that any loop can be
+# written around them, here a compiled one:
+
+
+# %%
+def step(carry, _):
+    rng, obs, envstate = carry
+    action = agent.policy(agent.actor_training, obs)
+    rng, next_obs, envstate, *_ = agent.env_step(rng, envstate, action)
+    return (rng, next_obs, envstate), obs
+
+
+_, seen = jax.lax.scan(step, (rng, obs, envstate), length=200)
+print(f"the pole leans by at most {abs(seen[:, 2]).max():.2f} radians")
+
+# %% [markdown]
 # ## Keep it
 #
 # With a `checkpoint_dir` each evaluation point is saved. (This page takes a temporary

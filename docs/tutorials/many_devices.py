@@ -13,6 +13,7 @@ jax.config.update("jax_num_cpu_devices", 4)
 import gymnax
 
 from jaxagents import PPO, sharding
+from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 mesh = sharding.make_mesh(4)
@@ -41,7 +42,7 @@ agent = PPO(env, env_params, config)
 runner, metrics = agent.train(
     jax.random.key(0), hyperparams, mesh=mesh, progress=False
 )
-print(metrics["returns"].mean(axis=1))
+axes = plot_learning_curve(metrics, title="PPO on four devices")
 
 # %% [markdown]
 # Each device has a part of the environments, and a copy of the networks:

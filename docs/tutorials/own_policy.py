@@ -127,7 +127,7 @@ agent = ByDistribution(env, env_params, config)
 _, of_distribution = agent.train(jax.random.key(0), hyperparams, progress=False)
 
 axes = plot_learning_curve(of_hooks, label="four hooks", title="Pendulum")
-_ = plot_learning_curve(of_distribution, label="_distribution", ax=axes)
+_ = plot_learning_curve(of_distribution, label="one distribution", ax=axes)
 
 # %% [markdown]
 # ## Mistakes are found early

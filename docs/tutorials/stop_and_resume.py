@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxagents import PPO
+from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 env, env_params = gymnax.make("CartPole-v1")
@@ -68,7 +69,7 @@ print("evaluations at", metrics["update_step"])
 alone = PPO(
     env, env_params, config.replace(checkpoint_dir=None, restore_agent=False)
 )
-uninterrupted, _ = alone.train(
+uninterrupted, expected = alone.train(
     jax.random.key(0), HyperParameters(), progress=False
 )
 equal = jax.tree.map(
@@ -78,6 +79,23 @@ equal = jax.tree.map(
 )
 print("identical:", jax.tree.all(equal))
 
+axes = plot_learning_curve(expected, label="uninterrupted", title="CartPole")
+_ = plot_learning_curve(metrics, label="stopped and resumed", ax=axes)
+_ = axes.axvline(config.n_steps // 2, color="grey", ls=":")
+
+# %% [markdown]
+# ## Another best
+#
+# `restore("best")` takes the checkpoint of the highest mean return, or the one that a
+# function of yours prefers, here that with the highest worst return:
+
+# %%
+agent = PPO(env, env_params, config)
+safest, _ = agent.restore(
+    "best", best_fn=lambda metrics: metrics["returns"].min(axis=1).argmax()
+)
+print("update", int(safest.update_step))
+
 # %% [markdown]
 # ## Train for longer, or otherwise
 #
@@ -85,7 +103,6 @@ print("identical:", jax.tree.all(equal))
 # a runner take the place of its own:
 
 # %%
-agent = PPO(env, env_params, config)
 runner, _ = agent.restore("last")
 calmer = HyperParameters(eps_clip=0.1)
 runner, metrics = agent.train(None, calmer, runner, n_steps=10, progress=False)

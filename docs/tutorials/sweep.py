@@ -55,7 +55,7 @@ for rate, of_set in zip(rates, returns, strict=True):
     )
     axes.plot(steps, of_set.T, color=line.get_color(), lw=0.7, alpha=0.5)
 axes.set(xlabel="updates", ylabel="mean return", title="PPO on CartPole")
-legend = axes.legend(title="learning rate", frameon=False)
+legend = figure.legend(title="learning rate", loc="outside right upper")
 
 # %% [markdown]
 # ## Choose
@@ -90,4 +90,5 @@ print(np.asarray(fair.metrics["returns"][0, :, -1]).mean(axis=-1).round(1))
 #
 # - [Sweeps](../../guide/training/#sweeps) in the guide, and how they
 #   [resume](../../guide/checkpoints/#sweeps)
+# - [`jax.vmap(agent.train)`](../../guide/training/#inside-jit-and-vmap): one wide program
 # - [Stop and resume](../../tutorials/stop_and_resume/)

@@ -218,6 +218,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         *,
         n_steps: int | None = None,
         progress: bool = True,
+        callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> SweepResult:
         """Trains every seed with every set of hyperparameters, over all cores or accelerators.
 
@@ -233,6 +234,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 scalar leaves are shared by all sets.
             n_steps: Number of updates in all, if other than `config.n_steps`.
             progress: Whether to show progress.
+            callbacks: Are told of all members at once, and may end the sweep; see `train`.
 
         Returns:
             Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
@@ -244,12 +246,13 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 writing to the folder.
         """
         self._check_hyperparams(hyperparams, several=True)
+        callbacks = as_callbacks(callbacks)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         grid = Grid.of(as_key(rngs), hyperparams)
         earlier = restore_members(self, grid)
         known = None if earlier is None else earlier.history
         check_same_evaluations(known, self.eval_during_training, self.program.n_evals)
-        return sweeps.sweep(self, grid, earlier, self._complete, n_steps, progress)
+        return sweeps.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
 
     @nan_is_allowed
     def restore(

@@ -1,7 +1,6 @@
 """Static configuration: what sets a shape, a loop bound or a branch."""
 
 import dataclasses
-import difflib
 import functools
 import os
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.nearest import nearest
 from jaxagents.core.numbers import positive
 from jaxagents.core.other_names import advice
 
@@ -33,8 +33,8 @@ def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) 
     """
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            guess = f"Did you mean '{nearest[0]}'?" if nearest else ""
+            near = nearest(name, known)
+            guess = f"Did you mean '{near}'?" if near else ""
             parts = [
                 f"{owner.__name__} has no field '{name}'.",
                 advice(name, known) or guess,

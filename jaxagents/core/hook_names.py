@@ -1,9 +1,11 @@
 """Hooks that are misspelt, or that are gone: nothing would ever call them."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
+from jaxagents.core.nearest import alike
+
 _CLOSE = 0.85
+"""Closer than for names that are surely wrong: a method may well be the user's own."""
 _LONGEST_DIFFERENCE = 2
 """In letters. A hook's name with a word before or after it is a helper of the user's own."""
 
@@ -31,11 +33,11 @@ def check_hook_names(
             )
     free = [hook for hook in hooks if hook not in set(_private_methods(cls))]
     for name in own:
-        nearest = difflib.get_close_matches(name, free, n=1, cutoff=_CLOSE)
-        if nearest and abs(len(nearest[0]) - len(name)) <= _LONGEST_DIFFERENCE:
+        hook = alike(name, free, _CLOSE)
+        if hook and abs(len(hook) - len(name)) <= _LONGEST_DIFFERENCE:
             raise TypeError(
                 f"{cls.__name__}.{name} would never be called: there is no such hook. Did you mean "
-                f"{nearest[0]}? If it is a method of your own, give it a name less like that."
+                f"{hook}? If it is a method of your own, give it a name less like that."
             )
 
 

@@ -67,7 +67,8 @@ class Dataset(Sampled):
     """Arrays with a common first axis, in a dict that may be nested.
 
     ```python
-    dataset = Dataset({"observations": {"image": images, "state": states}, "actions": actions})
+    observations = {"image": images, "state": states}
+    dataset = Dataset({"observations": observations, "actions": actions})
     batch = dataset.sample(256)
     batch["observations"]["image"]  # (256, ...)
     ```

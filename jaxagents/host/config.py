@@ -22,6 +22,8 @@ class HostConfig(StaticConfig):
             checkpoint is written. A step is one of the environment (`train_online`) or an update
             (`train_offline`).
         n_evals: Number of episodes of an evaluation.
+        eval_deterministic: Whether evaluations take the modes of the learner's distributions, rather
+            than actions drawn from them, as exploration does.
         log_frequency: Number of steps between the logs of what training itself reports.
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
             `None` saves nothing.
@@ -35,6 +37,7 @@ class HostConfig(StaticConfig):
     seed: int = 0
     eval_frequency: int = 10_000
     n_evals: int = 10
+    eval_deterministic: bool = True
     log_frequency: int = 1_000
     checkpoint_dir: str | os.PathLike | None = None
     keep_checkpoints: int | None = 3

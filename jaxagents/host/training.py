@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
-from jaxtyping import Array, PyTree
+import jax
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.core.metrics import Metrics
@@ -23,7 +24,7 @@ from jaxagents.host.checks import (
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
 from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
-from jaxagents.host.evaluation import evaluate
+from jaxagents.host.evaluation import evaluate, supply_rng
 from jaxagents.host.journal import Journal
 from jaxagents.host.learner_like import LearnerLike, LearnerT
 from jaxagents.host.offline import OfflineTraining
@@ -49,8 +50,11 @@ def train_online(
     """Trains a learner in an environment, from a replay buffer.
 
     ```python
-    env, eval_env = gymnasium.make("HalfCheetah-v5"), gymnasium.make("HalfCheetah-v5")
-    learner = SACLearner.create(0, env.observation_space.sample(), env.action_space.sample())
+    env = gymnasium.make("HalfCheetah-v5")
+    eval_env = gymnasium.make("HalfCheetah-v5")
+    learner = SACLearner.create(
+        0, env.observation_space.sample(), env.action_space.sample()
+    )
     config = OnlineConfig(n_steps=300_000, checkpoint_dir="runs/cheetah")
     learner, metrics = train_online(learner, env, config, eval_env=eval_env)
     ```
@@ -65,8 +69,9 @@ def train_online(
         env: A single environment with box or discrete actions, whose observations are arrays or dicts
             of them.
         config: Configuration; by default `OnlineConfig()`.
-        eval_env: Another environment, in which the learner is evaluated at every point, by the modes
-            of its distributions and in the same episodes each time. By default it is not evaluated.
+        eval_env: Another environment, in which the learner is evaluated at every point, in the same
+            episodes each time and by the modes of its distributions, unless
+            `config.eval_deterministic` is false. By default it is not evaluated.
         buffer: Where transitions go, for instance one that holds some already. By default an empty
             one of `config.buffer_size`.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
@@ -136,8 +141,11 @@ def train_offline(
 
     ```python
     dataset = Dataset.load("expert.npz")
-    learner = SACLearner.create(0, dataset["observations"][0], dataset["actions"][0])
-    learner, metrics = train_offline(learner, dataset, OfflineConfig(n_updates=100_000))
+    learner = SACLearner.create(
+        0, dataset["observations"][0], dataset["actions"][0]
+    )
+    config = OfflineConfig(n_updates=100_000)
+    learner, metrics = train_offline(learner, dataset, config)
     ```
 
     Args:
@@ -146,8 +154,9 @@ def train_offline(
             the learner learns from. Of a learner that declares its `batch_keys`, no others are used
             but `discounts`.
         config: Configuration; by default `OfflineConfig()`.
-        eval_env: An environment in which the learner is evaluated at every point, by the modes of its
-            distributions and in the same episodes each time. By default it is not evaluated.
+        eval_env: An environment in which the learner is evaluated at every point, in the same episodes
+            each time and by the modes of its distributions, unless `config.eval_deterministic` is
+            false. By default it is not evaluated.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
         callbacks: Are told how the training goes, and may end it: each a
@@ -215,10 +224,11 @@ def _evaluation(
     seed = seed_of(config.seed, Stream.EVALUATION)
 
     def evaluate_learner(learner: LearnerLike) -> Metrics:
-        def policy(observation: PyTree) -> Array:
-            return learner.sample_actions(as_observation(observation))
+        def policy(observation: PyTree, **keywords: Key[Array, ""]) -> Array:
+            return learner.sample_actions(as_observation(observation), **keywords)
 
-        return evaluate(policy, env, config.n_evals, seed=seed)
+        acting = policy if config.eval_deterministic else supply_rng(policy, jax.random.key(seed))
+        return evaluate(acting, env, config.n_evals, seed=seed)
 
     return evaluate_learner
 

@@ -15,7 +15,8 @@ class WithEncoder(nn.Module):
 
     ```python
     policy = WithEncoder(make_encoder("impala"), Policy(action_dim=2))
-    critic = WithEncoder(DictEncoder({"image": make_encoder("impala")}), ensemblize(Critic, 2)())
+    encoder = DictEncoder({"image": make_encoder("impala")})
+    critic = WithEncoder(encoder, ensemblize(Critic, 2)())
     ```
 
     Attributes:

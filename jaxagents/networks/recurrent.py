@@ -41,7 +41,8 @@ class WithMemory(Recurrent):
     """A torso, a recurrent cell, and a network of the cell's output.
 
     ```python
-    actor = WithMemory(CategoricalActor(n_actions=2, features=()), cell=nn.GRUCell(features=32))
+    head = CategoricalActor(n_actions=2, features=())
+    actor = WithMemory(head, cell=nn.GRUCell(features=32))
     ```
 
     Attributes:

@@ -55,7 +55,9 @@ def quantile_huber_loss(
     r"""The asymmetric Huber loss, whose minimum for a small $\kappa$ is at quantiles of the targets.
 
     $$L = \sum_i \frac{1}{m} \sum_j |\hat\tau_i - 1(u_{ij} < 0)| \, H_\kappa(u_{ij}),
-    \quad u_{ij} = y_j - \theta_i, \quad H_\kappa(u) = \begin{cases}
+    \quad u_{ij} = y_j - \theta_i$$
+
+    $$H_\kappa(u) = \begin{cases}
     \frac{1}{2} u^2 & |u| \le \kappa \\ \kappa \, (|u| - \frac{1}{2} \kappa) & |u| > \kappa
     \end{cases}$$
 

@@ -48,7 +48,8 @@ def plot_learning_curve(
 
     ```python
     plot_learning_curve(metrics, "one.png")
-    plot_learning_curve(["runs/1", "runs/2", "runs/3"], "three_runs.svg", label="PPO")
+    runs = ["runs/1", "runs/2", "runs/3"]
+    plot_learning_curve(runs, "three_runs.svg", label="PPO")
     plot_learning_curve(agent.sweep(keys, hyperparams), "sweep.png")
     ```
 

@@ -78,8 +78,9 @@ def in_words(n_runs: int) -> str:
 
 
 def finish(axes: "Axes", title: str | None) -> None:
-    """Sets the title, the margins and the grid."""
-    axes.set_title(title or "")
+    """Sets the title, unless it is to stay as it is, the margins and the grid."""
+    if title is not None:
+        axes.set_title(title)
     axes.margins(x=0.01)
     axes.grid(alpha=0.3)
 

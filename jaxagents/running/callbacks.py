@@ -13,6 +13,8 @@ from jaxagents.core.metrics import Metrics, mean_metrics
 class CallbackObserver:
     """Calls callbacks after each chunk and point, and ends the training if one of them says so."""
 
+    what = "training"
+
     def __init__(
         self,
         callbacks: Sequence[Callback],
@@ -70,5 +72,5 @@ class CallbackObserver:
         ending = [callback for callback in self._callbacks if getattr(callback, when)(progress)]
         if ending and self._step < self._total:
             names = " and ".join(map(repr, ending))
-            self._say(f"{names} ends the training.")
+            self._say(f"{names} ends the {self.what}.")
         return bool(ending)

@@ -2,19 +2,21 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, PyTree
 
+from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
+from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
@@ -51,6 +53,7 @@ def sweep(
     complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
+    callbacks: Sequence[Callback] = (),
 ) -> SweepResult:
     """Trains every seed with every set of hyperparameters.
 
@@ -61,6 +64,7 @@ def sweep(
         complete: Adds to a runner what a checkpoint may have left out.
         n_steps: Number of updates, with those that were made before.
         progress: Whether to show progress.
+        callbacks: Are told how the sweep goes, and may end it.
 
     Returns:
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
@@ -68,13 +72,11 @@ def sweep(
     if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
         runners, metrics = earlier.tree, earlier.history
     else:
-        runners, metrics = _train(agent, grid, earlier, complete, n_steps, progress)
+        runners, metrics = _train(agent, grid, earlier, complete, n_steps, progress, callbacks)
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     steps = np.tile(metrics["update_step"][:, None], grid.n_members)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**metrics, "update_step": steps})
-    runners, metrics = jax.tree.map(
-        lambda x: x.reshape(*grid.shape, *x.shape[1:]), (runners, metrics)
-    )
+    runners, metrics = _by_set_and_seed((runners, metrics), grid)
     _warn_of(are_sound)
     best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
@@ -88,6 +90,7 @@ def _train(
     complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
+    callbacks: Sequence[Callback],
 ) -> tuple[PyTree, Metrics]:
     """The stack of the members' runners, and their metrics as they are recorded."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
@@ -103,6 +106,8 @@ def _train(
             observers += [records, lines]
         bar = SweepBar(agent, first, n_steps, disable=not progress)
         observers.append(stack.enter_context(bar))
+        if callbacks:
+            observers.append(_Callbacks(callbacks, first, n_steps, bar.say, grid, members.gather))
         if earlier is None:
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
@@ -143,6 +148,44 @@ class _Lines(LoggerObserver):
         for i, (of_set, seed) in enumerate(np.ndindex(*self._grid.shape)):
             member = {name: values[i] for name, values in point.items()}
             super().log(step, member, set=of_set, seed=seed, **labels)
+
+
+class _Callbacks(CallbackObserver):
+    """Calls callbacks, and shows them all members by their sets and seeds."""
+
+    what = "sweep"
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        first: int,
+        n_steps: int,
+        say: Callable[[str], None],
+        grid: Grid,
+        gather: Callable[[PyTree], PyTree],
+    ) -> None:
+        """Takes the members and how their runners become one, besides what any training has."""
+        super().__init__(callbacks, first, n_steps, say)
+        self._grid = grid
+        self._gather = gather
+
+    def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
+        """Calls the callbacks without runners, which to copy after every chunk would take time."""
+        return super().on_chunk(None, n_updates)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool:
+        """Calls the callbacks."""
+        members = {name: x for name, x in history.items() if name != "update_step"}
+        by_point = _by_set_and_seed(members, self._grid, axis=1)
+        runners = _by_set_and_seed(self._gather(runner), self._grid)
+        return super().on_point(runners, {"update_step": history["update_step"], **by_point})
+
+
+def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:
+    """Arrays whose axis of members has become two."""
+    return jax.tree.map(
+        lambda x: x.reshape(*x.shape[:axis], *grid.shape, *x.shape[axis + 1 :]), tree
+    )
 
 
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:

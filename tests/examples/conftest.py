@@ -41,6 +41,7 @@ def in_a_folder(monkeypatch, tmp_path):
     """A folder of its own, on the devices that there are, with pictures that no window shows."""
     keep_devices(monkeypatch)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     mpl.use("agg")
     yield
     plt.close("all")

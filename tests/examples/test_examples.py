@@ -1,14 +1,11 @@
 import argparse
 import functools
-import json
-import sys
 
 import jax
 import jax.numpy as jnp
 import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -95,7 +92,7 @@ def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
 @pytest.fixture
 def minatar(load, monkeypatch):
     script = load("minatar_dqn")
-    for name, size in {"BUFFER_SIZE": 160, "LEARNING_STARTS": 40, "N_FRAMES": 60}.items():
+    for name, size in {"BUFFER_SIZE": 160, "LEARNING_STARTS": 40, "MAX_STEPS": 60}.items():
         monkeypatch.setattr(script, name, size)
     return script
 
@@ -110,14 +107,12 @@ def test_minatar_script(minatar, check_files, tmp_path, capsys):
     assert np.isfinite(results["metrics"]["critic_loss"][1:]).all()
     means = results["metrics"]["returns"].mean(axis=1)
     assert means[results["runner"].update_step] == means.max()
-    n_played = len(results["rewards"])
-    assert 0 < n_played < 60  # it misses the ball before
-    assert results["images"].shape == (n_played + 1, 10, 10, 4)
-    assert results["rewards"].sum() in np.asarray(results["episodes"]["returns"])
+    n_frames = len(results["frames"])
+    assert 1 < n_frames < 60  # it misses the ball before
 
     check_files(output, "learning_curve.png", "episode.gif", "config.json", "metrics.jsonl")
     with Image.open(output / "episode.gif") as film:
-        assert 1 < film.n_frames <= n_played + 1
+        assert 1 < film.n_frames <= n_frames
     assert "Mean return after 80 steps" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         minatar.main(argv)
@@ -125,11 +120,11 @@ def test_minatar_script(minatar, check_files, tmp_path, capsys):
 
 
 def test_minatar_games_and_agents(minatar, tmp_path):
-    for game, names in minatar.CHANNELS.items():
+    for game in minatar.GAMES:
         options = argparse.Namespace(env=game, agent="dqn", n_steps=80, output=tmp_path)
         agent = minatar.make_agent(options)
         _, obs, _ = jax.eval_shape(agent.env_reset, jax.random.key(0))
-        assert obs.shape == (10, 10, len(names))
+        assert obs.shape[:2] == (10, 10)
     for name, (_, agent_class) in minatar.AGENTS.items():
         options.agent = name
         assert type(minatar.make_agent(options)) is agent_class
@@ -190,56 +185,13 @@ def test_the_ways_around_the_lake(lake):
 
 def test_notebooks_are_committed_without_outputs(examples):
     paths = sorted(examples.glob("*.ipynb"))
-    assert [path.name for path in paths] == ["cartpole_ppo.ipynb", "new_algorithm.ipynb"]
+    assert [path.name for path in paths] == ["new_algorithm.ipynb"]
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
         for cell in notebook.cells:
             assert not cell.get("outputs"), (path, cell.id)
             assert cell.get("execution_count") is None, (path, cell.id)
-
-
-def test_notebook(examples, check_files, tmp_path):
-    notebook = nbformat.read(examples / "cartpole_ppo.ipynb", as_version=4)
-    (parameters,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
-    sizes = {"n_steps": 4, "n_seeds": 2, "n_evals": 5, "run_dir": str(tmp_path / "run")}
-    assert all(f"{name} = " in parameters.source for name in sizes)
-    parameters.source = "\n".join(f"{name} = {value!r}" for name, value in sizes.items())
-    results = {
-        "prefix": "sys.prefix",
-        "identical": "identical",
-        "points": "metrics['returns'].shape",
-        "mean": "float(stats.mean)",
-        "by_seed": "by_seed['returns'].shape",
-        "by_rate": "by_rate['returns'].shape",
-        "sweep": "result.metrics['returns'].shape",
-        "record": "record['obs'].shape",
-    }
-    listing = ", ".join(f"{name!r}: {expression}" for name, expression in results.items())
-    source = f"import json\nimport sys\n\nprint(json.dumps({{{listing}}}))"
-    notebook.cells.append(nbformat.v4.new_code_cell(source))
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=tmp_path)
-
-    (output,) = notebook.cells[-1].outputs
-    found = json.loads(output.text)
-    assert 1 <= found.pop("mean") <= 500
-    assert found == {
-        "prefix": sys.prefix,
-        "identical": True,
-        "points": [5, 32],
-        "by_seed": [2, 3, 32],
-        "by_rate": [3, 3, 32],
-        "sweep": [3, 2, 3, 32],
-        "record": [500, 4],
-    }
-    pictures = [
-        output
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if "image/png" in output.get("data", {})
-    ]
-    assert len(pictures) == 3
-    check_files(tmp_path / "run", "config.json", "hyperparameters.json", "metrics.jsonl")
 
 
 def test_a_policy_in_numpy_acts_as_the_agent(load, tmp_path):
@@ -261,3 +213,13 @@ def test_a_search_ends_what_falls_behind(load):
     pruned = next(trial for trial in study.trials if trial.state.name == "PRUNED")
     assert max(pruned.intermediate_values) < 20
     assert study.best_value > np.mean(list(pruned.intermediate_values.values()))
+
+
+def test_successive_halving(load, capsys):
+    agent, best = load("successive_halving").main(["--n-sets", "5", "--n-steps", "1"])
+    assert agent.training_runner.update_step == 1 + 2  # of five sets two stay, and then one
+    trained = agent.training_runner.hyperparams
+    expected = best.actor_optimizer_params.learning_rate
+    assert trained.actor_optimizer_params.learning_rate == pytest.approx(expected)
+    assert trained.gamma == pytest.approx(best.gamma)
+    assert "After 3 updates the best plays" in capsys.readouterr().out

@@ -13,7 +13,7 @@ PAGES = sorted(
         ROOT / "docs" / "reliability.md",
         *(ROOT / "docs").glob("guide/*.md"),
         *(ROOT / "docs").glob("agents/*.md"),
-        ROOT / "docs" / "api" / "vision.md",
+        *(ROOT / "docs" / "api" / f"{name}.md" for name in ("data", "host", "tools", "vision")),
     ]
 )
 AS_WRITTEN = {"checkpoints"}
@@ -21,6 +21,7 @@ AS_WRITTEN = {"checkpoints"}
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:minari.utils")  # what else a dataset might say
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_code_of_a_page_runs(path: Path, request: pytest.FixtureRequest):
     request.getfixturevalue("in_a_folder" if path.stem in AS_WRITTEN else "short_trainings")

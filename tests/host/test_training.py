@@ -21,6 +21,7 @@ from jaxagents.host import (
     evaluate,
     example_transition,
     rescale_actions,
+    supply_rng,
     train_offline,
     train_online,
 )
@@ -250,6 +251,25 @@ def test_evaluates_in_the_same_episodes_by_the_mode():
     )
     for name, values in outcomes.items():
         np.testing.assert_array_equal(metrics[name][-1], values)
+
+
+def test_evaluations_draw_actions_if_configured():
+    drawing = {"eval_env": Line(), "config": ONLINE.replace(eval_deterministic=False)}
+    learner, metrics = train_online(line_learner(), Line(), **drawing)
+    greedy, of_modes = train_online(line_learner(), Line(), ONLINE, eval_env=Line())
+    trees.assert_equal(learner, greedy)
+    assert (metrics["returns"] != of_modes["returns"]).any(axis=1).all()
+    seed = seed_of(0, Stream.EVALUATION)
+    policy = supply_rng(learner.sample_actions, jax.random.key(seed))
+    outcomes = evaluate(policy, rescale_actions(Line()), 3, seed=seed)
+    np.testing.assert_array_equal(metrics["returns"][-1], outcomes["returns"])
+
+
+def test_offline_evaluations_draw_actions_if_configured():
+    config = OFFLINE.replace(eval_deterministic=False)
+    _, drawn = train_offline(line_learner(), {**line_data()}, config, eval_env=Line())
+    _, greedy = train_offline(line_learner(), {**line_data()}, OFFLINE, eval_env=Line())
+    assert (drawn["returns"] != greedy["returns"]).any()
 
 
 def test_without_another_environment_nothing_is_evaluated():

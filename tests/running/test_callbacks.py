@@ -1,6 +1,7 @@
 """Callbacks: what they are told, and how they end trainings."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
@@ -145,6 +146,59 @@ def test_ends_a_training_on_the_host(tmp_path):
     assert witness.chunks[-1].step == 50
     assert witness.chunks[-1].n_steps == 100
     assert saved_steps(tmp_path)[-1] == 50
+
+
+@pytest.fixture(scope="module")
+def swept():
+    """A sweep without callbacks, and what a callback sees of the same sweep."""
+    witness = Witness()
+    return sweep([]), sweep([witness]), witness
+
+
+def sweep(callbacks, **fields):
+    agent = PPO.make(MatchSign, **{"n_steps": 6, "eval_frequency": 2, **fields})
+    sets = PPO.hyperparams(gamma=jnp.array([0.5, 0.7, 0.9]))
+    return agent.sweep(jax.random.split(KEY, 2), sets, progress=False, callbacks=callbacks)
+
+
+def test_they_are_told_of_all_members_of_a_sweep_and_change_nothing(swept):
+    plain, seen, witness = swept
+    trees.assert_equal(plain, seen)
+    assert [progress.step for progress in witness.points] == [0, 2, 4, 6]
+    assert all(progress.n_steps == 6 for progress in witness.points + witness.chunks)
+    assert witness.chunks[-1].step == 6
+    assert {progress.runner for progress in witness.chunks} == {None}
+    last = witness.points[-1]
+    returns = plain.metrics["returns"]
+    np.testing.assert_array_equal(np.moveaxis(last.history["returns"], 0, 2), returns)
+    np.testing.assert_array_equal(last.history["update_step"], [0, 2, 4, 6])
+    assert last.metrics["returns"] == pytest.approx(returns[:, :, -1].mean())
+    trees.assert_equal(last.runner, plain.runners)
+
+
+def test_they_end_a_sweep_which_goes_on_as_if_it_had_not_been_ended(swept, tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    ended = sweep([lambda progress: progress.step == 2], **folder)
+    assert (ended.runners.update_step == 2).all()
+    assert ended.metrics["returns"].shape[:3] == (3, 2, 2)
+    between = sweep([Witness(at_chunk=3)], **folder)
+    assert (between.runners.update_step == 3).all()
+    whole = sweep([], **folder)
+    trees.assert_equal(whole.runners, swept[0].runners)
+
+
+def test_ready_made_ones_look_at_the_mean_of_a_sweep():
+    of_sets_at_points = np.array([[1.0, 3.0], [3.0, 5.0]])
+    returns = of_sets_at_points[:, :, None, None]  # of one seed, and one episode
+    last = progress_of([2.0, 4.0])._replace(history={"returns": returns})
+    assert StopAtReturn(4.0).on_point(last)
+    assert not StopOnPlateau(1).on_point(last)
+    assert StopOnPlateau(1, min_improvement=3.0).on_point(last)
+
+
+def test_a_sweep_refuses_what_is_no_list_of_callbacks():
+    with pytest.raises(TypeError, match="alone: put it in brackets"):
+        sweep(StopAfter(1))
 
 
 def test_refuses_what_is_no_list_of_callbacks():

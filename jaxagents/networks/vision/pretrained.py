@@ -67,7 +67,8 @@ def from_torch_resnet(variables: Mapping[str, Any], tensors: Mapping[str, Any]) 
     ```python
     encoder = make_encoder("resnet-18", norm="batch", scaling="imagenet")
     shapes = jax.eval_shape(encoder.init, jax.random.key(0), images)
-    variables = from_torch_resnet(shapes, safetensors.flax.load_file("resnet18.safetensors"))
+    weights = safetensors.flax.load_file("resnet18.safetensors")
+    variables = from_torch_resnet(shapes, weights)
     features = encoder.apply(variables, images)
     ```
 

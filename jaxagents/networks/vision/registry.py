@@ -6,9 +6,9 @@ from typing import Any
 
 from flax import linen as nn
 
+from jaxagents.core.nearest import unknown
 from jaxagents.networks.vision.atari import AtariEncoder
 from jaxagents.networks.vision.impala import ImpalaEncoder
-from jaxagents.networks.vision.names import suggestion
 from jaxagents.networks.vision.resnet import ResNetV1, ResNetV2
 from jaxagents.networks.vision.vit import ViT
 
@@ -65,5 +65,5 @@ def make_encoder(name: str, **options: Any) -> nn.Module:
         TypeError: The encoder has no such attribute.
     """
     if name not in encoders:
-        raise ValueError(f"There is no encoder {name!r}. {suggestion(name, encoders)}")
+        raise ValueError(unknown("encoder", name, encoders))
     return encoders[name](**options)

@@ -141,7 +141,7 @@ def test_every_encoder_of_the_registry_can_be_made():
 def test_a_misspelt_name_is_answered_with_near_ones():
     with pytest.raises(ValueError, match=r"no encoder 'resnet18'. Did you mean 'resnet-18'"):
         make_encoder("resnet18")
-    with pytest.raises(ValueError, match="There are atari, impala,"):
+    with pytest.raises(ValueError, match="There are: atari, impala,"):
         make_encoder("?")
     with pytest.raises(TypeError, match="depth"):
         make_encoder("impala", depth=3)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxagents.core.nearest import unknown
 from jaxagents.networks.vision.augmentations.blur import gaussian_blur
 from jaxagents.networks.vision.augmentations.colours import colour_jitter, grayscale, solarize
 from jaxagents.networks.vision.augmentations.geometry import (
@@ -20,7 +21,6 @@ from jaxagents.networks.vision.augmentations.geometry import (
     random_resized_crop,
 )
 from jaxagents.networks.vision.augmentations.lifting import AnyImages, RandomKey
-from jaxagents.networks.vision.names import suggestion
 
 __all__ = [
     "augment",
@@ -49,7 +49,8 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
     """Applies several augmentations, one after another.
 
     ```python
-    images = augment(key, images, {"random_crop": {"padding": 4}, "colour_jitter": {"hue": 0.05}})
+    steps = {"random_crop": {"padding": 4}, "colour_jitter": {"hue": 0.05}}
+    images = augment(key, images, steps)
     ```
 
     Args:
@@ -66,9 +67,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
     """
     for name in steps:
         if name not in augmentations:
-            raise ValueError(
-                f"There is no augmentation {name!r}. {suggestion(name, augmentations)}"
-            )
+            raise ValueError(unknown("augmentation", name, augmentations))
     images = jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
         images = augmentations[name](jax.random.fold_in(key, i), images, **options)
