@@ -138,12 +138,17 @@ def test_plays_episodes(trained, capsys):
     assert "7" in said
 
 
-def test_makes_updates_once_more(trained, capsys):
-    main(["replay", str(trained), "--from", "1", "--updates", "1"])
+def test_makes_updates_once_more(trained, capsys, tmp_path):
+    film = tmp_path / "film.gif"
+    main(["replay", str(trained), "--from", "1", "--updates", "1", "--film", str(film)])
     lines = capsys.readouterr().out.splitlines()
     assert "actor gradient norm  actor loss" in lines[0]
     assert lines[1].split()[0] == "2"
     assert lines[2] == "All numbers are finite."
+    assert lines[3] == f"{film} shows an episode after the last of these updates."
+    assert film.read_bytes().startswith(b"GIF")
+    said = ends(["replay", str(trained), "--film", str(film)], 2, capsys)
+    assert "exists already" in said
 
 
 def test_a_replay_shows_where_numbers_are_not_finite(trained, capsys, monkeypatch):

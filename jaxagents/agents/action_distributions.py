@@ -46,7 +46,11 @@ def distribution_of(
     if parts(space) is None:
         return _of_one_space(space, output, squash_actions, env)
     check_parts(output, space, env)
-    return ops.Joint(map_spaces(lambda *x: _of_one_space(*x, squash_actions, env), space, output))
+
+    def of_part(part: Space, given: PyTree) -> ops.Distribution:
+        return _of_one_space(part, given, squash_actions, env)
+
+    return ops.Joint(map_spaces(of_part, space, output))
 
 
 def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:

@@ -44,6 +44,10 @@ class Config(StaticConfig):
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
+        final_info: Names of entries of the environment's `info` whose values at the last step of each
+            episode are among the metrics, such as whether it was won.
+        summed_info: Names of entries whose sums over each episode are, such as costs. Rollouts of
+            on-policy agents hold both (`traj.info`).
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
             `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
@@ -54,8 +58,8 @@ class Config(StaticConfig):
         replicated_updates: Whether every device of a mesh learns from the samples of all of them,
             instead of taking the mean of the gradients that each computes from its own. Training is then
             bit for bit the same on any number of devices, but more of them speed up collecting only.
-        stop_if_not_finite: Whether training ends with an error once parameters, observations or rewards
-            in a replay buffer are not finite numbers. Otherwise it warns.
+        stop_if_not_finite: Whether training ends with an error once parameters, losses, gradient norms,
+            observations or rewards are not finite numbers. Otherwise it warns.
     """
 
     n_steps: int = 200
@@ -64,6 +68,8 @@ class Config(StaticConfig):
     n_evals: int | None = None
     eval_deterministic: bool = True
     max_episode_steps: int = 9999
+    final_info: tuple[str, ...] = ()
+    summed_info: tuple[str, ...] = ()
     checkpoint_dir: str | os.PathLike | None = None
     restore_agent: bool = False
     keep_checkpoints: int | None = 5
@@ -92,6 +98,8 @@ class Config(StaticConfig):
             "keep_checkpoints",
             "n_groups",
         )
+        self._check_names("final_info")
+        self._check_names("summed_info")
         self._check_folder("checkpoint_dir")
         if self.restore_agent and self.checkpoint_dir is None:
             raise ValueError(
@@ -154,6 +162,10 @@ class OnPolicyConfig(Config):
             partial fixes.
         squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
             `True` squashes a Gaussian by tanh, `False` clips it.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. Metrics and evaluations show the true ones.
     """
 
     batch_size: int = 16
@@ -165,6 +177,8 @@ class OnPolicyConfig(Config):
     critic_network: Any = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 
@@ -217,12 +231,15 @@ class LearnerAgentConfig(Config):
         eval_frequency: Number of update steps between evaluations.
         minibatch_size: Number of transitions that a gradient step learns from.
         gradient_steps: Number of gradient steps of an update step.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by statistics that they carry with their parameters. Images stay as they are.
     """
 
     n_steps: int = 50_000
     eval_frequency: int = 5_000
     minibatch_size: int = 128
     gradient_steps: int = 1
+    normalise_observations: bool = False
 
     has_default_networks: ClassVar[bool]
     """Whether no network is the user's own, as the configuration of the learner says."""
@@ -255,6 +272,8 @@ class OffPolicyConfig(LearnerAgentConfig):
         prioritised_replay: Whether transitions are drawn in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
             of uniformly.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. The replay buffer, metrics and evaluations have the true ones.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
             training that goes on from one has to fill a new buffer first, which changes its results.
     """
@@ -265,6 +284,7 @@ class OffPolicyConfig(LearnerAgentConfig):
     learning_starts: int = 1_000
     n_step_returns: int = 1
     prioritised_replay: bool = False
+    normalise_rewards: bool = False
     checkpoint_buffer: bool = True
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")

@@ -1,6 +1,7 @@
 """The hooks of on-policy agents: what a subclass may give, with defaults."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -20,7 +21,7 @@ from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent
+from jaxagents.networks import Recurrent, normalised
 
 DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
@@ -338,10 +339,18 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _network_of_actor(self) -> nn.Module:
-        return make_network("actor_network", self._actor_network, self.config)
+        return self._made("actor_network", self._actor_network)
 
     def _network_of_critic(self) -> nn.Module:
-        return make_network("critic_network", self._critic_network, self.config)
+        return self._made("critic_network", self._critic_network)
+
+    def _made(self, field: str, default: Callable[[], nn.Module]) -> nn.Module:
+        network = self._for_observation(field, make_network(field, default, self.config))
+        return normalised(network) if self.config.normalise_observations else network
+
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        """The network of a field of the configuration, for observations that say more than it sees."""
+        return network
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
         """The critic's value of one observation (for each actor)."""

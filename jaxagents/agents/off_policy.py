@@ -12,12 +12,14 @@ from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
+from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.observed import action_mask
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
@@ -30,6 +32,10 @@ _SMALLEST_PRIORITY = 1e-6
 
 Act = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
 """Draws actions, given a random key, the learner, observations and the number of steps made before."""
+
+
+RewardScale = Callable[[Batch], Batch]
+"""Maps a batch to one with the rewards that a learner is given."""
 
 
 class ReplayHyperparameters(Hyperparameters):
@@ -54,7 +60,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     A subclass may override how it explores (`_explore`).
     """
 
-    split_fields = ("envstate", "obs", "buffer")
+    split_fields = ("envstate", "obs", "buffer", "received")
     collects_at_start = True
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
@@ -108,7 +114,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         rng, rngs = self._split(runner.rng, self.config.n_warmup_steps)
         runner = runner.replace(rng=rng, buffer=self._empty_buffer())
-        return self._collect(runner, rngs, self._explore)
+        return self._collect(runner, rngs, self._explore)[0]
 
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         return self.refill(runner) if runner.buffer is None else runner
@@ -127,7 +133,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             update_step=jnp.zeros((), jnp.int32),
             info={},
         )
-        runner = self._collect(runner, warmup_rngs, self._act_randomly)
+        if self.config.normalise_rewards:
+            received = jnp.zeros(self.config.batch_size, jnp.float32)
+            runner = runner.replace(received=received, returns=ops.no_moments())
+        runner, _, observed = self._collect(runner, warmup_rngs, self._act_randomly)
+        runner = self._after_observing(runner, observed)
         _, info = jax.eval_shape(self._learn, runner, rng[None])
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -160,22 +170,33 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs = self._play(runner)
+        runner, rngs, given, observed = self._play(runner)
         runner, info = self._learn(runner, rngs)
-        return runner.replace(info=info, update_step=runner.update_step + 1)
+        runner = self._after_observing(runner, observed)
+        return runner.replace(info=with_flags(info, given), update_step=runner.update_step + 1)
+
+    @property
+    def _n_watched_environments(self) -> int:
+        return self.config.batch_size
 
     def _reports_of_minibatches(self, runner: OffPolicyRunner) -> Info:
-        _, infos = self._gradient_steps(*self._play(runner))
-        return infos
+        runner, rngs, *_ = self._play(runner)
+        return self._gradient_steps(runner, rngs)[1]
 
     def _play(
         self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"]]:
-        """The runner after an update's steps in the environments, and the keys of its gradient steps."""
+    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], dict[str, PyTree], PyTree]:
+        """The runner after an update's steps, the keys of its gradient steps, and what was seen."""
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
-        runner = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs
+        runner, given, observed = self._collect(runner, collect_rngs, self._explore)
+        return runner.replace(rng=rng), learn_rngs, given, observed
+
+    def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
+        """The runner whose networks have observed more, if they have statistics of observations."""
+        if not self.config.normalise_observations:
+            return runner
+        return runner.replace(learner=runner.learner.observe(observations))
 
     def _split(
         self, rng: Key[Array, ""], n_steps: int, *sizes: int
@@ -192,13 +213,17 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _collect(
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
-    ) -> OffPolicyRunner:
+    ) -> tuple[OffPolicyRunner, dict[str, PyTree], PyTree]:
+        """The runner after steps in all environments.
+
+        There are also what these gave, and what was observed, if statistics are made of it; time first.
+        """
         n_envs = self.config.batch_size
         earlier_steps = runner.update_step.astype(jnp.float32) * (
             self.config.rollout_length * n_envs
         )
 
-        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, None]:
+        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
             buffer, obs, envstate = carry
             n_steps, rngs = x
             units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
@@ -213,12 +238,38 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
             }
-            return (buffer.add(transitions), taken.obs, taken.envstate), None
+            given = {REWARDS: taken.reward, OBSERVATIONS: floating(taken.next_obs)}
+            seen = {key: transitions[key] for key in self._keys_of_statistics}
+            return (buffer.add(transitions), taken.obs, taken.envstate), (given, seen)
 
         carry = (runner.buffer, runner.obs, runner.envstate)
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        (buffer, obs, envstate), _ = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
-        return runner.replace(buffer=buffer, obs=obs, envstate=envstate)
+        (buffer, obs, envstate), (given, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
+        runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate)
+        if self.config.replicated_updates:
+            seen = sharding.whole(seen)
+        if self.config.normalise_rewards:
+            runner = self._with_rewards(runner, seen)
+        return runner, given, seen.get("observations")
+
+    @property
+    def _keys_of_statistics(self) -> tuple[str, ...]:
+        """What statistics are made of."""
+        config = self.config
+        observations = ("observations",) if config.normalise_observations else ()
+        return observations + (("rewards", "ends") if config.normalise_rewards else ())
+
+    def _with_rewards(self, runner: OffPolicyRunner, seen: dict[str, Array]) -> OffPolicyRunner:
+        """The runner whose statistics of returns have further rewards in them."""
+        received, returns = observe_rewards(
+            seen["rewards"],
+            seen["ends"],
+            runner.received,
+            runner.returns,
+            runner.hyperparams.gamma,
+            self.config.replicated_updates,
+        )
+        return runner.replace(received=received, returns=returns)
 
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
@@ -231,26 +282,28 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     ) -> tuple[OffPolicyRunner, Info]:
         """The runner after gradient steps, and what each of them reports."""
         buffer = runner.buffer
+        scale = self._reward_scale(runner)
 
         def gradient_step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
             learner, priorities = carry
-            return self._gradient_step(learner, buffer.replace(priorities=priorities), rng)
+            current = buffer.replace(priorities=priorities)
+            return self._gradient_step(learner, current, rng, scale)
 
         carry = (runner.learner, buffer.priorities)
         (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
         return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), infos
 
     def _gradient_step(
-        self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""]
+        self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale
     ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
         size, hyperparams = self.config.minibatch_size, learner.hyperparams
         if not self.config.prioritised_replay:
-            batch = self._batch(buffer, buffer.sample_indices(rng, size), hyperparams)
+            batch = scale(self._batch(buffer, buffer.sample_indices(rng, size), hyperparams))
             learner, info = self._update(learner, batch)
             return (learner, buffer.priorities), info
         indices, probabilities = buffer.sample_prioritised(rng, size)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
-        batch = {**self._batch(buffer, indices, hyperparams), "weights": weights}
+        batch = {**scale(self._batch(buffer, indices, hyperparams)), "weights": weights}
         learner, info = self._update(learner, batch)
         if "td_errors" not in info:
             raise TypeError(
@@ -267,3 +320,12 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         n = self.config.n_step_returns
         batch = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
         return {**batch, "actions": self._to_learner(batch["actions"])}
+
+    def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
+        """What is done to the rewards of batches; those of several steps are scaled as a sum."""
+
+        def scaled(batch: Batch) -> Batch:
+            rewards = ops.scale_rewards(batch["rewards"], runner.returns, MOST_REWARD)
+            return {**batch, "rewards": rewards}
+
+        return scaled if self.config.normalise_rewards else lambda batch: batch

@@ -1,5 +1,6 @@
 """The base of agents that learn from a fixed dataset."""
 
+import functools
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,9 +17,11 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
+from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
+from jaxagents.data.moments import moments_of_rows
 from jaxagents.data.values import check_values
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
@@ -38,6 +41,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
     """
 
     _config_type = LearnerAgentConfig
+    _moments: PyTree = None
+    """Those of the dataset's observations, if they are normalised."""
 
     def __init__(
         self,
@@ -70,6 +75,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
         self.data = self._to_device(dataset)
+        if config.normalise_observations:
+            self._moments = _of_all_processes(moments_of_rows(dataset["observations"]))
 
     def _to_device(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
@@ -134,8 +141,11 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> LearnerRunner:
         learner_rng, rng = jax.random.split(rng)
+        learner = self._create_learner(learner_rng, hyperparams)
+        if self.config.normalise_observations:
+            learner = learner.observe(self._moments)
         runner = LearnerRunner(
-            learner=self._create_learner(learner_rng, hyperparams),
+            learner=learner,
             rng=rng,
             update_step=jnp.zeros((), jnp.int32),
             info={},
@@ -212,6 +222,18 @@ class Groups(NamedTuple):
 
     arrays: dict[str, PyTree]
     sizes: Int[Array, "groups"]
+
+
+def _of_all_processes(moments: PyTree) -> PyTree:
+    """The moments of the parts that all processes have of a dataset."""
+    if jax.process_count() == 1:
+        return moments
+    parts = processes.gathered(moments)
+    each = [jax.tree.map(lambda x, i=i: x[i], parts) for i in range(jax.process_count())]
+    merge = functools.partial(
+        jax.tree.map, ops.merge_moments, is_leaf=lambda x: isinstance(x, ops.Moments)
+    )
+    return jax.tree.map(np.asarray, functools.reduce(merge, each))
 
 
 def _deal(arrays: dict[str, PyTree], n_groups: int) -> Groups:

@@ -19,12 +19,14 @@ from jaxagents.agents.hooks import (
     OnPolicyHooks,
     OnPolicyHyperparametersT,
 )
+from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.play import EpisodeOutcomes
@@ -64,7 +66,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     _config_type = OnPolicyConfig
     _hyperparams_type = OnPolicyHyperparameters
-    split_fields = ("envstate", "obs", "carry")
+    split_fields = ("envstate", "obs", "carry", "received")
 
     @property
     def actor_training(self) -> TrainState:
@@ -97,8 +99,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     ) -> Runner:
         actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
         return runner.replace(
-            actor_training=actor.training,
-            critic_training=critic.training,
+            actor_training=actor.training.observe(traj.obs),
+            critic_training=critic.training.observe(traj.obs),
             info=_info_of_update(actor.info, critic.info, traj),
         )
 
@@ -164,6 +166,10 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             info={},
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
         )
+        if self.config.normalise_rewards:
+            shape = self._actors_shape
+            received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
+            runner = runner.replace(received=received, returns=ops.no_moments(shape))
         info = jax.eval_shape(self._info_names, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -185,11 +191,29 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             advantage=of_each_actor,
             target=of_each_actor,
             carry=carry,
+            info=self._no_info(runner),
         )
         traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
         names = [fit.example.names for fit in self._fits(runner, traj)]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
         return _info_of_update(actor, critic, traj)
+
+    def _no_info(self, runner: Runner) -> PyTree:
+        """What a rollout keeps of the environment's info, as zeros."""
+        names = self.episodes.info_names
+        if not any(names):
+            return ()
+
+        def play(runner: Runner) -> PyTree:
+            key = jax.random.key(0)
+            obs, state, carry = jax.tree.map(
+                lambda x: x[0], (runner.obs, runner.envstate, runner.carry)
+            )
+            _, action = self.act(runner.actor_training, carry, obs)
+            return names.of_step(self.episodes.play(key, state, action).info)
+
+        shapes = jax.eval_shape(play, runner)
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
@@ -222,8 +246,16 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
-        runner = self._learn(*self._collect(runner))
-        return runner.replace(update_step=runner.update_step + 1)
+        runner, traj, rngs = self._collect(runner)
+        runner = self._learn(runner, traj, rngs)
+        given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
+        return runner.replace(
+            update_step=runner.update_step + 1, info=with_flags(runner.info, given)
+        )
+
+    @property
+    def _n_watched_environments(self) -> int:
+        return self.config.batch_size
 
     def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
         """A rollout with targets, and the keys of the epochs that learn from it."""
@@ -233,6 +265,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj = self._rollout(runner.replace(rng=rngs[0]), rngs[1])
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
+        if self.config.normalise_rewards:
+            runner, traj = self._with_normalised_rewards(runner, traj)
         traj = self._with_targets(runner, traj)
         return runner, traj, rngs[2:].reshape(shape)
 
@@ -247,6 +281,21 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             self.config.rollout_length,
         )
         return runner.replace(**players._asdict()), traj
+
+    def _with_normalised_rewards(
+        self, runner: Runner, traj: Transition
+    ) -> tuple[Runner, Transition]:
+        """A rollout whose rewards are normalised by those of all steps until its end."""
+        received, returns = observe_rewards(
+            traj.reward,
+            traj.terminated | traj.truncated,
+            runner.received,
+            runner.returns,
+            runner.hyperparams.gamma,
+            self.config.replicated_updates,
+        )
+        reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
+        return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         critic, hyperparams = runner.critic_training, runner.hyperparams

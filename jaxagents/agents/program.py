@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
@@ -61,8 +62,20 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""
-        step = self.behaviour._training_step
-        return jax.lax.fori_loop(0, n_updates, lambda _, runner: step(runner), runner)
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """The runner after updates, and which of them first came upon what is not finite."""
+
+        def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
+            runner = self.behaviour._training_step(carry[0])
+            info, flags = without_flags(runner.info)
+            record = carry[1].after(runner.update_step, info, flags)
+            return runner.replace(info=info), record
+
+        record = Record.none_yet(runner.info, self.behaviour._n_watched_environments)
+        runner, record = jax.lax.fori_loop(0, n_updates, update, (runner, record))
+        return runner, record.by_name(runner.info)
 
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report, in order, by name."""
@@ -93,7 +106,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         metrics = self.behaviour._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )
-        return {**metrics, "lengths": outcomes.lengths}
+        return {**metrics, **outcomes.info, "lengths": outcomes.lengths}
 
     def record(
         self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool = True

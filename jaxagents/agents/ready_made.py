@@ -12,13 +12,13 @@ from jaxagents.agents.action_distributions import (
 )
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
+    ObservationOnly,
     PerActor,
     StateCritic,
-    WithoutActionMask,
     mask_actions,
 )
 
@@ -45,18 +45,10 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """The default critic."""
         return self._lift(StateCritic(n_categories=self._observed_categories()))
 
-    def _network_of_actor(self) -> nn.Module:
-        network = super()._network_of_actor()
-        return mask_actions(network) if self._has_mask else network
-
-    def _network_of_critic(self) -> nn.Module:
-        network = super()._network_of_critic()
-        return WithoutActionMask(network) if self._has_mask else network
-
-    @property
-    def _has_mask(self) -> bool:
-        """Whether observations say which actions are allowed."""
-        return action_mask(self._observation) is not None
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        if not is_observed_beside(self._observation):
+            return network
+        return mask_actions(network) if field == "actor_network" else ObservationOnly(network)
 
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:
@@ -65,7 +57,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""
-        seen = without_action_mask(self._observation)
+        seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
 

@@ -57,14 +57,14 @@ def rollout(
     initial = policy.initial(actor)
     draw, action_of = _sampling(policy, actor, first)
 
-    def act(noise: Array, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
+    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
         carry, distribution = policy.step(actor, carry, obs)
         action = action_of(distribution, noise)
         log_prob = distribution.log_prob(action).reshape(episodes.actors_shape)
         return carry, action, log_prob
 
     def act_and_step(
-        players: Players, draws: tuple[Array, Key[Array, "environments 2"]]
+        players: Players, draws: tuple[PyTree, Key[Array, "environments 2"]]
     ) -> tuple[Players, Transition]:
         noise, keys = draws
         carry, action, log_prob = jax.vmap(act)(noise, players.carry, players.obs)
@@ -79,6 +79,7 @@ def rollout(
             terminated=step.terminated,
             truncated=step.truncated,
             carry=players.carry,
+            info=episodes.info_names.of_step(step.info) if any(episodes.info_names) else (),
         )
         carry = jax.vmap(select, (0, None, 0))(step.terminated | step.truncated, initial, carry)
         return Players(step.obs, step.envstate, carry), transition

@@ -1,6 +1,6 @@
 """Runners: everything that a training carries from one update to the next."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from flax import struct
 from jaxtyping import Array, Float, Int, Key, PyTree
@@ -21,6 +21,10 @@ class AnyRunner(Protocol):
         """Scalars that describe the last update."""
         ...
 
+    def replace(self, **fields: Any) -> Self:
+        """The runner with other fields."""
+        ...
+
 
 class Runner(struct.PyTreeNode):
     """Everything that training carries from one update to the next.
@@ -35,6 +39,9 @@ class Runner(struct.PyTreeNode):
         update_step: Number of updates made so far.
         info: Scalars that describe the last update (NaN before the first).
         carry: Memories of the policy, environments first; `()` if it has none.
+        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+            rewards are normalised.
+        returns: Moments of such returns, by which they are; `()` otherwise.
     """
 
     actor_training: TrainState
@@ -46,6 +53,8 @@ class Runner(struct.PyTreeNode):
     update_step: Int[Array, ""]
     info: dict[str, Any]
     carry: PyTree = ()
+    received: PyTree = ()
+    returns: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:
@@ -86,8 +95,13 @@ class OffPolicyRunner(LearnerRunner):
         buffer: The replay buffer; `None` if restored from a checkpoint without it.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
+        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+            rewards are normalised.
+        returns: Moments of such returns, by which they are; `()` otherwise.
     """
 
     buffer: PyTree
     envstate: PyTree
     obs: PyTree
+    received: PyTree = ()
+    returns: PyTree = ()

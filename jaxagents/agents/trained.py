@@ -53,6 +53,7 @@ class Trained(
         max_steps: int = 1_000,
         deterministic: bool = True,
         fps: float | int | None = None,
+        runner: RunnerT | None = None,
     ) -> UInt8[np.ndarray, "time height width 3"]:
         """Films an episode of the agent as trained or restored.
 
@@ -71,6 +72,8 @@ class Trained(
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
                 than 50 leaves out frames, so that time passes as it should.
+            runner: The runner that plays, if other than as trained or restored, such as that of a
+                [`replay`][jaxagents.agents.agent.Agent.replay].
 
         Returns:
             The frames, one for the start and one for each step: red, green and blue as bytes.
@@ -80,13 +83,13 @@ class Trained(
             ValueError: `path` has another ending, or a number is not positive.
             FileExistsError: The file exists.
             ImportError: A library is not installed.
-            RuntimeError: The agent has not been trained.
+            RuntimeError: The agent has not been trained, and no runner is given.
         """
         env = self.episodes.env
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
-        acting = self._acting(self._trained_runner())
+        acting = self._acting(self._trained_runner() if runner is None else runner)
         key = single_key(rng, "render_episode")
         states, n_steps = OnDevice(self).record(key, acting, longest, bool(deterministic))
         frames = draw_states(env, states, 1 + int(n_steps))

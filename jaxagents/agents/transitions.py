@@ -26,6 +26,8 @@ class Transition(NamedTuple):
         advantage: Advantage of `action`.
         target: Return that the critic is fitted to.
         carry: Memory of the policy before the step; `()` if it has none.
+        info: The entries of the environment's info that the configuration names in `final_info` and
+            `summed_info`.
     """
 
     obs: PyTree
@@ -40,6 +42,7 @@ class Transition(NamedTuple):
     advantage: Array = NOT_YET
     target: Array = NOT_YET
     carry: PyTree = ()
+    info: PyTree = ()
 
 
 class AdvantageInput(NamedTuple):

@@ -15,6 +15,13 @@ def quiet_orbax() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def quiet_tasks() -> Iterator[None]:
+    """A context in which tasks of orbax that failed do not complain of it once they are collected."""
+    with _filtered(asyncio.__name__, lambda record: "orbax" not in record.getMessage()):
+        yield
+
+
 def ignore_late_reads() -> None:
     """Ignores complaints of reads that end after orbax gave up, from now on."""
     if not isinstance(sys.unraisablehook, _WithoutLateReads):

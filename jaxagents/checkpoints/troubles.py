@@ -54,6 +54,31 @@ class Troubles:
         )
 
 
+@contextlib.contextmanager
+def in_our_words(directory: Path) -> Iterator[None]:
+    """A context in which errors of a disk name the folder and what can be done.
+
+    Args:
+        directory: The folder that is to be written to.
+
+    Raises:
+        OSError: It cannot be written to.
+    """
+    trouble = None
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _WORDS:
+            raise
+        trouble = type(error)(
+            error.errno,
+            f"{directory} cannot be written to: {_WORDS[error.errno]}. Nothing was trained: make room "
+            "or choose another checkpoint_dir",
+        )
+    if trouble is not None:
+        raise trouble
+
+
 def _in_words(error: BaseException) -> str:
     """The reason of an error of the system, also if a library reports it as one of its own."""
     text = ""

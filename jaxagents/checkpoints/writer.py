@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from jaxagents.checkpoints.leaves import leaves_of, pack
 from jaxagents.checkpoints.notes import META, sealed
-from jaxagents.checkpoints.quiet import quiet_orbax
+from jaxagents.checkpoints.quiet import quiet_orbax, quiet_tasks
 from jaxagents.checkpoints.store import (
     HISTORY,
     TREE,
@@ -24,7 +24,7 @@ from jaxagents.checkpoints.store import (
     best_first,
     this_process_alone,
 )
-from jaxagents.checkpoints.troubles import Troubles
+from jaxagents.checkpoints.troubles import Troubles, in_our_words
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
 
@@ -74,8 +74,10 @@ class Writer:
 
         Raises:
             FileExistsError: Another training writes to the folder, or it holds later checkpoints.
+            OSError: The folder cannot be written to.
         """
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, in_our_words(self._store.directory):
+            stack.enter_context(quiet_tasks())
             self._begin(stack)
             self._mean_returns = {
                 step: mean for step, mean in self._store.mean_returns().items() if mean is not None

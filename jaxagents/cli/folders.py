@@ -62,11 +62,13 @@ class Replay:
         folder: Folder of the run.
         first: Number of updates made before the stretch; by default those of the last checkpoint.
         updates: Number of updates in it.
+        film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
     """
 
     folder: tyro.conf.Positional[Path]
     first: Annotated[int | None, tyro.conf.arg(name="from")] = None
     updates: int = 10
+    film: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,14 +53,24 @@ def plot(words: Sequence[str]) -> None:
 def replay(words: Sequence[str]) -> None:
     """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
     options = parse(Replay, words, "replay", "Makes updates of a run once more, and prints each.")
-    _, agent = _run_and_agent(options.folder)
+    run, agent = _run_and_agent(options.folder)
     from jaxagents.checkpoints.records import saved_steps
+    from jaxagents.envs.films import check_can_film
 
     with told_in_a_line():
+        if options.film is not None:
+            check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
         steps = saved_steps(options.folder)
         first = (steps[-1] if steps else 0) if options.first is None else options.first
         stretch = agent.replay(first, options.updates)
     _print_stretch(stretch)
+    if options.film is not None:
+        import jax
+
+        with told_in_a_line():
+            key = jax.random.key(run.seed + 1)
+            agent.render_episode(key, options.film, runner=stretch.runner)
+        print(f"{options.film} shows an episode after the last of these updates.")
 
 
 def _print_stretch(stretch: Any) -> None:

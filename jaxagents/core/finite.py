@@ -40,12 +40,24 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
+def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
+    """The numbers of the environments that have a flag, in words.
+
+    Args:
+        flags: One for each environment.
+
+    Returns:
+        Words such as `" of environments [3]"`.
+    """
+    environments = np.flatnonzero(flags).tolist()
+    more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
+    return f" of environments {environments[:8]}{more}"
+
+
 def _where(name: str, tree: PyTree) -> str:
     if name != OBSERVATIONS:
         return ""
-    environments = np.flatnonzero(~finite_members(tree)).tolist()
-    more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
-    return f" of environments {environments[:8]}{more}"
+    return of_environments(~finite_members(tree))
 
 
 def _is_finite(leaf: jax.Array) -> bool:

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from jaxtyping import PyTree
 
 
 def leads() -> bool:
@@ -32,6 +33,18 @@ def largest(number: int) -> int:
         The same number in all processes.
     """
     return int(np.max(multihost_utils.process_allgather(np.int32(number))))
+
+
+def gathered(tree: PyTree) -> PyTree:
+    """The arrays that all processes give.
+
+    Args:
+        tree: The arrays of this process, of the same shapes in all.
+
+    Returns:
+        Those of all along a first axis of processes, the same in each.
+    """
+    return multihost_utils.process_allgather(tree)
 
 
 def those_without(flag: bool) -> list[int]:

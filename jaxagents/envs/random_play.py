@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import (
     Space,
@@ -136,10 +136,10 @@ def _draw_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     if is_multi_discrete(space):
         keys = jax.random.split(key, len(space.nvec))
         masks = [None] * len(space.nvec) if mask is None else mask
-        drawn = [_choose(*x) for x in zip(space.nvec, keys, masks, strict=True)]
+        drawn = [_choose(int(n), k, m) for n, k, m in zip(space.nvec, keys, masks, strict=True)]
         return jnp.stack(drawn)
     if is_discrete(space):
-        return _choose(space.n, key, mask)
+        return _choose(int(space.n), key, mask)
     if not is_box(space):
         raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
     low, high = box_bounds(space)
@@ -163,7 +163,7 @@ def _is_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
     """Whether an observation is within the bounds of its space, as far as it declares any."""
-    obs = without_action_mask(obs)
+    obs = network_input(obs)
     children = parts(space)
     if children is not None:
         items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))

@@ -1,10 +1,10 @@
 """The learners that can be trained on the host."""
 
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeGuard, TypeVar
 
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.learner import Batch, Info, Learner
 
 
 class LearnerLike(Protocol):
@@ -37,3 +37,8 @@ class LearnerLike(Protocol):
 
 
 LearnerT = TypeVar("LearnerT", bound=LearnerLike)
+
+
+def observes(learner: object) -> TypeGuard[Learner]:
+    """Whether a learner has running statistics of its observations."""
+    return isinstance(learner, Learner) and learner.config.normalise_observations

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.data import Dataset
+from jaxagents.data.moments import moments_of_rows
 from jaxagents.host.config import OfflineConfig
-from jaxagents.host.learner_like import LearnerLike
+from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.host.randomness import Stream, generator
 from jaxagents.host.updates import Sums, Updates
 
@@ -39,6 +40,8 @@ class OfflineTraining:
         self._dataset = dataset
         self._keys = _keys(learner, dataset)
         self._config = config
+        if observes(learner):
+            learner = learner.observe(moments_of_rows(dataset["observations"]))
         self.updates = Updates(learner, jax.tree.map(lambda x: x[0], self._rows(1, [0])))
         self.names = self.updates.names
 

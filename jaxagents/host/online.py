@@ -56,7 +56,7 @@ class OnlineTraining:
             journal: Keeps the transitions on disk.
         """
         self.step = 0
-        self.updates = Updates(learner, example_transition(env))
+        self.updates = Updates(learner, example_transition(env), observe_batches=True)
         self.names = [*self.updates.names, _RETURN]
         self._episodes = GymnasiumEpisodes(env, config.seed)
         self._action_space = env.action_space

@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.trees import check_same_tree
-from jaxagents.host.learner_like import LearnerLike
+from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.learners.learner import Batch, Info
 
 Sums = dict[str, tuple[float, int]]
@@ -41,12 +41,15 @@ class Updates:
         names: The names of the numbers that updates report.
     """
 
-    def __init__(self, learner: LearnerLike, example: Mapping[str, PyTree]) -> None:
+    def __init__(
+        self, learner: LearnerLike, example: Mapping[str, PyTree], observe_batches: bool = False
+    ) -> None:
         """Takes a learner.
 
         Args:
             learner: The learner.
             example: A transition, or the shapes of one.
+            observe_batches: Whether a learner with running statistics observes what it learns from.
 
         Raises:
             KeyError: The learner needs a key that transitions do not have.
@@ -54,6 +57,7 @@ class Updates:
         """
         self.learner = without_weak_types(learner)
         self.names = sorted(_traced_info(self.learner, example))
+        self._update = _update_and_observe if observe_batches else _update
         self._totals = self._zeros()
         self._n_updates = 0
         self._previous = self._totals
@@ -66,7 +70,7 @@ class Updates:
         """
         jax.block_until_ready(self._previous)  # else the host would run ahead of the device
         self._previous = self._totals
-        self.learner, self._totals = _update(self.learner, self._totals, batches)
+        self.learner, self._totals = self._update(self.learner, self._totals, batches)
         self._n_updates += len(jax.tree.leaves(batches)[0])
 
     def drain(self) -> Sums:
@@ -97,6 +101,14 @@ def _update(
     learner, info = learner.update_many(batches)
     sums = {name: jnp.sum(values, dtype=jnp.float32) for name, values in info.items()}
     return learner, {name: total + sums[name] for name, total in totals.items()}
+
+
+@jit_by_structure
+def _update_and_observe(
+    learner: LearnerLike, totals: dict[str, jax.Array], batches: Batch
+) -> tuple[LearnerLike, dict[str, jax.Array]]:
+    learner, totals = _update(learner, totals, batches)
+    return learner.observe(batches["observations"]) if observes(learner) else learner, totals
 
 
 def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:

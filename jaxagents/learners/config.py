@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
@@ -10,11 +11,12 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import Masked, WithEncoder, WithoutActionMask
+from jaxagents.networks import Masked, ObservationOnly, WithEncoder, normalised
+from jaxagents.networks.nnx_modules import check_not_nnx
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +32,8 @@ class LearnerConfig(StaticConfig):
         critic_network: Module that replaces the default critic. If there are several critics, it gives
             their values along a first axis, as an [ensemble][jaxagents.networks.ensemblize] does.
         optimizer: Any function that makes an optax optimizer of a learning rate.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
     """
 
     features: tuple[int, ...] = (256, 256)
@@ -37,6 +41,7 @@ class LearnerConfig(StaticConfig):
     actor_network: nn.Module | None = None
     critic_network: nn.Module | None = None
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    normalise_observations: bool = False
 
     def __post_init__(self) -> None:
         """Validates the fields."""
@@ -50,36 +55,43 @@ class LearnerConfig(StaticConfig):
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
+    def encoded(self, network: nn.Module) -> nn.Module:
+        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
+        return self._normalised(self._behind_encoder(network))
+
     def critic_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
-        """A network behind the encoder, if there is one, that does not see which actions are allowed.
+        """The whole of a network that does not see which actions are allowed.
 
         Args:
             network: Takes encoded observations.
-            observations: An example of what it is to take.
+            observations: An example of what the whole is to take.
 
         Returns:
-            The network.
+            The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
-        encoded = self._encoded(network)
-        return WithoutActionMask(encoded) if has_mask else encoded
+        has_more = is_observed_beside(observations)
+        encoded = self._behind_encoder(network)
+        return self._normalised(ObservationOnly(encoded) if has_more else encoded)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
-        """The network of a policy behind the encoder, if there is one, for the actions that are allowed.
+        """The whole of the network of a policy, for the actions that are allowed.
 
         Args:
             network: Takes encoded observations.
-            observations: An example of what it is to take.
+            observations: An example of what the whole is to take.
 
         Returns:
-            The network.
+            The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
-        encoded = self._encoded(network)
-        return Masked(encoded) if has_mask else encoded
+        has_more = is_observed_beside(observations)
+        encoded = self._behind_encoder(network)
+        return self._normalised(Masked(encoded) if has_more else encoded)
 
-    def _encoded(self, network: nn.Module) -> nn.Module:
+    def _behind_encoder(self, network: nn.Module) -> nn.Module:
         return network if self.encoder is None else WithEncoder(self.encoder, network)
+
+    def _normalised(self, network: nn.Module) -> nn.Module:
+        return normalised(network) if self.normalise_observations else network
 
     def _check_widths(self) -> None:
         name = f"{type(self).__name__}.features"
@@ -92,6 +104,8 @@ class LearnerConfig(StaticConfig):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             is_network = field.name == "encoder" or field.name.endswith("_network")
+            if is_network:
+                check_not_nnx(value, f"{type(self).__name__}.{field.name}")
             if is_network and not isinstance(value, nn.Module | None):
                 hint = f": pass {value.__name__}(...)" if isinstance(value, type) else ""
                 raise TypeError(
@@ -112,6 +126,14 @@ class Example(struct.PyTreeNode):
     observations: PyTree
     actions: ArrayLike
     n_actions: int | None = nonpytree_field(default=None)
+
+    @property
+    def first(self) -> "Example":
+        """One observation and one action, without axes of a batch."""
+        is_discrete = jnp.issubdtype(jnp.result_type(self.actions), jnp.integer)
+        index = (0,) * (jnp.ndim(self.actions) - (not is_discrete))
+        first = jax.tree.map(lambda x: jnp.asarray(x)[index], (self.observations, self.actions))
+        return Example(*first, n_actions=self.n_actions)
 
     @property
     def action_size(self) -> int:

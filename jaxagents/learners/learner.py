@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import without_action_mask
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
@@ -21,6 +20,7 @@ from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.learners.batches import (
     check_batch,
@@ -31,6 +31,7 @@ from jaxagents.learners.batches import (
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
+from jaxagents.learners.train_state import TrainState
 
 _RATE = "_learning_rate"
 
@@ -147,7 +148,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             example = example.replace(n_actions=n_actions)
         check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
         if config.has_default_networks:
-            seen = without_action_mask(example.observations)
+            seen = network_input(example.observations)
             check_example_vectors(seen, example.actions, cls.discrete_actions)
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)
@@ -230,6 +231,26 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         policy = self._policy(observations, temperature)
         actions = policy.mode() if seed is None else policy.sample(as_key(seed))
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
+
+    @jit_by_structure
+    def observe(self, observations: PyTree) -> Self:
+        """The learner after its networks have observed more.
+
+        It changes the running statistics of observations, if there are any: with
+        `normalise_observations=True`, call it after `update`. Agents, and trainings on the host, do so.
+
+        Args:
+            observations: Observations with leading axes, or the
+                [`Moments`][jaxagents.ops.Moments] of each array of them.
+
+        Returns:
+            The learner; targets have the same statistics.
+        """
+
+        def after(x: PyTree) -> PyTree:
+            return x.observe(observations) if isinstance(x, TrainState) else x
+
+        return jax.tree.map(after, self, is_leaf=lambda x: isinstance(x, TrainState))
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
@@ -317,7 +338,8 @@ def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
 
     @jax.jit
     def create(hyperparams: Hyperparameters, rng: Key[Array, ""], example: Example) -> Learner:
-        learner = cls._initial(config, hyperparams, rng, example)
+        one = example.first if config.normalise_observations else example
+        learner = cls._initial(config, hyperparams, rng, one)
         learner = learner.replace(n_actions=example.n_actions)
         learner._check_networks(example)
         return without_weak_types(learner)

@@ -10,6 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
+from jaxagents.networks.normalised import OBSERVED
 
 
 class TrainState(PicklableNode):
@@ -150,6 +151,29 @@ class TrainState(PicklableNode):
         updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
         params = jax.tree.map(lambda p, u: jnp.asarray(p + u, p.dtype), self.params, updates)
         return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
+
+    def observe(self, observations: PyTree) -> "TrainState":
+        """The state whose network has observed more, which changes its running statistics.
+
+        Args:
+            observations: What the network observes, with leading axes of samples, or the
+                [`Moments`][jaxagents.ops.Moments] of each array of them.
+
+        Returns:
+            The state, the same if the network has no such statistics.
+
+        Raises:
+            TypeError: The network has some, but inside of another that does not reach them.
+        """
+        if OBSERVED not in self.extra_variables:
+            return self
+        if not hasattr(self.model_def, "observe"):
+            raise TypeError(
+                f"{type(self.model_def).__name__} holds a network with running statistics of its "
+                "observations: put Normalised(network) outside, around all of it."
+            )
+        _, changed = self(observations, method="observe", mutable=[OBSERVED])
+        return self.replace(extra_variables={**self.extra_variables, **changed})
 
     def apply_loss_fn(
         self, *, loss_fn: Callable[[Any], Any], has_aux: bool = False, axis_name: str | None = None

@@ -13,7 +13,8 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
+from jaxagents.networks.masks import CriticView, Masked, ObservationOnly, mask_actions
+from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
@@ -25,6 +26,7 @@ __all__ = [
     "CategoricalActor",
     "CategoricalPolicy",
     "Critic",
+    "CriticView",
     "Dense",
     "DictEncoder",
     "DiscreteCritic",
@@ -35,7 +37,10 @@ __all__ = [
     "MLPHead",
     "Masked",
     "MultiCategoricalActor",
+    "Normalised",
+    "NormalisedRecurrent",
     "ObservationEncoder",
+    "ObservationOnly",
     "PatchConv",
     "PerActor",
     "Policy",
@@ -45,9 +50,9 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
-    "WithoutActionMask",
     "default_init",
     "ensemblize",
     "mask_actions",
+    "normalised",
     "observation_encoder",
 ]

@@ -1,4 +1,4 @@
-"""Networks of observations that say which actions are allowed."""
+"""Networks of observations that say more than what is observed, such as which actions are allowed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,31 +7,33 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import action_mask, critic_state, network_input
 from jaxagents.networks.recurrent import Recurrent
 
 
-class WithoutActionMask(nn.Module):
-    """A network that does not see the mask of actions in its observations.
+class ObservationOnly(nn.Module):
+    """A network that sees neither masks of actions nor what centralised critics see.
 
     Attributes:
-        network: Takes observations without their entry `"action_mask"`, or, if only an entry
-            `"observation"` is left then, that entry.
+        network: Takes observations without their entries `"action_mask"` and `"critic_state"`, or, if
+            only an entry `"observation"` is left then, that entry.
     """
 
     network: nn.Module
 
     def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """The output of the network; further arguments are passed on to it."""
-        return self.network(without_action_mask(obs), *args, **kwargs)
+        return self.network(network_input(obs), *args, **kwargs)
 
 
-class Masked(WithoutActionMask):
+class Masked(ObservationOnly):
     """The network of a policy in which actions that are not allowed have no probability.
 
     ```python
     actor = Masked(CategoricalActor(n_actions=9))
-    logits = actor.apply(variables, {"observation": board, "action_mask": board == 0})
+    logits = actor.apply(
+        variables, {"observation": board, "action_mask": board == 0}
+    )
     ```
 
     Attributes:
@@ -47,6 +49,22 @@ class Masked(WithoutActionMask):
             ValueError: There is not one logit for each action.
         """
         return _masked(super().__call__(obs, *args, **kwargs), action_mask(obs))
+
+
+class CriticView(nn.Module):
+    """A centralised critic, which sees an environment's state or what all actors observe.
+
+    Attributes:
+        network: Takes the entry `"critic_state"` of observations, if they have one, and else what
+            [`ObservationOnly`][jaxagents.networks.ObservationOnly] leaves of them.
+    """
+
+    network: nn.Module
+
+    def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
+        """The output of the network; further arguments are passed on to it."""
+        state = critic_state(obs)
+        return self.network(network_input(obs) if state is None else state, *args, **kwargs)
 
 
 class MaskedWithMemory(Recurrent):
@@ -65,7 +83,7 @@ class MaskedWithMemory(Recurrent):
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
-        carry, output = self.network(carry, without_action_mask(obs))
+        carry, output = self.network(carry, network_input(obs))
         return carry, _masked(output, action_mask(obs))
 
 

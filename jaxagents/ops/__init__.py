@@ -31,6 +31,16 @@ from jaxagents.ops.minibatches import (
     random_indices,
     take_minibatch,
 )
+from jaxagents.ops.moments import (
+    MOST_SAMPLES,
+    Moments,
+    merge_moments,
+    moments_of,
+    no_moments,
+    normalise,
+    running_returns,
+    scale_rewards,
+)
 from jaxagents.ops.normalisation import standardise
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
@@ -43,11 +53,13 @@ from jaxagents.ops.returns import (
 from jaxagents.ops.targets import soft_value, td_target, values_of
 
 __all__ = [
+    "MOST_SAMPLES",
     "Categorical",
     "Distribution",
     "EpsilonGreedy",
     "Gaussian",
     "Joint",
+    "Moments",
     "Reparametrised",
     "TanhGaussian",
     "advantage_weights",
@@ -67,12 +79,18 @@ __all__ = [
     "lambda_return_step",
     "lambda_returns",
     "linear_decay",
+    "merge_moments",
     "minibatch_indices",
+    "moments_of",
+    "no_moments",
+    "normalise",
     "policy_gradient",
     "quantile_huber_loss",
     "quantile_midpoints",
     "random_bijection",
     "random_indices",
+    "running_returns",
+    "scale_rewards",
     "scan_backwards",
     "soft_value",
     "standardise",

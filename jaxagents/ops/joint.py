@@ -1,5 +1,6 @@
 """Distributions of actions that are made of parts."""
 
+import functools
 from typing import Any
 
 import jax
@@ -14,7 +15,9 @@ class Joint(Reparametrised):
     r"""An action of independent parts, $\log \pi(a) = \sum_i \log \pi_i(a_i)$.
 
     ```python
-    moves = ops.Joint({"turn": ops.Categorical(logits), "speed": ops.Gaussian(mean, log_std)})
+    moves = ops.Joint(
+        {"turn": ops.Categorical(logits), "speed": ops.Gaussian(mean, log_std)}
+    )
     action = moves.sample(key)  # {"turn": ..., "speed": ...}
     ```
 
@@ -81,5 +84,4 @@ def _is_distribution(x: object) -> bool:
 
 
 def _sum(terms: PyTree) -> Float[Array, "*batch"]:
-    first, *others = jax.tree.leaves(terms)
-    return sum(others, first)
+    return functools.reduce(jnp.add, jax.tree.leaves(terms))

@@ -22,7 +22,7 @@ from jaxagents.running.points import LoggerObserver
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
 from jaxagents.running.trainable import PureProgram, RunnerT, Trainable
-from jaxagents.running.watch import Watch
+from jaxagents.running.watch import Watch, Watched
 
 _LOST_PROCESS = (
     "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
@@ -89,7 +89,9 @@ def train(
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         stops = agent.config.stop_if_not_finite
-        observers: list[Observer[RunnerT]] = [Watch(agent, first, stops, together=together)]
+        watched = Watched(program)
+        watch = Watch(agent, first, stops, together=together, watched=watched)
+        observers: list[Observer[RunnerT]] = [watch]
         if agent.config.checkpoint_dir is not None:
             records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
             loggers = [*loggers, records.logger]
@@ -104,7 +106,7 @@ def train(
         observers.append(Remembering(agent, earlier))
         try:
             chunks = TimedChunks(interruption, together=together)
-            runner, metrics = drive(program, runner, lengths, observers, chunks, alone=not together)
+            runner, metrics = drive(watched, runner, lengths, observers, chunks, alone=not together)
         except jax.errors.JaxRuntimeError as error:
             if together:
                 error.add_note(_LOST_PROCESS)

@@ -15,7 +15,9 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import stack, unstack
 from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.running.programs import OnDevice
 from jaxagents.running.trainable import Compilable, RunnerT, Trainable, programs_of
 
 T = TypeVar("T")
@@ -34,8 +36,8 @@ class Members(Protocol):
         """Runners to go on from."""
         ...
 
-    def advance(self, runners: PyTree, n_updates: ArrayLike, /) -> PyTree:
-        """Makes updates, using up the runners."""
+    def watch(self, runners: PyTree, n_updates: ArrayLike, /) -> tuple[PyTree, FirstSpoilt]:
+        """Makes updates, using up the runners, and tells which first came upon what is not finite."""
         ...
 
     def evaluate(self, runners: PyTree, /) -> Metrics:
@@ -81,6 +83,7 @@ class MembersOnCores(Generic[RunnerT]):
             threads: One for each core that is to be used.
         """
         self._agent = agent
+        self._program = OnDevice(agent)
         self._threads = threads
         self._compiled: set[Callable] = set()
 
@@ -102,9 +105,12 @@ class MembersOnCores(Generic[RunnerT]):
         """
         return [complete(runner) for runner in unstack(stacked)]
 
-    def advance(self, runners: list[RunnerT], n_updates: ArrayLike) -> list[RunnerT]:
-        """Makes updates."""
-        return self._map(self._agent.advance, runners, [n_updates] * len(runners))
+    def watch(
+        self, runners: list[RunnerT], n_updates: ArrayLike
+    ) -> tuple[list[RunnerT], FirstSpoilt]:
+        """Makes updates, and tells which first came upon what is not finite, members first."""
+        made = self._map(self._program.watch, runners, [n_updates] * len(runners))
+        return [runner for runner, _ in made], stack_metrics([first for _, first in made])
 
     def evaluate(self, runners: list[RunnerT]) -> Metrics:
         """The metrics of one evaluation point."""
@@ -138,7 +144,7 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data = agent.data
-        self._start, self._advance, self._evaluate = programs_of(agent).get(
+        self._start, self._watch, self._evaluate = programs_of(agent).get(
             (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
@@ -160,9 +166,10 @@ class MembersOnDevices:
         """
         return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
 
-    def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
-        """Makes updates."""
-        return self._advance(runners, n_updates, self._data)
+    def watch(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
+        """Makes updates, and tells which first came upon what is not finite, members first."""
+        runners, first = self._watch(runners, n_updates, self._data)
+        return runners, self.gather(first)
 
     @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
@@ -183,15 +190,15 @@ class MembersOnDevices:
 
     def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+        return self._watch.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
 def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
-    """An agent's `start`, `advance` and `evaluate` for many members."""
+    """An agent's `start`, `watch` and `evaluate` for many members."""
     program = behaviour.program
 
-    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
-        return program.with_data(data).advance(runner, n_updates)
+    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstSpoilt]:
+        return program.with_data(data).watch(runner, n_updates)
 
     def of_members(function: Callable, *in_axes: int | None) -> Callable:
         return jax.shard_map(
@@ -204,7 +211,7 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]
 
     return (
         jax.jit(of_members(program.start, 0, 0)),
-        jit_in_place(of_members(advance, 0, None, None)),
+        jit_in_place(of_members(watch, 0, None, None)),
         jax.jit(of_members(program.evaluate, 0)),
     )
 

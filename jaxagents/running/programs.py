@@ -11,7 +11,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree, Shaped
 
 from jaxagents.core import processes
-from jaxagents.core.arrays import as_int32, portable, rebuild_of
+from jaxagents.core.arrays import as_int32, in_float32, portable, rebuild_of
 from jaxagents.core.compilation import (
     Jitted,
     compile_meanwhile,
@@ -20,6 +20,7 @@ from jaxagents.core.compilation import (
     nan_is_allowed,
     quick_jit,
 )
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.trainable import Compilable, RunnerT, programs_of
@@ -42,6 +43,7 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner; `advance` is traced while this is compiled."""
+        hyperparams = in_float32(hyperparams)
         without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
         if not (without_jit or is_tracing((rng, hyperparams))):
             self._compile_start(rng, hyperparams)
@@ -50,7 +52,7 @@ class OnDevice(Generic[RunnerT]):
     def _compile_start(self, rng: RandomKey, hyperparams: PyTree) -> None:
         start = self._compiled.start.lower(rng, hyperparams)
         args = start.out_info, self._data, np.int32(1)
-        compile_meanwhile(start, lambda: self._compiled.advance.lower(*args))
+        compile_meanwhile(start, lambda: self._compiled.watch.lower(*args))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -60,11 +62,15 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
-        return self._compiled.restart(runner, hyperparams)
+        return self._compiled.restart(runner, in_float32(hyperparams))
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
-        return self._compiled.advance(runner, self._data, as_int32(n_updates))
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        return self._compiled.watch(runner, self._data, as_int32(n_updates))
 
     @nan_is_allowed
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
@@ -107,8 +113,8 @@ class _OnDevice:
     def __init__(self, behaviour: Compilable) -> None:
         program = behaviour.program
 
-        def advance(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> PyTree:
-            return program.with_data(data).advance(runner, n_updates)
+        def watch(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
+            return program.with_data(data).watch(runner, n_updates)
 
         def reports_of_minibatches(runner: PyTree, data: PyTree) -> Metrics:
             return program.with_data(data).reports_of_minibatches(runner)
@@ -126,7 +132,7 @@ class _OnDevice:
 
         self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
-        self.advance = jit_in_place(advance)
+        self.watch = jit_in_place(watch)
         self.reports_of_minibatches = jax.jit(reports_of_minibatches)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=(2, 3))
@@ -170,7 +176,7 @@ class OnMesh(Generic[RunnerT]):
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, on the devices."""
         with jax.set_mesh(self._mesh):
-            return self._programs.start(rng, hyperparams)
+            return self._programs.start(rng, in_float32(hyperparams))
 
     @property
     def shared_by_processes(self) -> bool:
@@ -192,8 +198,12 @@ class OnMesh(Generic[RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         with jax.set_mesh(self._mesh):
-            return self._programs.advance(runner, as_int32(n_updates), self._data)
+            return self._programs.watch(runner, as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -204,14 +214,12 @@ class OnMesh(Generic[RunnerT]):
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         with jax.set_mesh(self._mesh):
-            return self._programs.advance.lower(
-                self.start(rng, hyperparams), np.int32(1), self._data
-            )
+            return self._programs.watch.lower(self.start(rng, hyperparams), np.int32(1), self._data)
 
 
 class _Programs(NamedTuple):
     start: Jitted
-    advance: Jitted
+    watch: Jitted
     evaluate: Jitted
 
 
@@ -221,15 +229,16 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return _place(behaviour, mesh, program.start(rng, hyperparams))
 
-    def advance(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> PyTree:
-        return _place(behaviour, mesh, program.with_data(data).advance(runner, n_updates))
+    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstSpoilt]:
+        runner, first = program.with_data(data).watch(runner, n_updates)
+        return _place(behaviour, mesh, runner), first
 
     def evaluate(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
 
     return _Programs(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
-        advance=jit_in_place(advance),
+        watch=jit_in_place(watch),
         evaluate=jax.jit(evaluate),
     )
 

@@ -13,6 +13,7 @@ from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
+from jaxagents.core.first_spoilt import in_words
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
@@ -70,14 +71,16 @@ def sweep(
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
     """
     if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
-        runners, metrics = earlier.tree, earlier.history
+        runners, metrics, spoilt = earlier.tree, earlier.history, {}
     else:
-        runners, metrics = _train(agent, grid, earlier, complete, n_steps, progress, callbacks)
+        runners, metrics, spoilt = _train(
+            agent, grid, earlier, complete, n_steps, progress, callbacks
+        )
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     steps = np.tile(metrics["update_step"][:, None], grid.n_members)
     metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**metrics, "update_step": steps})
     runners, metrics = _by_set_and_seed((runners, metrics), grid)
-    _warn_of(are_sound)
+    _warn_of(are_sound, spoilt)
     best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
@@ -91,8 +94,8 @@ def _train(
     n_steps: int,
     progress: bool,
     callbacks: Sequence[Callback],
-) -> tuple[PyTree, Metrics]:
-    """The stack of the members' runners, and their metrics as they are recorded."""
+) -> tuple[PyTree, Metrics, dict[int, str]]:
+    """The stack of the members' runners, their metrics as they are recorded, and what is not finite."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
@@ -114,20 +117,32 @@ def _train(
             runners = members.place(earlier.tree, complete)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
-        runners, metrics = drive(_InStep(members), runners, lengths, observers, chunks)
-        return members.gather(runners), join(known, metrics)
+        program = _InStep(members)
+        runners, metrics = drive(program, runners, lengths, observers, chunks)
+        return members.gather(runners), join(known, metrics), program.spoilt
 
 
 class _InStep:
-    """Members that make the same number of updates, which the metrics of a point then tell but once."""
+    """Members that make the same number of updates, which the metrics of a point then tell but once.
+
+    Attributes:
+        spoilt: Since which updates the numbers of members are not finite, in words, by members.
+    """
 
     def __init__(self, members: Members) -> None:
         """Takes the members."""
         self._members = members
+        self.spoilt: dict[int, str] = {}
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
         """Makes updates, using up the runners."""
-        return self._members.advance(runners, n_updates)
+        runners, first = self._members.watch(runners, n_updates)
+        first = jax.device_get(first)
+        members = np.any([x.reshape(len(x), -1).any(axis=1) for x in first.values()], axis=0)
+        for member in np.flatnonzero(members).tolist() if first else []:
+            told = in_words({name: updates[member] for name, updates in first.items()})
+            self.spoilt.setdefault(member, "; ".join(f"since update {text}" for text in told))
+        return runners
 
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point."""
@@ -198,11 +213,16 @@ def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -
     return int(np.argmax(means)) if np.isfinite(means).any() else None
 
 
-def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> None:
-    if not are_sound.all():
-        members = [tuple(member) for member in np.argwhere(~are_sound).tolist()]
-        warnings.warn(
-            f"Numbers are not finite in {len(members)} of {are_sound.size} members of the sweep, by "
-            f"(set, seed): {members[:8]}. Their sets are not taken for the best.",
-            stacklevel=4,
-        )
+def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], spoilt: dict[int, str]) -> None:
+    """Warns of members with numbers that are not finite at the end, or were not so before."""
+    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *spoilt})
+    if not indices:
+        return
+    places = list(np.ndindex(*are_sound.shape))
+    told = "".join(f" {places[i]} {spoilt[i]}." for i in indices[:8] if i in spoilt)
+    warnings.warn(
+        f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
+        f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
+        "numbers are not taken for the best.",
+        stacklevel=4,
+    )

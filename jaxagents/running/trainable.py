@@ -6,6 +6,7 @@ from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
 from jaxagents.core.compilation import Programs
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 
@@ -61,6 +62,10 @@ class PureProgram(Protocol[RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike, /) -> RunnerT:
         """The runner after updates."""
+        ...
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike, /) -> tuple[RunnerT, FirstSpoilt]:
+        """The runner after updates, and which of them first came upon what is not finite."""
         ...
 
     def reports_of_minibatches(self, runner: RunnerT, /) -> Metrics:

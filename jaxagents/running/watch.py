@@ -2,13 +2,17 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core import processes
 from jaxagents.core.finite import not_finite
+from jaxagents.core.first_spoilt import FirstSpoilt, in_words
 from jaxagents.core.metrics import Metrics
+
+RunnerT = TypeVar("RunnerT")
 
 
 class NotFiniteError(FloatingPointError):
@@ -23,6 +27,40 @@ class Watchable(Protocol):
         ...
 
 
+class WatchedProgram(Protocol[RunnerT]):
+    """A training of which updates tell what is not finite."""
+
+    def watch(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        ...
+
+    def evaluate(self, runner: RunnerT, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+
+class Watched(Generic[RunnerT]):
+    """A training that can be driven, and remembers what its last updates told.
+
+    Attributes:
+        first: The first updates of the last chunk after which numbers were not finite.
+    """
+
+    def __init__(self, program: WatchedProgram[RunnerT]) -> None:
+        """Takes the training."""
+        self._program = program
+        self.first: FirstSpoilt = {}
+
+    def advance(self, runner: RunnerT, n_updates: np.int32) -> RunnerT:
+        """Makes updates, using up the runner."""
+        runner, self.first = self._program.watch(runner, n_updates)
+        return runner
+
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point."""
+        return self._program.evaluate(runner)
+
+
 class Watch:
     """Looks at a training after every chunk of updates, and ends it if a number is not finite."""
 
@@ -34,6 +72,7 @@ class Watch:
         unit: str = "update",
         is_due: Callable[[int], bool] = lambda step: True,
         together: bool = False,
+        watched: Watched | None = None,
     ) -> None:
         """Looks at nothing yet.
 
@@ -44,6 +83,7 @@ class Watch:
             unit: The unit of its steps, in messages.
             is_due: Whether to look after a number of updates.
             together: Whether all processes do this at once, and so stop at once.
+            watched: The training, if its updates tell what is not finite.
         """
         self._agent = agent
         self._seen = self._step = first
@@ -52,6 +92,7 @@ class Watch:
         self._stops = stops
         self._unit = unit
         self._warned = False
+        self._watched = watched
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> None:
         """Looks at the runner.
@@ -64,12 +105,15 @@ class Watch:
             return
         before, self._seen = self._seen, self._step
         found = not_finite(self._agent.vital_arrays(runner))
-        if not (processes.in_any(bool(found)) if self._together else found):
+        told = [] if self._watched is None else in_words(self._watched.first)
+        told = [f"since {self._unit} {text}" for text in told]
+        is_spoilt = bool(found or told)
+        if not (processes.in_any(is_spoilt) if self._together else is_spoilt):
             return
-        text = (
-            f"Numbers that are not finite, since some {self._unit} after {before} and up to "
-            f"{self._step}: {', '.join(found) or 'those of another process'}{_losses(runner)}."
-        )
+        if found or not told:
+            names = ", ".join(found) or "those of another process"
+            told.append(f"{self._when(before, bool(told))}: {names}")
+        text = f"Numbers that are not finite, {'; '.join(told)}."
         if self._stops:
             raise NotFiniteError(
                 f"{text} No checkpoint was made of this; the last one before it is whole. "
@@ -78,14 +122,16 @@ class Watch:
         warnings.warn(f"{text} Training goes on, as configured.", stacklevel=3)
         self._warned = True
 
+    def _when(self, before: int, is_after_others: bool) -> str:
+        """When something that is only looked at after a chunk ceased to be finite, in words."""
+        if is_after_others:
+            return f"and by {self._unit} {self._step}"
+        if self._step == before + 1:
+            return f"since {self._unit} {self._step}"
+        return f"since some {self._unit} after {before} and up to {self._step}"
+
     def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Does nothing."""
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Does nothing."""
-
-
-def _losses(runner: PyTree) -> str:
-    """The last report of a runner, as far as it is not finite."""
-    names = not_finite(getattr(runner, "info", {}))
-    return f"; of the last report: {', '.join(names)}" if names else ""

@@ -59,6 +59,14 @@ def test_films_the_episode_that_is_evaluated(agent, deterministic):
     assert len(lengths) > 1
 
 
+def test_films_what_another_runner_does(agent):
+    other = PPO(Walk(), None, CONFIG, False)
+    frames = other.render_episode(KEY, runner=agent.training_runner)
+    np.testing.assert_array_equal(frames, agent.render_episode(KEY))
+    with pytest.raises(RuntimeError, match="not been trained"):
+        other.render_episode(KEY)
+
+
 def test_writes_a_film(agent, tmp_path):
     path = tmp_path / "film.gif"
     frames = agent.render_episode(KEY, path, max_steps=3)

@@ -44,9 +44,16 @@ def hyperparams(learning_rate=1e-2):
     return HyperParameters(actor_optimizer_params=optimizer, critic_optimizer_params=optimizer)
 
 
-def test_learns_what_only_a_memory_can():
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember, and the metrics of its training."""
     agent = make(n_steps=60, eval_frequency=60, n_evals=64)
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
+    return agent, metrics
+
+
+def test_learns_what_only_a_memory_can(learnt):
+    _, metrics = learnt
     assert metrics["returns"][-1].mean() == 1.0
     forgetful = make(
         n_steps=60, eval_frequency=60, n_evals=64, actor_network=CategoricalActor(2, (8,))
@@ -102,9 +109,8 @@ def test_two_devices_make_the_training_of_one():
     trees.assert_equal(alone, shared)
 
 
-def test_acts_with_its_memory_outside_of_training():
-    agent = make(n_steps=60, eval_frequency=60)
-    agent.train(KEY, hyperparams(), progress=False)
+def test_acts_with_its_memory_outside_of_training(learnt):
+    agent = learnt[0]
     rng, obs, envstate = agent.env_reset(jax.random.key(5))
     carry = agent.initial_carry(agent.actor_training)
     rewards = []

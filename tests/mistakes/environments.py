@@ -279,17 +279,15 @@ def no_space_of_actions():
     make_ppo(Bare())
 
 
-@mistake(
-    ValueError, r"PPO acts in discrete and box spaces, but Many\.action_space is .*Subclass PPOB"
-)
+@mistake(ValueError, r"DQN acts in discrete spaces, but Many\.action_space is ")
 def space_of_several_parts():
-    """A space of actions with several parts."""
+    """DQN in a space of actions with several parts."""
 
     class Many(MatchSign):
         def action_space(self, params):
             return Spaces((Discrete(2), Discrete(3)))
 
-    make_ppo(Many())
+    make_dqn(Many())
 
 
 @mistake(

@@ -124,7 +124,8 @@ def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
 
 def test_a_stack_of_runners_is_not_one_training():
     agent = CASE.make(MatchSign)
-    stacked = jax.vmap(agent.train, in_axes=(0, None))(jax.random.split(KEY, 3), CASE.hyperparams())
+    result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
+    stacked = jax.tree.map(lambda x: x[0], (result.runners, result.metrics))
     with pytest.raises(ValueError, match="stack of 3 trainings"):
         agent.collect_training(*stacked)
     with pytest.raises(ValueError, match="stack of 3 trainings"):
@@ -186,7 +187,7 @@ def test_members_on_several_devices_are_those_on_cores():
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    runners = devices.advance(devices.start(keys, sets), np.int32(agent.config.n_steps))
+    runners, _ = devices.watch(devices.start(keys, sets), np.int32(agent.config.n_steps))
     metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
     last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)

@@ -1,5 +1,7 @@
 """Numbers that are not finite: noticed, never the best, and skipped if asked."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +9,16 @@ import optax
 import pytest
 import trees
 from loops import Line, Tiny
-from probes import MatchSign
+from probes import Endless, MatchSign, ProbeState
 from registry import AGENTS
 
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.core.finite import finite_members, not_finite
+from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
+from jaxagents.core.first_spoilt import REWARDS
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.running.watch import NotFiniteError
+from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}
 KEY = jax.random.key(0)
@@ -45,12 +49,14 @@ def make(name, of="reward", share=0.05, eval_during_training=True, **fields):
     return agent, case.hyperparams()
 
 
-@pytest.mark.parametrize("name", ["PPO", "IPPO", "DQN", "SAC"])
-@pytest.mark.parametrize("of", ["reward", "observation"])
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [("PPO", "reward"), ("IPPO", "observation"), ("DQN", "observation"), ("SAC", "reward")],
+)
 def test_a_training_stops_where_numbers_are_not_finite(name, of):
     fields = {"n_steps": 1_000, "eval_frequency": 1_000}
     agent, hyperparams = make(name, of, eval_during_training=False, **fields)
-    with pytest.raises(NotFiniteError, match=r"since some update after \d+ and up to \d+: .*"):
+    with pytest.raises(NotFiniteError, match=r"since update \d+: "):
         agent.train(KEY, hyperparams, progress=False)
     found = not_finite(agent.vital_arrays(agent.training_runner))
     assert found
@@ -92,6 +98,83 @@ def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
     assert saved_steps(tmp_path) == [0, 2, 4]
     agent.restore("best")
     assert agent.previous_training_max_step == 0
+
+
+class FusedState(ProbeState):
+    fuse: jax.Array
+
+
+class Fused(Endless):
+    """Gives something that is not finite, in one step: after so many as the state says."""
+
+    def __init__(self, *args, of=REWARDS, fuse=-1):
+        super().__init__(*args)
+        self.of = of
+        self.fuse = fuse
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return obs, FusedState(state.time, state.sign, jnp.int32(self.fuse))
+
+    def step_env(self, key, state, action, params):
+        state = state.replace(fuse=state.fuse - 1)
+        obs, state, reward, done, info = super().step_env(key, state, action, params)
+        spoil = jnp.where(state.fuse == 0, jnp.nan, 0.0)
+        if self.of == OBSERVATIONS:
+            return obs + spoil, state, reward, done, info
+        return obs, state, reward + spoil, done, info
+
+
+def error_of_a_training_with_a_fuse(name, of, mesh=None, **fields):
+    """What a training says of which environment 3 gives something not finite in update 5."""
+    case = CASES[name]
+    sizes = {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000}
+    config = case.config(**sizes, **fields)
+    env = Fused(case.n_actors, case.continuous, of=of)
+    agent = case.agent(env, None, config, eval_during_training=False)
+    runner = agent.start(KEY, case.hyperparams())
+    state = runner.envstate.envstate
+    fuse = state.fuse.at[3].set(4 * config.rollout_length + 1)
+    envstate = runner.envstate.replace(envstate=state.replace(fuse=fuse))
+    with pytest.raises(NotFiniteError) as raised:
+        agent.train(None, None, runner.replace(envstate=envstate), progress=False, mesh=mesh)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "n_devices"),
+    [
+        ("PPO", REWARDS, None),
+        ("IPPO", OBSERVATIONS, None),
+        ("DQN", REWARDS, None),
+        ("SAC", OBSERVATIONS, None),
+        ("PPO", REWARDS, 2),
+        ("DQN", OBSERVATIONS, 2),
+    ],
+)
+def test_what_environments_give_is_named_with_its_update(name, of, n_devices):
+    fields = {} if n_devices is None else {"n_groups": n_devices}
+    mesh = None if n_devices is None else make_mesh(n_devices)
+    said = error_of_a_training_with_a_fuse(name, of, mesh, **fields)
+    assert f"since update 5: {of} of environments [3]" in said
+    if name in ("PPO", "IPPO"):
+        assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
+        assert re.search(r"and by update \d+: parameters of the actor", said)
+
+
+def test_what_an_offline_agent_learns_is_named_with_its_update():
+    case = CASES["BC"]
+    agent = case.make(MatchSign, n_steps=60, eval_frequency=60, eval_during_training=False)
+    with pytest.raises(NotFiniteError, match=r"since update 2: actor_loss; and by update \d+: the"):
+        agent.train(KEY, case.hyperparams(learning_rate=3e38), progress=False)
+
+
+def test_members_of_a_sweep_are_named_with_the_update():
+    case = CASES["PPO"]
+    agent = case.agent(Fused(fuse=12), None, case.config(), eval_during_training=False)
+    everywhere = r"\(0, 1\) since update 2: rewards of environments \[0, 1, 2, .*actor_loss"
+    with pytest.warns(UserWarning, match=rf"in 2 of 2 members .* {everywhere}"):
+        agent.sweep(jax.random.split(KEY, 2), case.hyperparams(), progress=False)
 
 
 def test_names_the_environments():

@@ -105,6 +105,18 @@ class Functional(Environment):
         mask = getattr(self.env, "action_mask", None)
         return mask(state, self.params) if callable(mask) else None
 
+    def critic_state(self, state: PyTree) -> Any:
+        """What a centralised critic sees: the object's `critic_state(state, params)`, if it has one.
+
+        Args:
+            state: State.
+
+        Returns:
+            A pytree of arrays; `None` if the object does not say.
+        """
+        seen = getattr(self.env, "critic_state", None)
+        return seen(state, self.params) if callable(seen) else None
+
     def render(self, state: PyTree) -> Any:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
 

@@ -25,7 +25,8 @@ class JaxMARL(Native):
     `get_avail_actions` are heeded.
 
     JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
-    it counts is left to it: the particle environments end after one step more. An actor that leaves early stays, as JaxMARL has it, until the episode ends for all.
+    it counts is left to it: the particle environments end after one step more. An actor that leaves
+    early stays, as JaxMARL has it, until the episode ends for all.
     """
 
     def __init__(self, env: Any) -> None:

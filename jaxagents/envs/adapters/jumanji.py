@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree, UInt8
 
-from jaxagents.core.action_masks import ACTION_MASK
 from jaxagents.core.extras import require
+from jaxagents.core.observed import ACTION_MASK
 from jaxagents.envs.adapters.native import Native, TimedState, reset_shapes, space_like
 from jaxagents.envs.drawings.figures import as_picture
 from jaxagents.envs.environment import Environment, Step
@@ -28,8 +28,8 @@ class Jumanji(Native):
 
     Observations are dicts of what jumanji's have as fields. Actions of several numbers whose mask is of
     all their combinations, as in Minesweeper, are numbered through, so that the mask holds as it is. A
-    mask that is anything else, such as one for each number, stays a part of the observation, named
-    `"allowed"`, and is not heeded.
+    mask that is neither that nor one for each number stays a part of the observation, named `"allowed"`,
+    and is not heeded.
 
     Jumanji calls most ends terminations, that after `time_limit` steps as well. Here an episode that
     ends in that step is cut. Where an environment has several rewards, they are added up.
@@ -57,6 +57,11 @@ class Jumanji(Native):
             if n_actions <= _MOST_ACTIONS:
                 self._combined, space = space.nvec, Discrete(n_actions)
         self._is_masked = isinstance(space, Discrete) and mask is not None
+        self._masks_numbers = (
+            isinstance(space, MultiDiscrete)
+            and mask is not None
+            and ([mask.shape[1:]] * mask.shape[0] == [(n,) for n in space.nvec])
+        )
         self.action_space = space
         self.env = _as_new(self.env)
         self.observation_space = space_like(reset_shapes(self)[0])
@@ -150,6 +155,8 @@ class Jumanji(Native):
         obs = {name: part for name, part in obs.items() if name != ACTION_MASK}
         if self._is_masked:
             return {**obs, ACTION_MASK: mask.astype(bool).reshape(-1)}
+        if self._masks_numbers:
+            return {**obs, ACTION_MASK: tuple(mask.astype(bool))}
         return {**obs, _OTHER_MASK: mask}
 
 

@@ -107,7 +107,7 @@ class Pgx(Native):
             The outcome, as the agent sees it.
         """
         ours, theirs = jax.random.split(key)
-        over, last = state.terminated | state.truncated, state.rewards[_OURS]
+        over, last = jnp.logical_or(state.terminated, state.truncated), state.rewards[_OURS]
         state = self.env.step(state, action, ours)
         state, reward = self._until_our_turn(theirs, state)
         # A game that the others ended before our first turn pays in the first step, which does nothing.

@@ -48,12 +48,12 @@ def test_combinations_that_are_masked_are_numbered_through():
     check_suite_environment(env)
 
 
-def test_other_actions_of_several_numbers_stay_so():
+def test_other_actions_of_several_numbers_stay_so_with_a_mask_for_each():
     env = jaxagents.make("jumanji:Cleaner-v0")
     assert env.action_space == MultiDiscrete((4, 4, 4))
     obs, _ = env.reset(KEY)
-    assert obs["allowed"].shape == (3, 4)
-    assert "action_mask" not in obs
+    assert [mask.shape for mask in obs["action_mask"]] == [(4,)] * 3
+    assert "allowed" not in obs
     check_suite_environment(env)
 
 

@@ -1,0 +1,79 @@
+"""Measures what it costs that every update looks for numbers that are not finite.
+
+    python benchmarks/watch_speed.py --rounds 10
+
+Runs the loop of updates of agents with and without it in turns, on one machine, and prints the ratio
+of the processor's time that both take.
+"""
+
+import argparse
+import time
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
+from jaxagents.core.first_spoilt import without_flags
+
+CASES = {
+    "PPO": (
+        PPO,
+        ppo.AgentConfig(batch_size=64, minibatch_size=16),
+        ppo.HyperParameters(),
+        "CartPole-v1",
+        4,
+    ),
+    "DQN": (DQN, dqn.AgentConfig(), dqn.HyperParameters(), "CartPole-v1", 2_000),
+    "SAC": (SAC, sac.AgentConfig(batch_size=1), sac.HyperParameters(), "Pendulum-v1", 60),
+}
+
+
+def programs(agent):
+    """The compiled loops with and without the look at numbers."""
+    program = agent.program
+
+    def update(_, runner):
+        runner = agent.behaviour._training_step(runner)
+        return runner.replace(info=without_flags(runner.info)[0])
+
+    def without(runner, n_updates):
+        return jax.lax.fori_loop(0, n_updates, update, runner)
+
+    return {
+        "with": jax.jit(lambda *args: program.watch(*args)[0], donate_argnums=0),
+        "without": jax.jit(without, donate_argnums=0),
+    }
+
+
+def measure(name, rounds):
+    """The seconds of the processor that each loop takes, in each round."""
+    kind, config, hyperparams, env, n_updates = CASES[name]
+    agent = kind(*gymnax.make(env), config, eval_during_training=False)
+    start = agent.start(jax.random.key(0), hyperparams)
+    seconds = {"with": [], "without": []}
+    runners = {which: jax.tree.map(jnp.copy, start) for which in seconds}
+    compiled = programs(agent)
+    for turn in range(rounds + 1):
+        for which, loop in compiled.items():
+            began = time.process_time()
+            runners[which] = jax.block_until_ready(loop(runners[which], np.int32(n_updates)))
+            if turn:
+                seconds[which].append(time.process_time() - began)
+    return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    rounds = parser.parse_args().rounds
+    for name in CASES:
+        seconds = measure(name, rounds)
+        ratios = np.divide(seconds["with"], seconds["without"])
+        low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        print(f"{name}: {middle:.3f} (half of the rounds: {low:.3f} to {high:.3f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

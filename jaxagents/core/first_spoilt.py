@@ -1,0 +1,154 @@
+"""Since which update numbers are not finite: noticed in the loop of updates, told on the host."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+
+from jaxagents.core.finite import OBSERVATIONS, of_environments
+
+REWARDS = "rewards"
+OF_ENVIRONMENTS = (REWARDS, OBSERVATIONS)
+"""What environments give, of which updates tell in which environments it is not finite."""
+
+_FLAGS = "in_which_environments"
+_WATCHED = ("loss", "gradient_norm")
+
+
+FirstSpoilt = dict[str, Int[Array | np.ndarray, "*environments"]]
+"""The first update after which each was not finite, by what it is; 0 where there was none.
+
+Losses and gradient norms have one entry, what environments give has one for each environment.
+"""
+
+
+class Record(NamedTuple):
+    """The first updates after which numbers were not finite, as the loop of updates carries them.
+
+    Attributes:
+        reported: Of each loss and gradient norm, in the order of their names.
+        given: Of what each environment gave, by what it is.
+    """
+
+    reported: Int[Array, "names"]
+    given: dict[str, Int[Array, "environments"]]
+
+    @staticmethod
+    def none_yet(info: Mapping[str, Any], n_environments: int) -> "Record":
+        """The record before any update.
+
+        Args:
+            info: What updates report.
+            n_environments: Number of environments of which they tell; 0 if they tell of none.
+
+        Returns:
+            The record.
+        """
+        given = {name: jnp.zeros(n_environments, jnp.int32) for name in OF_ENVIRONMENTS}
+        return Record(jnp.zeros(len(_watched(info)), jnp.int32), given if n_environments else {})
+
+    def after(
+        self,
+        step: Int[Array, ""],
+        info: Mapping[str, Any],
+        flags: Mapping[str, Bool[Array, "environments"]],
+    ) -> "Record":
+        """The record after another update.
+
+        Args:
+            step: The number of the update.
+            info: What it reports.
+            flags: In which environments something was not finite, by what it is.
+
+        Returns:
+            The record.
+        """
+
+        def since(first: Array, is_spoilt: Array) -> Array:
+            return jnp.where((first == 0) & is_spoilt, step, first)
+
+        numbers = [jnp.asarray(info[name], jnp.float32) for name in _watched(info)]
+        reported = self.reported
+        if numbers:
+            reported = since(reported, ~jnp.isfinite(jnp.stack(numbers)))
+        given = {n: since(x, flags[n]) if n in flags else x for n, x in self.given.items()}
+        return Record(reported, given)
+
+    def by_name(self, info: Mapping[str, Any]) -> FirstSpoilt:
+        """The record by the names of what updates report."""
+        names = _watched(info)
+        return {**self.given, **{name: self.reported[i] for i, name in enumerate(names)}}
+
+
+def with_flags(
+    info: Mapping[str, Any], given: Mapping[str, PyTree[Shaped[Array, "time environments ..."]]]
+) -> dict[str, Any]:
+    """What an update reports, with flags for its caller of what the environments gave.
+
+    Args:
+        info: What it reports.
+        given: Arrays of a rollout, by what they are.
+
+    Returns:
+        Both.
+    """
+    flags = {
+        name: jnp.stack([_spoilt_environments(leaf) for leaf in leaves]).any(axis=0)
+        for name, tree in given.items()
+        if (leaves := floating(tree))
+    }
+    return {**info, _FLAGS: flags}
+
+
+def without_flags(info: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What an update reports, and the flags that came with it."""
+    return {name: x for name, x in info.items() if name != _FLAGS}, info.get(_FLAGS, {})
+
+
+def floating(tree: PyTree[Array]) -> list[Array]:
+    """The arrays of a pytree whose numbers may not be finite."""
+    return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+
+def _spoilt_environments(
+    array: Float[Array, "time environments ..."],
+) -> Bool[Array, "environments"]:
+    return ~jnp.isfinite(array).all(axis=(0, *range(2, array.ndim)))
+
+
+def in_words(first: FirstSpoilt) -> list[str]:
+    """Since which updates what is not finite, the earliest first.
+
+    Args:
+        first: The first updates, on the host or on devices.
+
+    Returns:
+        A text for each such update, such as `"12: rewards of environments [3]"`.
+    """
+    by_update: dict[int, list[str]] = {}
+    for name in (*OF_ENVIRONMENTS, *sorted(first.keys() - {*OF_ENVIRONMENTS})):
+        updates = _known(first.get(name, np.zeros(0, np.int32)))
+        for update in np.unique(updates[updates > 0]).tolist():
+            text = f"{name}{of_environments(updates == update) if updates.ndim else ''}"
+            by_update.setdefault(update, []).append(text)
+    return [f"{update}: {', '.join(by_update[update])}" for update in sorted(by_update)]
+
+
+def _watched(info: Mapping[str, Any]) -> list[str]:
+    """Names of the losses and gradient norms."""
+    return sorted(name for name in info if name.endswith(_WATCHED))
+
+
+def _known(
+    array: Int[Array | np.ndarray, "*environments"],
+) -> Int[np.ndarray, "*environments"]:
+    """An array, or 0 for what other processes have of one that several share."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return np.asarray(array)
+    known = np.zeros(array.shape, array.dtype)
+    for shard in array.addressable_shards:
+        known[shard.index] = np.asarray(shard.data)
+    return known

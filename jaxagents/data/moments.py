@@ -1,0 +1,33 @@
+"""Moments of the observations of a dataset, by which networks normalise them."""
+
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents import ops
+from jaxagents.data import rows
+from jaxagents.data.dataset import Normalisation
+
+_MOST_AXES = 3
+"""Axes of rows of tables; arrays with more hold images, which are left alone."""
+
+
+def moments_of_rows(arrays: PyTree) -> PyTree:
+    """Moments of arrays over their rows, computed on the host in double precision.
+
+    A number that is the same in all rows has a variance of 1, so that others are not far off.
+
+    Args:
+        arrays: An array with a first axis of rows, or nested dicts of them.
+
+    Returns:
+        [`Moments`][jaxagents.ops.Moments] in the place of each array; `None` in that of images and of
+        what is no real number.
+    """
+    if isinstance(arrays, dict):
+        return {name: moments_of_rows(array) for name, array in arrays.items()}
+    array = rows.whole(arrays)
+    if array.dtype.kind != "f" or array.ndim > _MOST_AXES:
+        return None
+    mean, std = Normalisation.of(array)
+    count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
+    return ops.Moments(mean, np.square(std), count)

@@ -1,0 +1,165 @@
+"""Networks whose observations are normalised by running statistics."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, PyTree
+
+from jaxagents import ops
+from jaxagents.networks.recurrent import Recurrent
+from jaxagents.networks.torsos import IMAGE_NDIM
+
+OBSERVED = "observed"
+"""The collection of variables that observations change, rather than gradients."""
+_MOMENTS = "moments"
+
+
+class RunningNorm(nn.Module):
+    """Normalises observations by the moments of those that it has been shown.
+
+    Real numbers, vectors and tables are shifted, scaled and clipped, each of their numbers by itself.
+    Images (three axes or more) and whatever is no real number are left alone. What is one observation is
+    known from the example with which the network is initialised; later ones may have leading axes.
+
+    Attributes:
+        clip: Largest absolute value.
+    """
+
+    clip: float = 10.0
+
+    @nn.compact
+    def __call__(self, observations: PyTree) -> PyTree:
+        """Normalises observations; nothing is changed before some have been observed, but for the clip.
+
+        Args:
+            observations: One observation, or a batch of them.
+
+        Returns:
+            The observations, normalised.
+        """
+        leaves, structure = jax.tree.flatten(observations)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        variable = self.variable(OBSERVED, _MOMENTS, lambda: tuple(map(_moments_for, leaves)))
+        pairs = zip(leaves, variable.value, strict=True)
+        return jax.tree.unflatten(structure, [self._normalised(*pair) for pair in pairs])
+
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations to the moments.
+
+        Args:
+            observations: Observations with leading axes, or the moments of each array of them, `None`
+                for those that are left alone.
+        """
+        leaves = jax.tree.leaves(
+            observations, is_leaf=lambda x: x is None or isinstance(x, ops.Moments)
+        )
+        pairs = zip(leaves, self.get_variable(OBSERVED, _MOMENTS), strict=True)
+        self.put_variable(OBSERVED, _MOMENTS, tuple(_after(*pair) for pair in pairs))
+
+    def _normalised(self, x: Array, moments: ops.Moments | None) -> Array:
+        return x if moments is None else ops.normalise(x, moments, self.clip)
+
+
+class Normalised(nn.Module):
+    """A network whose observations are normalised by those that have been observed.
+
+    ```python
+    actor = Normalised(CategoricalActor(n_actions=2))
+    state = TrainState.from_variables(actor, actor.init(key, observation))
+    state = state.observe(observations)
+    ```
+
+    The moments are variables of the network, in the collection `observed`: they are saved, copied and
+    exported with its parameters, and only
+    [`TrainState.observe`][jaxagents.learners.train_state.TrainState.observe] changes them. It goes
+    around [`PerActor`][jaxagents.networks.PerActor] and encoders.
+
+    Attributes:
+        network: The network, which takes normalised observations as its first argument.
+        clip: Largest absolute value of a normalised number.
+    """
+
+    network: nn.Module
+    clip: float = 10.0
+
+    def setup(self) -> None:
+        """Makes the statistics."""
+        self.statistics = RunningNorm(self.clip)
+
+    def __call__(self, observations: PyTree, *args: Any, **kwargs: Any) -> PyTree:
+        """Applies the network to normalised observations.
+
+        Args:
+            observations: What it observes.
+            *args: Further arguments of the network.
+            **kwargs: Further keyword arguments of the network.
+
+        Returns:
+            The network's output.
+        """
+        return self.network(self.statistics(observations), *args, **kwargs)
+
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations, with leading axes, to the statistics."""
+        self.statistics.observe(observations)
+
+
+class NormalisedRecurrent(Recurrent):
+    """A network with a memory, whose observations are normalised as those of `Normalised`.
+
+    Attributes:
+        network: The network.
+        clip: Largest absolute value of a normalised number.
+    """
+
+    network: Recurrent
+    clip: float = 10.0
+
+    def setup(self) -> None:
+        """Makes the statistics."""
+        self.statistics = RunningNorm(self.clip)
+
+    @nn.nowrap
+    def initial(self) -> PyTree:
+        """The memory at the start of an episode; see `Recurrent`."""
+        return self.network.initial()
+
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+        """Takes one step; see `Recurrent`."""
+        return self.network(carry, self.statistics(obs))
+
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations, with leading axes, to the statistics."""
+        self.statistics.observe(observations)
+
+
+def normalised(network: nn.Module) -> nn.Module:
+    """A network, with or without a memory, whose observations are normalised.
+
+    Args:
+        network: The network.
+
+    Returns:
+        The network around it; the network itself, if it is one already.
+    """
+    if isinstance(network, Normalised | NormalisedRecurrent):
+        return network
+    if isinstance(network, Recurrent):
+        return NormalisedRecurrent(network)
+    return Normalised(network)
+
+
+def _moments_for(leaf: Array) -> ops.Moments | None:
+    """The moments of a part of observations before any; `None` if it is left alone."""
+    is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return ops.no_moments(leaf.shape) if is_real and leaf.ndim < IMAGE_NDIM else None
+
+
+def _after(seen: Array | ops.Moments, moments: ops.Moments | None) -> ops.Moments | None:
+    if moments is None:
+        return None
+    if not isinstance(seen, ops.Moments):
+        seen = ops.moments_of(jnp.asarray(seen), jnp.ndim(seen) - moments.mean.ndim)
+    return ops.merge_moments(moments, seen)

@@ -1,0 +1,171 @@
+"""Running means and variances, and what is normalised by them."""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+MOST_SAMPLES = 2**30 - 1
+"""The largest count, after which each batch weighs as if there were so many samples."""
+_EPSILON = 1e-8
+"""Added to variances, so that what is constant becomes zero."""
+
+
+class Moments(NamedTuple):
+    """Mean and variance of samples.
+
+    Attributes:
+        mean: Mean of each number.
+        variance: Variance of each number, of the samples themselves (not an estimate of that beyond
+            them).
+        count: Number of samples, at most 2^30 - 1.
+    """
+
+    mean: Float[Array | np.ndarray, "*shape"]
+    variance: Float[Array | np.ndarray, "*shape"]
+    count: Int[Array | np.ndarray, ""]
+
+
+def no_moments(shape: tuple[int, ...] = ()) -> Moments:
+    """The moments before there are samples, by which nothing is shifted or scaled.
+
+    Args:
+        shape: Shape of one sample.
+
+    Returns:
+        Means of zero and variances of one.
+    """
+    zeros = jnp.zeros(shape, jnp.float32)
+    return Moments(zeros, jnp.ones(shape, jnp.float32), jnp.zeros((), jnp.int32))
+
+
+def moments_of(samples: Float[Array, "samples ..."], n_axes: int = 1) -> Moments:
+    r"""Moments of samples along the first axes, in single precision.
+
+    $$\bar x = m + \frac 1 n \sum_i (x_i - m), \qquad
+    \sigma^2 = \frac 1 n \sum_i (x_i - m)^2 - (\bar x - m)^2$$
+
+    where $m$ is the mean as it was rounded, so that a mean far from zero costs no digits: Chan et al.,
+    1983, "Algorithms for computing the sample variance", the corrected two-pass algorithm.
+
+    Args:
+        samples: Samples along the first axes.
+        n_axes: Number of these axes.
+
+    Returns:
+        Their moments.
+    """
+    axes = tuple(range(n_axes))
+    samples = samples.astype(jnp.float32)
+    rounded = samples.mean(axes)
+    differences = samples - rounded
+    correction = differences.mean(axes)
+    variance = jnp.square(differences).mean(axes) - jnp.square(correction)
+    count = jnp.asarray(min(math.prod(samples.shape[:n_axes]), MOST_SAMPLES), jnp.int32)
+    return Moments(rounded + correction, jnp.maximum(variance, 0.0), count)
+
+
+def merge_moments(moments: Moments, others: Moments) -> Moments:
+    r"""Moments of the samples of both together.
+
+    $$\bar x = \bar x_a + w \delta, \qquad
+    \sigma^2 = \sigma_a^2 + w (\sigma_b^2 - \sigma_a^2) + w (1 - w) \delta^2, \qquad
+    w = \frac{n_b}{n_a + n_b}, \quad \delta = \bar x_b - \bar x_a$$
+
+    Chan et al., 1979, "Updating formulae and a pairwise algorithm for computing sample variances",
+    written for variances, which stay of the size that they are, in the place of sums of squares.
+
+    Args:
+        moments: Those of many samples ($a$), or of none yet.
+        others: Those of further ones ($b$), at least one.
+
+    Returns:
+        The moments. Where counts would exceed the largest, that is taken.
+    """
+    count = moments.count + others.count
+    weight = others.count.astype(jnp.float32) / count.astype(jnp.float32)
+    shift = others.mean - moments.mean
+    spread = weight * (others.variance - moments.variance)
+    variance = moments.variance + spread + weight * (1.0 - weight) * jnp.square(shift)
+    is_first = moments.count == 0
+    return Moments(
+        mean=jnp.where(is_first, others.mean, moments.mean + weight * shift),
+        variance=jnp.where(is_first, others.variance, jnp.maximum(variance, 0.0)),
+        count=jnp.minimum(count, MOST_SAMPLES),
+    )
+
+
+def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float[Array, "*shape"]:
+    r"""Shifts and scales numbers to zero mean and unit variance, and clips them.
+
+    $$\operatorname{clip}\left(\frac{x - \bar x}{\sqrt{\sigma^2 + \epsilon}}, -c, c\right)$$
+
+    Args:
+        x: Numbers, samples first if there are several.
+        moments: The moments.
+        clip: Largest absolute value $c$.
+
+    Returns:
+        The numbers, in single precision.
+    """
+    scale = lax.rsqrt(moments.variance + _EPSILON)
+    return jnp.clip((x.astype(jnp.float32) - moments.mean) * scale, -clip, clip)
+
+
+def scale_rewards(
+    rewards: Float[Array, "*shape"], returns: Moments, clip: float
+) -> Float[Array, "*shape"]:
+    r"""Rewards in units of the standard deviation of returns, clipped.
+
+    $$\operatorname{clip}\left(\frac{r}{\sqrt{\sigma_R^2 + \epsilon}}, -c, c\right)$$
+
+    with the returns of [`running_returns`][jaxagents.ops.running_returns]. Engstrom et al., 2020,
+    "Implementation matters in deep policy gradients", section 2. Rewards are not shifted, which would
+    change what is best to do.
+
+    Args:
+        rewards: Rewards.
+        returns: Moments of the returns.
+        clip: Largest absolute value $c$.
+
+    Returns:
+        The rewards.
+    """
+    return jnp.clip(rewards * lax.rsqrt(returns.variance + _EPSILON), -clip, clip)
+
+
+def running_returns(
+    rewards: Float[Array, "time *batch"],
+    over: Bool[Array, "time ..."],
+    before: Float[Array, "*batch"],
+    gamma: float | Float[Array, ""],
+) -> tuple[Float[Array, "time *batch"], Float[Array, "*batch"]]:
+    r"""What has been received so far in each episode, older rewards discounted.
+
+    $$R_t = \gamma (1 - d_{t-1}) R_{t-1} + r_t$$
+
+    where $d_t$ says whether an episode is over after step $t$.
+
+    Args:
+        rewards: Rewards.
+        over: Whether an episode is over after a step, terminated or truncated; with the first axes of
+            the rewards.
+        before: What is carried over from before the first step.
+        gamma: Discount.
+
+    Returns:
+        The returns $R_t$, and what is carried over to the step after the last.
+    """
+    goes_on = 1.0 - over.astype(rewards.dtype)
+    goes_on = goes_on.reshape(*over.shape, *[1] * (rewards.ndim - over.ndim))
+
+    def step(carried: Array, at_t: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward, goes_on = at_t
+        now = carried + reward
+        return gamma * goes_on * now, now
+
+    last, returns = lax.scan(step, before, (rewards, goes_on))
+    return returns, last

@@ -1,0 +1,152 @@
+"""Ready-made policies in spaces of actions of many kinds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces as gymnasium_spaces
+from gymnax.environments import spaces as gymnax_spaces
+from probes import Probe
+from registry import OnPolicyCase
+
+from jaxagents import IPPO, PPO, check_env, load_policy
+from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
+from jaxagents.networks import CategoricalActor
+from jaxagents.ppo import AgentConfig
+
+KEY = jax.random.key(0)
+MIXED = Composite(
+    {"turn": Discrete(3), "arm": Composite((Box(-1.0, 1.0, (1,)), MultiDiscrete((2, 4))))}
+)
+
+
+class Parts(Probe):
+    """Rewards every part of an action alike: the highest number where the sign is positive, else 0.
+
+    The last choice of discrete parts is not allowed, and worth NaN.
+    """
+
+    def __init__(self, space, n_actors=None, masked=True):
+        super().__init__(n_actors)
+        self.space = space
+        self.masked = masked
+
+    def action_space(self, params):
+        return self.space
+
+    def action_mask(self, state, params):
+        if not self.masked:
+            return None
+
+        def allowed(n):
+            mask = jnp.arange(n) < n - 1
+            return jnp.stack([mask] * self.n_actors) if hasattr(self, "n_actors") else mask
+
+        if isinstance(self.space, MultiDiscrete):
+            return tuple(map(allowed, self.space.nvec))
+        return {"turn": allowed(3), "arm": (None, (allowed(2), allowed(4)))}
+
+    def reward(self, state, action):
+        if isinstance(self.space, MultiDiscrete):
+            parts = [(action[..., i], n) for i, n in enumerate(self.space.nvec)]
+        else:
+            arm, legs = action["arm"]
+            parts = [(action["turn"], 3), (legs[..., 0], 2), (legs[..., 1], 4)]
+            right = jnp.where(state.sign > 0, arm[..., 0] > 0.5, arm[..., 0] < -0.5)
+        rights = [a == jnp.where(state.sign > 0, n - 2, 0) for a, n in parts]
+        if not isinstance(self.space, MultiDiscrete):
+            rights.append(right)
+        forbidden = jnp.stack([a == n - 1 for a, n in parts]).any(axis=0)
+        reward = jnp.mean(jnp.stack(rights).astype(float), axis=0)
+        return jnp.where(forbidden & self.masked, jnp.nan, reward)
+
+
+SPACES = {"several discrete": MultiDiscrete((3, 2, 5)), "mixed": MIXED}
+
+
+@pytest.mark.parametrize("n_actors", [None, 2])
+@pytest.mark.parametrize("name", SPACES)
+def test_every_part_of_an_action_is_learnt_and_masked(name, n_actors, tmp_path):
+    case = OnPolicyCase("", IPPO if n_actors else PPO, learning_rate=1e-2, n_actors=n_actors)
+    config = case.config(actor_network=None, minibatch_size=8, actor_epochs=2, critic_epochs=2)
+    agent = case.agent(Parts(SPACES[name], n_actors), None, config)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(150))
+    agent.collect_training(runner, {})
+    returns = agent.eval(KEY, n_evals=64)["returns"]
+    assert returns.mean() > 0.95
+    drawn = agent.eval(KEY, n_evals=64, deterministic=False)["returns"]
+    assert np.isfinite(drawn).all()
+    if n_actors is None:
+        agent.export_policy(tmp_path / "policy")
+        _, obs, _ = agent.env_reset(KEY)
+        action = load_policy(tmp_path / "policy")(obs)
+        expected = agent.policy(agent.actor_training, obs)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), action, expected)
+
+
+SUITES = [
+    gymnasium_spaces.MultiDiscrete([3, 2]),
+    gymnasium_spaces.Dict({"a": gymnasium_spaces.Discrete(3), "b": gymnasium_spaces.Box(-1, 1, (2,))}),
+    gymnax_spaces.Tuple([gymnax_spaces.Discrete(3), gymnax_spaces.Box(-1.0, 1.0, (2,))]),
+]  # fmt: skip
+
+
+class Any(Probe):
+    """An environment in any space of actions, of which it takes no notice."""
+
+    def __init__(self, space):
+        super().__init__()
+        self.space = space
+
+    def action_space(self, params):
+        return self.space
+
+
+@pytest.mark.parametrize("space", SUITES, ids=["several", "dict", "tuple"])
+@pytest.mark.filterwarnings("ignore:All .* episodes of Any terminated")
+def test_spaces_of_other_suites_serve(space):
+    agent = PPO(Any(space), None, AgentConfig(n_steps=1))
+    runner = jax.eval_shape(agent.program.start, KEY, agent._hyperparams_type())
+    _, obs, _ = agent.env_reset(KEY)
+    action = jax.eval_shape(agent.policy, runner.actor_training, obs)
+    drawn = space.sample() if "gymnasium" in type(space).__module__ else space.sample(KEY)
+    assert jax.tree.map(np.shape, action) == jax.tree.map(np.shape, dict(drawn) if isinstance(
+        drawn, dict) else tuple(drawn) if isinstance(drawn, list) else drawn)  # fmt: skip
+    assert check_env(Any(space), n_steps=10).n_steps == 80
+
+
+def test_boxes_among_the_parts_bound_actions():
+    agent = PPO(Parts(MIXED), None, AgentConfig())
+    _, _, state = agent.env_reset(KEY)
+    zero = jnp.zeros((), jnp.int32)
+    for arm in (0.7, 7.0, 1e9):
+        action = {"turn": zero, "arm": (jnp.full(1, arm), jnp.zeros(2, jnp.int32))}
+        seen = []
+        agent.episodes.env.env.reward = lambda state, action, seen=seen: seen.append(action) or 0.0
+        agent.episodes.play(KEY, state, action)
+        np.testing.assert_allclose(seen[0]["arm"][0], min(arm, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (MultiDiscrete((3, 2)), r"tuple of 2 arrays of logits.*got shape \(3,\)"),
+        (MIXED, r"a dict with \['arm', 'turn'\].*got shape \(3,\)"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(space, message):
+    env = Parts(space, masked=False)
+    with pytest.raises(ValueError, match=message):
+        PPO(env, None, AgentConfig(actor_network=CategoricalActor(3)))
+
+
+def test_masks_that_do_not_fit_are_refused():
+    class Wrong(Parts):
+        def action_mask(self, state, params):
+            return {
+                "turn": jnp.ones(2, bool),
+                "arm": (None, (jnp.ones(2, bool), jnp.ones(4, bool))),
+            }
+
+    with pytest.raises(ValueError, match=r"must be boolean and have shape \{'turn': \(3,\)"):
+        PPO(Wrong(MIXED), None, AgentConfig())

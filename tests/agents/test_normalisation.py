@@ -1,0 +1,353 @@
+"""Observations and rewards that agents normalise by running statistics."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+from probes import MatchSign, Probe
+from registry import AGENTS
+
+from jaxagents import A2C, PPO, load_policy
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import CategoricalActor, Normalised, WithMemory
+from jaxagents.ppo import AgentConfig
+from jaxagents.sharding import make_mesh
+from jaxagents.td3 import TD3Learner
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in AGENTS}
+BOTH = {"normalise_observations": True, "normalise_rewards": True}
+MEMORY = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(features=8))
+
+
+class FarOff(MatchSign):
+    """Shows the sign as a small part of a large number, beside noise, and rewards in thousands."""
+
+    n_steps = 2
+
+    def observe(self, state):
+        noise = jnp.cos(1e3 * state.time.astype(float))
+        return jnp.stack([1000.0 + 0.1 * state.sign, 500.0 * noise])
+
+    def reward(self, state, action):
+        return 1000.0 * super().reward(state, action)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A small agent after three updates."""
+    agent = CASES["PPO"].make(FarOff, n_steps=3, eval_frequency=3, **BOTH)
+    runner, metrics = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
+    return agent, runner, metrics
+
+
+def moments(state):
+    (of_vector,) = state.extra_variables["observed"]["statistics"]["moments"]
+    return of_vector
+
+
+def rollouts(case, agent, n):
+    """The runner before each update, and what is collected for it, with true rewards."""
+    runner = agent.start(KEY, case.hyperparams())
+    for _ in range(n):
+        _, traj = agent._rollout(runner, jax.random.split(runner.rng, 2)[1])
+        _, scaled, _ = agent._collect(runner)
+        yield runner, traj, scaled
+        runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+
+
+def kl_of_first_minibatch(agent, runner):
+    return float(agent.program.reports_of_minibatches(runner)["kl"][0])
+
+
+@pytest.mark.parametrize("name", ["PPO", "IPPO", "memory"])
+def test_the_first_ratio_of_an_update_is_1(name):
+    case = CASES["IPPO" if name == "IPPO" else "PPO"]
+    memory = {"actor_network": MEMORY} if name == "memory" else {}
+    agent = case.make(FarOff, **BOTH, **memory)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), 2)
+    assert abs(kl_of_first_minibatch(agent, runner)) < 1e-9
+
+
+def test_statistics_updated_before_the_update_would_change_the_first_ratio():
+    """So that the test above would see it."""
+    agent = CASES["PPO"].make(FarOff, **BOTH)
+    runner = agent.start(KEY, CASES["PPO"].hyperparams())
+    later, traj, _ = agent._collect(runner)
+    later = later.replace(actor_training=later.actor_training.observe(traj.obs))
+    actor, _ = agent._fits(later, traj)
+    _, info = actor.loss_fn(
+        actor.training, *jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), actor.inputs)
+    )
+    assert info["kl"].mean() > 1e-6
+
+
+def test_statistics_are_those_of_all_observations_acted_on():
+    case = CASES["PPO"]
+    agent = case.make(FarOff, **BOTH)
+    seen = [(runner, traj.obs) for runner, traj, _ in rollouts(case, agent, 4)]
+    last = seen[-1][0]
+    obs = np.concatenate([np.asarray(obs) for _, obs in seen[:-1]]).reshape(-1, 2).astype(float)
+    for state in (last.actor_training, last.critic_training):
+        found = moments(state)
+        np.testing.assert_allclose(found.mean, obs.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(found.variance, obs.var(0), rtol=1e-3)
+        assert found.count == len(obs)
+
+
+@pytest.mark.parametrize("name", ["PPO", "IPPO"])
+def test_rewards_are_in_units_of_the_deviation_of_returns(name):
+    case = CASES[name]
+    agent = case.make(FarOff, max_episode_steps=7, **BOTH)
+    carried, returns = np.zeros((8, *agent._actors_shape)), []
+    for runner, traj, scaled in rollouts(case, agent, 3):
+        over = np.asarray(traj.terminated | traj.truncated)
+        for reward, ended in zip(np.asarray(traj.reward), over, strict=True):
+            returns.append(carried + reward)
+            ended = ended.reshape(8, *[1] * (reward.ndim - 1))
+            carried = runner.hyperparams.gamma * np.where(ended, 0.0, returns[-1])
+        deviation = np.stack(returns).std((0, 1))
+        expected = np.clip(np.asarray(traj.reward) / deviation, -10.0, 10.0)
+        np.testing.assert_allclose(scaled.reward, expected, rtol=1e-4)
+
+
+def test_metrics_show_true_rewards(trained):
+    _, _, metrics = trained
+    assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0}
+    assert set(np.unique(metrics["final_rewards"])) <= {0.0, 1000.0}
+
+
+def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
+    agent, runner, _ = trained
+    obs = jax.vmap(agent.episodes.reset)(jax.random.split(KEY, 6))[0]
+    actor = runner.actor_training
+    found = moments(actor)
+    inner = TrainState.create(actor.model_def.network, actor.params["network"])
+    normal = (obs - found.mean) / jnp.sqrt(found.variance + 1e-8)
+    expected = jax.vmap(inner)(normal).argmax(-1)
+    np.testing.assert_array_equal(jax.vmap(lambda o: agent.policy(actor, o))(obs), expected)
+    np.testing.assert_array_equal(jax.vmap(lambda o: agent.act(actor, (), o)[1])(obs), expected)
+    agent.export_policy(tmp_path / "policy")
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
+
+
+@pytest.mark.parametrize("name", ["PPO", "IPPO"])
+def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
+    case = CASES[name]
+    fields = {"eval_frequency": 2, "max_episode_steps": 3, **BOTH}
+    whole = case.make(FarOff, n_steps=4, **fields)
+    expected, _ = whole.train(KEY, case.hyperparams(), progress=False)
+    first = case.make(FarOff, n_steps=2, checkpoint_dir=tmp_path, **fields)
+    first.train(KEY, case.hyperparams(), progress=False)
+    again = case.make(FarOff, n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
+    trees.assert_equal(runner, expected)
+
+
+def test_statistics_are_those_of_all_devices():
+    case = CASES["IPPO"]
+    agent = case.make(FarOff, False, n_steps=3, n_groups=4, replicated_updates=True, **BOTH)
+    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(4))
+    trees.assert_equal(shared, alone)
+
+
+def test_devices_that_learn_from_their_own_samples_share_statistics():
+    case = CASES["PPO"]
+    agent = case.make(FarOff, False, n_steps=1, n_groups=2, **BOTH)
+    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+    for one, other in (
+        (moments(shared.actor_training), moments(alone.actor_training)),
+        (shared.returns, alone.returns),
+    ):
+        trees.assert_close(one, other)
+
+
+def test_seeds_that_are_trained_together_have_statistics_of_their_own():
+    case = CASES["PPO"]
+    agent = case.make(FarOff, False, n_steps=2, **BOTH)
+    keys = jax.random.split(KEY, 2)
+    together, _ = jax.vmap(agent.train, (0, None))(keys, case.hyperparams())
+    for i, key in enumerate(keys):
+        alone, _ = agent.train(key, case.hyperparams(), progress=False)
+        one = jax.tree.map(lambda x, i=i: x[i], moments(together.actor_training))
+        trees.assert_close(one, moments(alone.actor_training))
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], together.returns), alone.returns)
+
+
+class Structured(Probe):
+    """A dict of a picture, a vector and a number of a kind."""
+
+    def observe(self, state):
+        return {
+            "picture": jnp.full((3, 3, 1), 200, jnp.uint8),
+            "vector": jnp.stack([state.sign, 1e3]),
+            "kind": jnp.ones((), jnp.int32),
+        }
+
+
+def test_observations_of_any_structure():
+    config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4, **BOTH)
+    agent = PPO(Structured(), None, config, False)
+    runner, _ = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
+    kept = runner.actor_training.extra_variables["observed"]["statistics"]["moments"]
+    assert [None if part is None else part.mean.shape for part in kept] == [None, None, (2,)]
+
+
+def test_a_network_that_normalises_needs_no_switch():
+    actor = Normalised(CategoricalActor(2, features=(8,)))
+    agent = CASES["PPO"].make(FarOff, False, n_steps=1, actor_network=actor)
+    runner, _ = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
+    assert moments(runner.actor_training).count == 64
+    assert not runner.critic_training.extra_variables
+
+
+def test_without_the_switches_a_runner_is_as_before():
+    program = CASES["PPO"].make(FarOff).program
+    runner = jax.eval_shape(program.start, KEY, CASES["PPO"].hyperparams())
+    assert (runner.received, runner.returns) == ((), ())
+    assert not runner.actor_training.extra_variables
+
+
+@pytest.mark.parametrize("agent_type", [PPO, A2C])
+def test_learns_what_is_far_off_only_if_normalised(agent_type):
+    case = dataclasses.replace(CASES["PPO" if agent_type is PPO else "A2C"], agent=agent_type)
+    shares = {}
+    for fields in ({}, BOTH):
+        agent = case.make(FarOff, n_steps=80, eval_frequency=80, n_evals=64, **fields)
+        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+        shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
+    assert shares[True] > 0.95
+    assert shares[False] < 0.8
+
+
+OFF_POLICY = ["DQN", "QRDQN", "SAC", "discrete SAC", "TD3"]
+
+
+def networks_of(learner):
+    return {
+        name: getattr(learner, name)
+        for name in ("actor", "critic", "value", "target_actor", "target_critic", "target_value")
+        if isinstance(getattr(learner, name, None), TrainState)
+    }
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
+    case = CASES[name]
+    agent = case.make(FarOff, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), 3)
+    stored = jax.tree.map(np.asarray, runner.buffer.take(jnp.arange(14)))
+    assert set(np.unique(stored["rewards"])) <= {0.0, 1000.0}
+    assert stored["observations"][:, 0].min() > 900.0
+    for state in networks_of(runner.learner).values():
+        found = moments(state)
+        assert found.count == 14
+        np.testing.assert_allclose(found.mean, stored["observations"].mean(0), rtol=1e-5)
+        np.testing.assert_allclose(found.variance, stored["observations"].var(0), rtol=1e-2)
+    scaled = agent._reward_scale(runner)({"rewards": jnp.asarray(stored["rewards"])})
+    deviation = np.sqrt(runner.returns.variance)
+    np.testing.assert_allclose(scaled["rewards"], stored["rewards"] / deviation, rtol=1e-5)
+    assert runner.returns.count == 14
+    assert runner.received.shape == (2,)
+
+
+def test_off_policy_trainings_go_on_bit_for_bit(tmp_path):
+    case = CASES["DQN"]
+    fields = {"eval_frequency": 2, "max_episode_steps": 3, **BOTH}
+    expected, _ = case.make(FarOff, n_steps=4, **fields).train(
+        KEY, case.hyperparams(), progress=False
+    )
+    first = case.make(FarOff, n_steps=2, checkpoint_dir=tmp_path, **fields)
+    first.train(KEY, case.hyperparams(), progress=False)
+    again = case.make(FarOff, n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
+    trees.assert_equal(runner, expected)
+
+
+def test_off_policy_statistics_are_those_of_all_devices():
+    case = CASES["TD3"]
+    agent = case.make(FarOff, False, n_steps=3, n_groups=2, replicated_updates=True, **BOTH)
+    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+    trees.assert_equal(shared, alone)
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC"])
+def test_off_policy_agents_learn_what_is_far_off_only_if_normalised(name):
+    case, shares = CASES[name], {}
+    for fields in ({}, BOTH):
+        n_steps = int(200 * case.updates)
+        agent = case.make(FarOff, n_steps=n_steps, eval_frequency=n_steps, n_evals=64, **fields)
+        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+        shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
+    assert shares[True] > 0.95
+    assert shares[False] < 0.8
+
+
+def test_an_exported_learner_normalises_by_itself(tmp_path):
+    case = CASES["TD3"]
+    agent = case.make(FarOff, False, n_steps=3, **BOTH)
+    agent.train(KEY, case.hyperparams(), progress=False)
+    obs = jax.vmap(agent.episodes.reset)(jax.random.split(KEY, 6))[0]
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    trees.assert_close(policy(obs), jax.vmap(agent.policy)(obs))
+    assert any("observed" in name for name in policy.weights)
+
+
+def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
+    learner = TD3Learner.create(
+        0, np.zeros((5, 2)), np.zeros((5, 1)), normalise_observations=True, features=(8,)
+    )
+    obs = np.random.default_rng(0).normal(50.0, 2.0, (40, 2)).astype(np.float32)
+    learner = learner.observe(obs)
+    for state in networks_of(learner).values():
+        np.testing.assert_allclose(moments(state).mean, obs.mean(0), rtol=1e-5)
+    batch = {
+        "observations": obs,
+        "actions": np.zeros((40, 1), np.float32),
+        "rewards": np.zeros(40, np.float32),
+        "next_observations": obs,
+        "masks": np.ones(40, np.float32),
+    }
+    learner, _ = learner.update(batch)
+    assert moments(learner.target_critic).count == 40
+    assert learner.sample_actions(obs[0]).shape == (1,)
+
+
+@pytest.mark.parametrize("name", ["IQL", "CQL", "discrete CQL", "BC"])
+def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name):
+    case = CASES[name]
+    agent = case.make(FarOff, False, normalise_observations=True)
+    runner = agent.start(KEY, case.hyperparams())
+    (rows,) = agent.data.arrays["observations"]
+    before = networks_of(runner.learner)
+    after = networks_of(agent.advance(jax.tree.map(jnp.copy, runner), 2).learner)
+    for network, state in before.items():
+        found = moments(state)
+        np.testing.assert_allclose(found.mean, np.float64(rows).mean(0), rtol=1e-6)
+        np.testing.assert_allclose(found.variance, np.float64(rows).var(0), rtol=1e-3)
+        assert found.count == len(rows)
+        trees.assert_equal(moments(after[network]), found)
+
+
+def test_an_offline_agent_learns_what_is_far_off_only_if_normalised():
+    case, shares = CASES["discrete BC"], {}
+    for normalise in (False, True):
+        agent = case.make(
+            FarOff,
+            n_steps=150,
+            eval_frequency=150,
+            n_evals=64,
+            normalise_observations=normalise,
+        )
+        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+        shares[normalise] = metrics["returns"][-1].mean() / 2000.0
+    assert shares[True] > 0.95
+    assert shares[False] < 0.8

@@ -1,0 +1,194 @@
+"""Environments around others."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import Allowed, Box, Discrete
+
+from jaxagents import DQN, IPPO, PPO, Environment, dqn
+from jaxagents.core.observed import action_mask, network_input
+from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment, check_env
+from jaxagents.envs.spaces import Composite
+from jaxagents.ppo import AgentConfig, HyperParameters
+
+KEY = jax.random.key(0)
+CONFIG = AgentConfig(n_steps=2, batch_size=4, minibatch_size=2, rollout_length=6, n_evals=2)
+
+
+class Counting(Environment):
+    """Shows the time and its tenfold, and pays the action times the time; ends after three steps."""
+
+    action_space = Discrete(3)
+    observation_space = Box(0.0, 100.0, (2,))
+
+    def __init__(self, n_actors=None):
+        self.n_actors = n_actors
+        if n_actors is not None:
+            self.observation_space = Box(0.0, 100.0, (n_actors, 2))
+
+    def reset(self, key):
+        return self._obs(jnp.zeros(())), jnp.zeros(())
+
+    def step(self, key, state, action):
+        reward = action * (state + 1.0)
+        return Step(self._obs(state + 1), state + 1, reward, state >= 2, False, {"at": state})
+
+    def render(self, state):
+        return np.full((4, 4, 3), np.uint8(state))
+
+    def _obs(self, time):
+        obs = jnp.stack([time, 10.0 * time])
+        return obs if self.n_actors is None else jnp.broadcast_to(obs, (self.n_actors, 2))
+
+
+class Pictures(Counting):
+    """Shows a picture, a kind and a number."""
+
+    observation_space = None
+
+    def _obs(self, time):
+        return {
+            "picture": jnp.full((4, 4, 2), time).astype(jnp.uint8),
+            "number": time,
+        }
+
+
+class Room(Counting):
+    """Shows which of five places."""
+
+    observation_space = Discrete(5)
+
+    def _obs(self, time):
+        return time.astype(jnp.int32)
+
+
+def played(env, actions, max_steps=100):
+    episodes = Episodes(env, max_steps)
+    obs, state = episodes.reset(KEY)
+    shown, steps = [obs], []
+    for action in actions:
+        steps.append(episodes.step(KEY, state, jnp.asarray(action)))
+        state = steps[-1].envstate
+        shown.append(steps[-1].obs)
+    return shown, steps
+
+
+def test_frames_are_those_of_the_episode_alone():
+    shown, steps = played(FrameStack(Counting(), 3), [0] * 4)
+    times = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 0, 0], [0, 0, 1]]
+    for obs, expected in zip(shown, times, strict=True):
+        np.testing.assert_array_equal(obs[::2], expected)
+        np.testing.assert_array_equal(obs[1::2], 10 * np.array(expected))
+    assert steps[2].terminated
+    np.testing.assert_array_equal(steps[2].next_obs[::2], [1, 2, 3])
+
+
+def test_frames_start_anew_where_a_time_limit_cuts():
+    shown, steps = played(FrameStack(Counting(), 2), [0] * 3, max_steps=2)
+    assert steps[1].truncated
+    np.testing.assert_array_equal(steps[1].next_obs[::2], [1, 2])
+    np.testing.assert_array_equal(shown[2][::2], [0, 0])
+
+
+def test_frames_of_any_structure():
+    shown, _ = played(FrameStack(Pictures(), 2), [0])
+    assert shown[1]["picture"].shape == (4, 4, 4)
+    assert shown[1]["picture"].dtype == jnp.uint8
+    np.testing.assert_array_equal(shown[1]["picture"][0, 0], [0, 0, 1, 1])
+    np.testing.assert_array_equal(shown[1]["number"], [0, 1])
+
+
+def test_kinds_are_one_hot():
+    shown, _ = played(FrameStack(Room(), 2), [0])
+    np.testing.assert_array_equal(shown[1], [1, 0, 0, 0, 0, 0, 1, 0, 0, 0])
+    shown, _ = played(WithPrevious(Room()), [0])
+    np.testing.assert_array_equal(shown[1]["observation"], [0, 1, 0, 0, 0])
+
+
+def test_actions_and_rewards_before_are_shown_and_forgotten_with_the_episode():
+    shown, steps = played(WithPrevious(Counting()), [2, 1, 1, 0])
+    actions = [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]]
+    np.testing.assert_array_equal([obs["previous_action"] for obs in shown], actions)
+    rewards = [[0], [2], [2], [0], [0]]
+    np.testing.assert_array_equal([obs["previous_reward"] for obs in shown], rewards)
+    np.testing.assert_array_equal(steps[2].next_obs["previous_reward"], [3])
+    np.testing.assert_array_equal(shown[1]["observation"], [1, 10])
+
+
+def test_only_what_is_wanted_is_shown():
+    shown, _ = played(WithPrevious(Counting(), reward=False), [1])
+    assert set(shown[1]) == {"observation", "previous_action"}
+    shown, _ = played(WithPrevious(Counting(), action=False), [1])
+    assert set(shown[1]) == {"observation", "previous_reward"}
+    with pytest.raises(ValueError, match="shows nothing"):
+        WithPrevious(Counting(), action=False, reward=False)
+
+
+def test_actions_that_cannot_be_shown_are_refused():
+    env = Counting()
+    env.action_space = None
+    with pytest.raises(ValueError, match=r"Counting is None: pass action=False"):
+        WithPrevious(env)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_environments_of_gymnax_with_their_spaces(name):
+    env, params = gymnax.make(name)
+    for wrapped in (FrameStack(env, 3, params), WithPrevious(env, params)):
+        check_env(wrapped)
+        assert wrapped.max_steps == as_environment(env, params).max_steps
+        assert name in wrapped.name
+        assert wrapped.can_draw
+    n = env.observation_space(params).shape[0]
+    assert FrameStack(env, 3, params).observation_space.shape == (3 * n,)
+    assert isinstance(WithPrevious(env, params).observation_space, Composite)
+
+
+def test_draws_as_the_environment_inside():
+    env = FrameStack(WithPrevious(Counting()), 2)
+    _, state = env.reset(KEY)
+    state = env.step(KEY, state, jnp.ones((), jnp.int32)).state
+    np.testing.assert_array_equal(env.render(state), np.ones((4, 4, 3), np.uint8))
+
+
+@pytest.mark.parametrize("n_actors", [None, 2])
+def test_agents_learn_in_wrapped_environments(n_actors):
+    env = FrameStack(WithPrevious(Counting(n_actors)), 2)
+    agent = (PPO if n_actors is None else IPPO)(
+        env, None, CONFIG.replace(normalise_observations=True)
+    )
+    _, metrics = agent.train(KEY, HyperParameters(), progress=False)
+    assert np.isfinite(metrics["returns"]).all()
+
+
+def test_off_policy_agents_learn_in_wrapped_environments():
+    sizes = {"n_steps": 2, "eval_frequency": 2, "n_evals": 2, "batch_size": 2, "features": (8,)}
+    config = dqn.AgentConfig(buffer_size=64, learning_starts=8, minibatch_size=8, **sizes)
+    agent = DQN(WithPrevious(FrameStack(Counting(), 2)), None, config)
+    _, metrics = agent.train(KEY, dqn.HyperParameters(), progress=False)
+    assert np.isfinite(metrics["returns"]).all()
+
+
+class MaskInside(Counting):
+    """Says in its observations that one action is allowed, another one at each time."""
+
+    def _obs(self, time):
+        shown = {"clock": super()._obs(time), "ten": 10.0 * jnp.ones(1)}
+        return {**shown, "action_mask": jnp.arange(3) == time}
+
+
+@pytest.mark.parametrize("wrap", [FrameStack, WithPrevious])
+@pytest.mark.parametrize("inside", [Allowed(None), MaskInside()], ids=["method", "observation"])
+def test_masks_of_actions_are_those_of_the_environment_inside(wrap, inside):
+    episodes = Episodes(as_environment(wrap(inside)), 10)
+    plain = Episodes(as_environment(inside), 10)
+    (obs, state), (expected, plain_state) = (e.reset(KEY) for e in (episodes, plain))
+    for _ in range(2):
+        np.testing.assert_array_equal(action_mask(obs), action_mask(expected))
+        assert action_mask(network_input(obs)) is None
+        step, plain_step = (
+            e.play(KEY, s, jnp.int32(0)) for e, s in ((episodes, state), (plain, plain_state))
+        )
+        (obs, state), (expected, plain_state) = ((x.obs, x.envstate) for x in (step, plain_step))

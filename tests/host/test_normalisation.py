@@ -1,0 +1,91 @@
+"""Observations that learners normalise in trainings on the host."""
+
+import gymnasium
+import jax
+import numpy as np
+import trees
+
+from jaxagents import SACLearner
+from jaxagents.data import Dataset
+from jaxagents.host import OfflineConfig, OnlineConfig, train_offline, train_online
+
+
+class FarOff(gymnasium.Env):
+    """Observations around 1000."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._time = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self._time += 1
+        return self._observation(), 1.0, False, self._time == 5, {}
+
+    def _observation(self):
+        return self.np_random.normal([1000.0, -5.0], [0.1, 3.0]).astype(np.float32)
+
+
+def small_learner():
+    return SACLearner.create(
+        0,
+        np.zeros(2, np.float32),
+        np.zeros(1, np.float32),
+        features=(8,),
+        normalise_observations=True,
+    )
+
+
+def moments(state):
+    (of_vector,) = state.extra_variables["observed"]["statistics"]["moments"]
+    return of_vector
+
+
+def online(n_steps, folder=None, resume=False):
+    config = OnlineConfig(
+        n_steps=n_steps,
+        start_steps=4,
+        batch_size=8,
+        eval_frequency=10,
+        n_evals=1,
+        checkpoint_dir=folder,
+    )
+    return train_online(small_learner(), FarOff(), config, resume=resume, progress=False)[0]
+
+
+def test_online_they_are_those_of_the_batches():
+    learner = online(30)
+    for state in (learner.actor, learner.critic, learner.target_critic):
+        found = moments(state)
+        assert found.count == 8 * 26
+        np.testing.assert_allclose(found.mean, [1000.0, -5.0], atol=1.5)
+        np.testing.assert_allclose(np.sqrt(found.variance), [0.1, 3.0], rtol=0.5)
+
+
+def test_online_they_are_restored_bit_for_bit(tmp_path):
+    online(10, tmp_path)
+    trees.assert_equal(online(20, tmp_path, resume=True), online(20))
+
+
+def test_offline_they_are_those_of_the_dataset():
+    rng = np.random.default_rng(0)
+    obs = rng.normal([1000.0, -5.0], [0.1, 3.0], (50, 2)).astype(np.float32)
+    dataset = Dataset(
+        {
+            "observations": obs,
+            "actions": np.zeros((50, 1), np.float32),
+            "rewards": np.zeros(50, np.float32),
+            "next_observations": obs,
+            "masks": np.ones(50, np.float32),
+        }
+    )
+    config = OfflineConfig(n_updates=4, updates_per_call=2, batch_size=8, eval_frequency=4)
+    learner, _ = train_offline(small_learner(), dataset, config, progress=False)
+    for state in (learner.actor, learner.critic, learner.target_critic):
+        np.testing.assert_allclose(moments(state).mean, obs.mean(0, dtype=np.float64), rtol=1e-6)
+        np.testing.assert_allclose(moments(state).variance, np.float64(obs).var(0), rtol=1e-3)
+        assert moments(state).count == 50
+    assert jax.tree.leaves(learner)
