@@ -140,13 +140,15 @@ def space_like(obs: PyTree) -> Space:
     """The space of what a suite does not bound, or bounds wrongly.
 
     Args:
-        obs: What is observed, as shapes: an array, or a dict of such.
+        obs: What is observed, as shapes: an array, or a dict or tuple of such.
 
     Returns:
         A box of all numbers of its type, or a space of such by name.
     """
     if isinstance(obs, Mapping):
         return Composite({name: space_like(part) for name, part in obs.items()})
+    if isinstance(obs, tuple):
+        return Composite(tuple(map(space_like, obs)))
     low, high = -np.inf, np.inf
     if obs.dtype == bool:
         low, high = 0, 1
