@@ -37,11 +37,18 @@ def test_navix():
     assert draw_states(env, states, 1).std() > 1
 
 
-def test_navix_reaches_a_goal():
+def test_navix_ends_at_the_goal():
     pytest.importorskip("navix")
     env = jaxagents.make("navix:Navix-Empty-5x5-v0")
-    ends = [lasts(env, action, 1)[0] for action in (0, 1, 2)]
-    assert ends == [(False, False)] * 3
+    turn, forward = 1, 2
+    _, state = env.reset(KEY)
+    ends = []
+    for action in (forward, forward, turn, forward, forward):
+        step = env.step(KEY, state, action)
+        ends.append((bool(step.terminated), bool(step.truncated)))
+        state = step.state
+    assert ends == [(False, False)] * 4 + [(True, False)]
+    assert step.reward == 1.0
 
 
 def test_xminigrid():
