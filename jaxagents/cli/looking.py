@@ -1,5 +1,7 @@
 """The commands that look at runs: `eval`, `plot`, `replay`, `verify` and `list`."""
 
+import contextlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -117,7 +119,9 @@ def list_names(words: Sequence[str]) -> None:
     """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
-        print("\n".join([*environment_names(), *names_of_suites()]))
+        with contextlib.redirect_stdout(io.StringIO()):  # some suites print when they are imported
+            names = [*environment_names(), *names_of_suites()]
+        print("\n".join(names))
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)
