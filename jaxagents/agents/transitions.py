@@ -26,6 +26,7 @@ class Transition(NamedTuple):
         advantage: Advantage of `action`.
         target: Return that the critic is fitted to.
         carry: Memory of the policy before the step; `()` if it has none.
+        critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
     """
 
     obs: PyTree
@@ -40,6 +41,7 @@ class Transition(NamedTuple):
     advantage: Array = NOT_YET
     target: Array = NOT_YET
     carry: PyTree = ()
+    critic_carry: PyTree = ()
 
 
 class AdvantageInput(NamedTuple):

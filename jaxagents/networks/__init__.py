@@ -13,12 +13,12 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions
+from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions, without_mask
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
-from jaxagents.networks.per_actor import PerActor
+from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, per_actor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
-from jaxagents.networks.recurrent import Recurrent, WithMemory
+from jaxagents.networks.recurrent import MinGRUCell, Recurrent, WithMemory
 from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
@@ -35,12 +35,14 @@ __all__ = [
     "JointActor",
     "MLPHead",
     "Masked",
+    "MinGRUCell",
     "MultiCategoricalActor",
     "Normalised",
     "NormalisedRecurrent",
     "ObservationEncoder",
     "PatchConv",
     "PerActor",
+    "PerActorWithMemory",
     "Policy",
     "Recurrent",
     "StateCritic",
@@ -54,4 +56,6 @@ __all__ = [
     "mask_actions",
     "normalised",
     "observation_encoder",
+    "per_actor",
+    "without_mask",
 ]

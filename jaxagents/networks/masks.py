@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
-from jaxtyping import PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
 from jaxagents.core.action_masks import action_mask, without_action_mask
@@ -51,11 +51,11 @@ class Masked(WithoutActionMask):
         return _masked(super().__call__(obs, *args, **kwargs), action_mask(obs))
 
 
-class MaskedWithMemory(Recurrent):
-    """A network with a memory in which actions that are not allowed have no probability.
+class WithoutActionMaskWithMemory(Recurrent):
+    """A network with a memory that does not see the mask of actions in its observations.
 
     Attributes:
-        network: A network with a memory; see [`Masked`][jaxagents.networks.Masked].
+        network: The network; see [`WithoutActionMask`][jaxagents.networks.WithoutActionMask].
     """
 
     network: Recurrent
@@ -67,8 +67,29 @@ class MaskedWithMemory(Recurrent):
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
-        carry, output = self.network(carry, without_action_mask(obs))
+        return self.network(carry, without_action_mask(obs))
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        return self.network.unroll(carry, without_action_mask(obs), first)
+
+
+class MaskedWithMemory(WithoutActionMaskWithMemory):
+    """A network with a memory in which actions that are not allowed have no probability.
+
+    Attributes:
+        network: A network with a memory; see [`Masked`][jaxagents.networks.Masked].
+    """
+
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+        """Takes one step; see `Recurrent`."""
+        carry, output = super().__call__(carry, obs)
         return carry, _masked(output, action_mask(obs))
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        carries, outputs = super().unroll(carry, obs, first)
+        return carries, _masked(outputs, action_mask(obs))
 
 
 def mask_actions(network: nn.Module) -> nn.Module:
@@ -82,6 +103,21 @@ def mask_actions(network: nn.Module) -> nn.Module:
     """
     is_recurrent = isinstance(network, Recurrent)
     return MaskedWithMemory(network) if is_recurrent else Masked(network)
+
+
+def without_mask(network: nn.Module) -> nn.Module:
+    """A network, with or without a memory, that does not see the mask of actions.
+
+    Args:
+        network: The network.
+
+    Returns:
+        It, behind [`WithoutActionMask`][jaxagents.networks.WithoutActionMask] or its like with a
+        memory.
+    """
+    if isinstance(network, Recurrent):
+        return WithoutActionMaskWithMemory(network)
+    return WithoutActionMask(network)
 
 
 def _masked(output: Any, mask: Any) -> Any:
