@@ -17,6 +17,7 @@ from .ippo import IPPO, IPPOBase
 from .iql import IQL, IQLLearner
 from .learners.learner import Learner
 from .learners.train_state import TrainState, nonpytree_field, target_update
+from .mappo import MAPPO
 from .ppo import PPO, PPOBase
 from .qrdqn import QRDQN, QRDQNLearner
 from .reinforce import REINFORCE, REINFORCEBase
@@ -35,6 +36,7 @@ __all__ = [
     "DQN",
     "IPPO",
     "IQL",
+    "MAPPO",
     "PPO",
     "QRDQN",
     "REINFORCE",

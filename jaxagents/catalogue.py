@@ -34,6 +34,7 @@ class Entry(NamedTuple):
 CATALOGUE = {
     "ppo": Entry("ppo", "PPO", "proximal policy optimization", "discrete, box"),
     "ippo": Entry("ippo", "IPPO", "independent PPO of several actors", "discrete, box"),
+    "mappo": Entry("mappo", "MAPPO", "PPO of several actors, one critic", "discrete, box"),
     "a2c": Entry("a2c", "A2C", "advantage actor-critic", "discrete, box"),
     "reinforce": Entry("reinforce", "REINFORCE", "policy gradient, baseline", "discrete, box"),
     "dqn": Entry("dqn", "DQN", "deep Q-networks", "discrete"),

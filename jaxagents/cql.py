@@ -14,9 +14,9 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.observed import action_mask
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info

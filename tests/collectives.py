@@ -9,4 +9,9 @@ _NAMES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 
 def collectives_of(lowered: Any) -> Counter:
     """How many there are of each collective operation, by its name."""
-    return Counter(re.findall(rf"\s({_NAMES})(?:-start)?\(", lowered.compile().as_text()))
+    return collectives_in(lowered.compile().as_text())
+
+
+def collectives_in(compiled: str) -> Counter:
+    """The same, in the text of a compiled program."""
+    return Counter(re.findall(rf"\s({_NAMES})(?:-start)?\(", compiled))

@@ -41,14 +41,16 @@ CHECKED = [
     "jaxagents.agents.ready_made",
 ]
 LONG = [
+    "tests/examples/test_guides.py",
     "tests/test_processes.py",
     "tests/examples/test_examples.py",
-    "tests/examples/test_guides.py",
     "tests/examples/test_host_examples.py",
     "tests/examples/test_distributed_examples.py",
     "tests/test_cli.py",
     "tests/benchmarks/test_benchmarks.py",
 ]
+PAGES = "tests/examples/test_guides.py"
+"""Whose tests share programs, long as they are."""
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
@@ -62,7 +64,7 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
-        if file in LONG:
+        if file in LONG and file != PAGES:
             return nodeid
         return file + test.partition("[")[2] if is_suite(file) else file
 

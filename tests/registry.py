@@ -12,6 +12,7 @@ import numpy as np
 from jaxagents import (
     A2C,
     IPPO,
+    MAPPO,
     PPO,
     REINFORCE,
     bc,
@@ -251,6 +252,7 @@ _BOTH = ("actor", "critic")
 ON_POLICY = [
     OnPolicyCase("PPO", PPO, {**_MINIBATCHES, "actor_epochs": 3}),
     OnPolicyCase("IPPO", IPPO, _MINIBATCHES, n_actors=2),
+    OnPolicyCase("MAPPO", MAPPO, _MINIBATCHES, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
     OnPolicyCase("A2C", A2C),
 ]

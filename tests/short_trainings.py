@@ -7,10 +7,10 @@ import pytest
 
 from jaxagents.core.config import StaticConfig
 
+ALWAYS = {"n_steps": 4, "eval_frequency": 4}
+"""The numbers of any configuration, so that agents of several pages are equal, and share programs."""
 MOST = {
-    "n_steps": 4,
     "n_updates": 4,
-    "eval_frequency": 4,
     "n_evals": 1,
     "log_frequency": 2,
     "start_steps": 2,
@@ -19,7 +19,7 @@ MOST = {
     "minibatch_size": 64,
     "rollout_length": 32,
 }
-"""The largest numbers that a configuration then has."""
+"""The largest of others."""
 
 
 def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,9 @@ def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
     def cut(config: StaticConfig) -> None:
         for field in dataclasses.fields(config):
             value = getattr(config, field.name)
-            if isinstance(value, int) and value > MOST.get(field.name, value):
+            if field.name in ALWAYS:
+                object.__setattr__(config, field.name, ALWAYS[field.name])
+            elif isinstance(value, int) and value > MOST.get(field.name, value):
                 object.__setattr__(config, field.name, MOST[field.name])
         check(config)
 

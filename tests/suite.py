@@ -13,6 +13,7 @@ from compilations import compilations
 from probes import BestAction, KnownValues, MatchSign
 from registry import Case
 
+from jaxagents import load_policy
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -101,7 +102,7 @@ def test_raw_keys_give_the_same_run_as_typed_ones(case):
 
 
 def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
-    agent = case.make(MatchSign, eval_during_training=False)
+    agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)[jnp.array([0, 1, 0])]
     factors = jnp.array([1.0, 0.9, 0.8])
     stacked = jax.tree.map(lambda x: jnp.minimum(x, 10.0) * factors, case.hyperparams())
@@ -142,8 +143,6 @@ def test_sweep_equals_single_runs(case, capfd):
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
-@pytest.mark.one_of_family
-@pytest.mark.optimised
 def test_going_on_from_a_runner_equals_one_run(case):
     agent = case.make(MatchSign)
     whole, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)
@@ -218,6 +217,34 @@ def test_is_frozen_and_equal_by_value(case, tmp_path):
     assert agent != case.make(BestAction)
     assert agent != case.make(MatchSign, n_steps=6)
     assert agent.program == case.make(MatchSign, checkpoint_dir=tmp_path).program
+
+
+def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
+    agent = case.make(MatchSign)
+    agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    agent.export_policy(tmp_path / "policy.safetensors")
+    policy = load_policy(tmp_path / "policy.safetensors")
+    acting = agent._acting(agent.training_runner)
+    obs = jax.vmap(agent.episodes.reset)(jax.random.split(jax.random.key(3), 5))[0]
+    expected = jax.vmap(lambda obs: agent.policy(acting, obs))(obs)
+    trees.assert_close(policy(obs), expected)
+    trees.assert_close(policy(np.asarray(obs)[2]), expected[2])
+    drawn = policy(obs, jax.random.key(1))
+    assert drawn.shape == expected.shape
+    trees.assert_equal(drawn, policy(obs, jax.random.key(1)))
+    assert policy.metadata["agent"] == type(agent).__name__
+    assert policy.metadata["environment"] == "MatchSign"
+
+
+def test_draws_actions_if_asked(case):
+    agent = case.make(MatchSign)
+    agent.train(KEY, case.hyperparams(0.0), n_steps=2, progress=False)
+    greedy, drawn = (
+        agent.eval(KEY, n_evals=256, deterministic=deterministic)["returns"]
+        for deterministic in (True, False)
+    )
+    assert greedy.shape == drawn.shape
+    assert (greedy != drawn).any()
 
 
 def test_refuses_to_act_untrained(case):

@@ -20,6 +20,7 @@ FLOORS = [
     ["host"],
     ["a2c", "bc", "dqn", "ppo", "reinforce", "sac", "td3", "verification"],
     ["c51", "cql", "ippo", "iql", "qrdqn"],
+    ["mappo"],
     ["presets"],
     ["cli", "__init__"],
 ]

@@ -20,6 +20,11 @@ KEY = jax.random.key(0)
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 
 
+def learners(*names):
+    """Some of them, for what is the same code for all, or what agents show of the others."""
+    return pytest.mark.parametrize("row", [LEARNERS[name] for name in names], ids=names)
+
+
 @every_learner
 def test_an_update_moves_the_parameters_and_describes_itself(row):
     learner = row.create()
@@ -63,14 +68,14 @@ def test_seeds_are_integers_or_keys(row):
     assert_equal(row.create(seed=3), row.create(seed=jax.random.PRNGKey(3)))
 
 
-@every_learner
+@learners("SAC", "DiscreteSAC", "DQN", "BC")
 def test_one_observation_is_as_good_an_example_as_a_batch(row):
     batch = row.batch()
     obs, action = np.float64(batch["observations"][0]), batch["actions"][0]
     assert_close(row.create(), row.learner.create(0, obs, action, features=(8, 8), **row.kwargs))
 
 
-@every_learner
+@learners("SAC", "TD3 delayed", "CQL Lagrange", "DDQN", "DiscreteBC")
 def test_hyperparameters_and_seeds_can_be_vmapped(row):
     seeds, values = jnp.arange(2), jnp.array([0.5, 0.9])
     batch = row.batch()
@@ -170,7 +175,7 @@ def test_learners_can_be_pickled_and_copied(row):
         assert_equal(twin.update(row.batch(seed=1))[0], expected)
 
 
-@every_learner
+@learners("SAC", "DQN", "BC")
 def test_learners_can_be_donated(row):
     step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
     learner, batch = row.create(), row.batch()
@@ -189,17 +194,22 @@ class Normalised(nn.Module):
         return nn.Dense(4)(nn.BatchNorm(use_running_average=True)(flat))
 
 
-@every_learner
-def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(row):
-    def statistics(learner):
-        return jax.tree.map(np.array, getattr(learner, row.acting).extra_variables)
-
+def with_images(row):
+    """A learner from images beside states, and a batch of them."""
     batch = row.batch()
     images = np.random.default_rng(0).integers(256, size=(16, 4, 4, 3)).astype(np.uint8)
     for key in ("observations", "next_observations"):
         batch[key] = {"image": images, "state": batch[key]}
     encoder = DictEncoder({"image": Normalised()})
-    learner = row.create(observations=batch["observations"], encoder=encoder)
+    return row.create(observations=batch["observations"], encoder=encoder), batch
+
+
+@every_learner
+def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(row):
+    def statistics(learner):
+        return jax.tree.map(np.array, getattr(learner, row.acting).extra_variables)
+
+    learner, batch = with_images(row)
     before = statistics(learner)
     assert set(before) == {"batch_stats"}
     step = jax.jit(lambda learner, batch: learner.update(batch), donate_argnums=0)
@@ -207,10 +217,15 @@ def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(
     moved, info = step(learner, batch)
     assert all(jnp.isfinite(value) for value in info.values())
     assert_equal(before, statistics(moved))
+
+
+@learners("SAC", "DiscreteSAC", "DQN", "IQL", "BC", "DiscreteBC")
+def test_acts_by_images_beside_states_one_or_many(row):
+    learner, batch = with_images(row)
     one = jax.tree.map(lambda x: x[0], batch["observations"])
     np.testing.assert_allclose(
-        moved.sample_actions(one),
-        moved.sample_actions(batch["observations"])[0],
+        learner.sample_actions(one),
+        learner.sample_actions(batch["observations"])[0],
         rtol=1e-4,
         atol=1e-6,
     )

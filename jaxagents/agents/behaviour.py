@@ -3,7 +3,7 @@
 import abc
 import copy
 import functools
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 from jaxtyping import Array, Bool, Float, Key, PyTree
@@ -23,7 +23,7 @@ from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.episodes import Episodes, InfoNames
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -57,6 +57,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _shows_critic_state: ClassVar[bool] = False
+    """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     _programs: Programs[Self] | None = None
 
@@ -94,7 +96,14 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         if environment.n_actors is not None:
             name = f"{environment.wording.environment}.n_actors"
             self.n_actors = positive(name, environment.n_actors)
-        self.episodes = Episodes(environment, config.max_episode_steps, self._actors_shape)
+        info_names = InfoNames(config.final_info, config.summed_info)
+        self.episodes = Episodes(
+            environment,
+            config.max_episode_steps,
+            self._actors_shape,
+            info_names,
+            self._shows_critic_state,
+        )
 
     # The waist: what a family of agents fills in.
 

@@ -8,6 +8,7 @@ from typing import Any
 from flax import linen as nn
 
 from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.networks.nnx_modules import check_not_nnx
 
 _NUMBERS = ("int", "float", "bool", "str", "tuple", "Sequence", "list")
 """The first words of annotations of fields that cannot take a configuration."""
@@ -32,6 +33,7 @@ def make_network(field: str, default: Callable[[], nn.Module], config: OnPolicyC
         return default()
     if isinstance(choice, nn.Module):
         return choice
+    check_not_nnx(choice, f"{type(config).__name__}.{field}")
     if not callable(choice):
         raise TypeError(
             f"{type(config).__name__}.{field} must be a flax.linen module, or a function that makes one "

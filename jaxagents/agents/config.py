@@ -47,6 +47,10 @@ class Config(StaticConfig):
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
+        final_info: Names of entries of the environment's `info` whose values at the last step of each
+            episode are among the metrics, such as whether it was won.
+        summed_info: Names of entries whose sums over each episode are, such as costs. Rollouts of
+            on-policy agents hold both (`traj.info`).
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
             `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
@@ -67,6 +71,8 @@ class Config(StaticConfig):
     n_evals: int | None = None
     eval_deterministic: bool = True
     max_episode_steps: int = 9999
+    final_info: tuple[str, ...] = ()
+    summed_info: tuple[str, ...] = ()
     checkpoint_dir: str | os.PathLike | None = None
     restore_agent: bool = False
     keep_checkpoints: int | None = 5
@@ -95,6 +101,8 @@ class Config(StaticConfig):
             "keep_checkpoints",
             "n_groups",
         )
+        self._check_names("final_info")
+        self._check_names("summed_info")
         self._check_folder("checkpoint_dir")
         if self.restore_agent and self.checkpoint_dir is None:
             raise ValueError(

@@ -365,11 +365,11 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._made("critic_network", self._critic_network)
 
     def _made(self, field: str, default: Callable[[], nn.Module]) -> nn.Module:
-        network = self._for_mask(field, make_network(field, default, self.config))
+        network = self._for_observation(field, make_network(field, default, self.config))
         return normalised(network) if self.config.normalise_observations else network
 
-    def _for_mask(self, field: str, network: nn.Module) -> nn.Module:
-        """The network of a field of the configuration, for observations that say what is allowed."""
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        """The network of a field of the configuration, for observations that say more than it sees."""
         return network
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:

@@ -13,7 +13,7 @@ from jaxagents.agents.checks import check_no_hooks
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.action_masks import without_action_mask
+from jaxagents.core.observed import network_input
 from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
@@ -129,7 +129,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             return config
         space = self.episodes.observation_space
         n_categories = int(space.n) if is_discrete(space) else None
-        seen = without_action_mask(self._observation)
+        seen = network_input(self._observation)
         return config.replace(encoder=observation_encoder(seen, n_categories))
 
     # Actions in the learner's units and in those of the environment.

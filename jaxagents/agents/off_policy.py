@@ -14,12 +14,12 @@ from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.observed import action_mask
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
@@ -223,7 +223,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             self.config.rollout_length * n_envs
         )
 
-        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, dict[str, PyTree]]:
+        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
             buffer, obs, envstate = carry
             n_steps, rngs = x
             units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)

@@ -197,11 +197,29 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             target=of_each_actor,
             carry=carry,
             critic_carry=critic_carry,
+            info=self._no_info(runner),
         )
         traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
         names = [fit.example.names for fit in self._fits(runner, traj)]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
         return _info_of_update(actor, critic, traj)
+
+    def _no_info(self, runner: Runner) -> PyTree:
+        """What a rollout keeps of the environment's info, as zeros."""
+        names = self.episodes.info_names
+        if not any(names):
+            return ()
+
+        def play(runner: Runner) -> PyTree:
+            key = jax.random.key(0)
+            obs, state, carry = jax.tree.map(
+                lambda x: x[0], (runner.obs, runner.envstate, runner.carry)
+            )
+            _, action = self.act(runner.actor_training, carry, obs)
+            return names.of_step(self.episodes.play(key, state, action).info)
+
+        shapes = jax.eval_shape(play, runner)
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree

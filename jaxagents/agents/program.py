@@ -106,7 +106,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         metrics = self.behaviour._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )
-        return {**metrics, "lengths": outcomes.lengths}
+        return {**metrics, **outcomes.info, "lengths": outcomes.lengths}
 
     def record(
         self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool = True

@@ -15,7 +15,7 @@ from jaxagents.agents.action_distributions import (
 )
 from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
@@ -24,8 +24,8 @@ from jaxagents.networks import (
     Torso,
     WithMemory,
     mask_actions,
+    observation_only,
     per_actor,
-    without_mask,
 )
 
 _CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
@@ -49,25 +49,36 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
-        return self._default(functools.partial(default_actor, self.episodes.action_space))
+        return self._lift(
+            self._default(functools.partial(default_actor, self.episodes.action_space))
+        )
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._default(StateCritic)
+        return self._lift(self._default(StateCritic))
 
-    def _default(self, make: Callable[..., nn.Module]) -> nn.Module:
-        """A default network, made with the fields of its hidden layers."""
-        config, n_categories = self.config, self._observed_categories()
+    def _default(self, make: Callable[..., nn.Module], **fields: int | None) -> nn.Module:
+        """A default network of one actor, whose hidden layers may have a memory between them.
+
+        Args:
+            make: Makes the network of the fields `features` and `n_categories`.
+            **fields: `n_categories`, if other than that of observations.
+
+        Returns:
+            The network.
+        """
+        config = self.config
+        fields = fields or {"n_categories": self._observed_categories()}
         if config.memory is None:
-            return self._lift(make(n_categories=n_categories))
+            return make(**fields)
         cell = _CELLS[config.memory](features=config.memory_size)
-        torso = Torso(features=(_WIDTH,), n_categories=n_categories)
-        return self._lift(WithMemory(make(features=(_WIDTH,)), cell, torso))
+        torso = Torso(features=(_WIDTH,), **fields)
+        return WithMemory(make(features=(_WIDTH,)), cell, torso)
 
-    def _for_mask(self, field: str, network: nn.Module) -> nn.Module:
-        if action_mask(self._observation) is None:
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        if not is_observed_beside(self._observation):
             return network
-        return mask_actions(network) if field == "actor_network" else without_mask(network)
+        return mask_actions(network) if field == "actor_network" else observation_only(network)
 
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:
@@ -76,7 +87,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""
-        seen = without_action_mask(self._observation)
+        seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
 

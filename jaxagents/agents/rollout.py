@@ -79,6 +79,7 @@ def rollout(
             terminated=step.terminated,
             truncated=step.truncated,
             carry=players.carry,
+            info=episodes.info_names.of_step(step.info) if any(episodes.info_names) else (),
         )
         carry = jax.vmap(select, (0, None, 0))(step.terminated | step.truncated, initial, carry)
         return Players(step.obs, step.envstate, carry), transition

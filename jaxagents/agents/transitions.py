@@ -27,6 +27,8 @@ class Transition(NamedTuple):
         target: Return that the critic is fitted to.
         carry: Memory of the policy before the step; `()` if it has none.
         critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
+        info: The entries of the environment's info that the configuration names in `final_info` and
+            `summed_info`.
     """
 
     obs: PyTree
@@ -42,6 +44,7 @@ class Transition(NamedTuple):
     target: Array = NOT_YET
     carry: PyTree = ()
     critic_carry: PyTree = ()
+    info: PyTree = ()
 
 
 class AdvantageInput(NamedTuple):

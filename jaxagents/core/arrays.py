@@ -127,6 +127,22 @@ def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
     return np.int32(operator.index(number))  # pyright: ignore[reportArgumentType]
 
 
+def in_float32(numbers: PyTree) -> PyTree:
+    """Numbers of the one type that programs are compiled for, whether they are Python's or arrays.
+
+    Args:
+        numbers: A pytree of numbers. Those that JAX traces are left alone.
+
+    Returns:
+        The pytree.
+    """
+
+    def cast(x: ArrayLike) -> ArrayLike:
+        return x if isinstance(x, Array) else np.asarray(x, np.float32)
+
+    return jax.tree.map(cast, numbers)
+
+
 def portable(array: AnyArray) -> AnyArray:
     """An array that can be put on any devices: on the host, unless it is split over processes."""
     if not _is_here(array):

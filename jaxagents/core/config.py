@@ -118,6 +118,16 @@ class StaticConfig(KnownFields):
             number = positive(f"{type(self).__name__}.{name}", value)
             object.__setattr__(self, name, number)
 
+    def _check_names(self, name: str) -> None:
+        value = getattr(self, name)
+        given = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(value)
+        if not all(isinstance(x, str) for x in given) or (value and not given):
+            raise TypeError(
+                f"{type(self).__name__}.{name} must be a tuple of names, such as ('won',), got "
+                f"{value!r}."
+            )
+        object.__setattr__(self, name, given)
+
     def _check_folder(self, name: str) -> None:
         """Makes a folder absolute, so that it stays the same where a script changes its own."""
         folder = getattr(self, name)

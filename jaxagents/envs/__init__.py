@@ -4,6 +4,7 @@ from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checking import EnvironmentReport, check_env
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes, EpisodeState, Timestep
+from jaxagents.envs.randomised import RandomParams
 from jaxagents.envs.spaces import is_box, is_discrete
 from jaxagents.envs.wrappers import FrameStack, WithPrevious, Wrapper
 
@@ -13,6 +14,7 @@ __all__ = [
     "EpisodeState",
     "Episodes",
     "FrameStack",
+    "RandomParams",
     "Step",
     "Timestep",
     "WithPrevious",

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
+from jaxagents.core.observed import action_mask
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
@@ -24,6 +24,8 @@ from jaxagents.envs.spaces import (
     parts,
 )
 
+_METRICS = ("update_step", "returns", "final_rewards", "terminated", "truncated", "lengths", "info")
+"""Names that metrics of evaluations have already."""
 _NEED_NUMBERS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -112,6 +114,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (_check_real, outcome.reward, f"{what}: reward"),
         (_check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
+        (_check_info_names, episodes, outcome.info, what),
     ]
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
 
@@ -300,6 +303,24 @@ def check_info(info: object, what: str) -> None:
     """
     if not isinstance(info, dict):
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
+
+
+def _check_info_names(episodes: Episodes, info: dict[str, Any], what: str) -> None:
+    names = (*episodes.info_names.final, *episodes.info_names.summed)
+    missing = [name for name in names if name not in info]
+    if missing:
+        raise ValueError(
+            f"final_info and summed_info name {missing}, but the info of {what} has {sorted(info)}."
+        )
+    taken = [name for name in names if name in _METRICS or names.count(name) > 1]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which name another metric, or are named twice: "
+            "have the environment give it under another name."
+        )
+    odd = [name for name in names if not hasattr(info[name], "dtype")]
+    if odd:
+        raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")
 
 
 def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:

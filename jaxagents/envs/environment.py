@@ -114,6 +114,20 @@ class Environment(abc.ABC):
         """
         return None
 
+    def critic_state(self, state: PyTree) -> PyTree:
+        """What a centralised critic sees of a state, such as the positions of all actors.
+
+        It is asked for by [`MAPPO`][jaxagents.mappo.MAPPO] alone. An environment may also give it in
+        observations that are dicts, as `"critic_state"`.
+
+        Args:
+            state: State, as `reset` or `step` gave it.
+
+        Returns:
+            A pytree of arrays; `None` if there is nothing beyond the observations of all actors.
+        """
+        return None
+
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state; an environment need not, unless episodes are to be filmed.
 

@@ -8,10 +8,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
-from jaxagents.core.action_masks import with_action_mask
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
+from jaxagents.core.observed import ACTION_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, space_without_mask
+from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
 
 _MANY_ENVIRONMENTS = 256
 """From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
@@ -53,6 +53,34 @@ class Timestep(NamedTuple):
     info: dict[str, Any]
 
 
+class InfoNames(NamedTuple):
+    """Names of entries of the info that an environment gives at each step.
+
+    Attributes:
+        final: Those whose values at the last step of an episode are kept.
+        summed: Those whose sums over an episode are kept.
+    """
+
+    final: tuple[str, ...] = ()
+    summed: tuple[str, ...] = ()
+
+    def of_step(self, info: dict[str, Any]) -> dict[str, Any]:
+        """The entries of the info of one step."""
+        return {name: info[name] for name in (*self.final, *self.summed)}
+
+    def of_episode(self, earlier: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
+        """The entries of an episode after a further step."""
+        last = {name: info[name] for name in self.final}
+        sums = {name: earlier[name] + info[name] for name in self.summed}
+        return last | {name: x.astype(earlier[name].dtype) for name, x in sums.items()}
+
+    def before_an_episode(self, info: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
+        """The entries of an episode without steps, by the shapes of those of a step."""
+        last = {name: jnp.zeros(info[name].shape, info[name].dtype) for name in self.final}
+        sums = {name: jnp.zeros(info[name].shape, jnp.float32) for name in self.summed}
+        return last | sums
+
+
 class Episodes:
     """One environment with its time limit and resets.
 
@@ -63,13 +91,20 @@ class Episodes:
         env: The environment.
         max_steps: Longest episode, in steps: the shorter of both limits.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
+        info_names: Names of the entries of the environment's info that are kept.
+        shows_critic_state: Whether observations hold what a centralised critic sees.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
     """
 
     def __init__(
-        self, env: Environment, max_steps: int, actors_shape: tuple[int, ...] = ()
+        self,
+        env: Environment,
+        max_steps: int,
+        actors_shape: tuple[int, ...] = (),
+        info_names: InfoNames | None = None,
+        shows_critic_state: bool = False,
     ) -> None:
         """Wraps an environment.
 
@@ -77,13 +112,17 @@ class Episodes:
             env: The environment; [`as_environment`][jaxagents.envs.as_environment] makes one.
             max_steps: Longest episode, in steps.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
+            info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
+            shows_critic_state: Whether observations hold what a centralised critic sees.
         """
         self.env = env
+        self.shows_critic_state = shows_critic_state
+        self.info_names = info_names or InfoNames()
         self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
-        self.observation_space = space_without_mask(env.observation_space)
+        self.observation_space = network_space(env.observation_space)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
         """Starts an episode.
@@ -95,8 +134,8 @@ class Episodes:
             The first observation and the state.
         """
         obs, envstate = without_weak_types(self.env.reset(key))
-        obs = with_action_mask(in_32_bits(obs), self.env.action_mask(envstate))
-        return obs, EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        state = EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
+        return self._shown(in_32_bits(obs), envstate), state
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -151,7 +190,7 @@ class Episodes:
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
-        obs = with_action_mask(obs, self.env.action_mask(envstate))
+        obs = self._shown(obs, envstate)
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
@@ -164,6 +203,12 @@ class Episodes:
             next_obs=obs,
             info=outcome.info,
         )
+
+    def _shown(self, obs: PyTree, envstate: PyTree) -> PyTree:
+        """An observation, with which actions are allowed and, if it is shown, what critics see."""
+        state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
+        entries = {ACTION_MASK: self.env.action_mask(envstate), CRITIC_STATE: state}
+        return observed_beside(obs, **entries)
 
     def _restart(
         self,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped
 
 from jaxagents.envs.episodes import Episodes, Timestep
 from jaxagents.sharding import on_each_device
@@ -28,6 +28,7 @@ class EpisodeOutcomes(NamedTuple):
         terminated: Whether the environment ended the episode.
         truncated: Whether a time limit cut it.
         lengths: Numbers of steps.
+        info: What is kept of the environment's info, by name.
     """
 
     returns: Float[Array, "n_episodes ..."]
@@ -35,6 +36,7 @@ class EpisodeOutcomes(NamedTuple):
     terminated: Bool[Array, "n_episodes"]
     truncated: Bool[Array, "n_episodes"]
     lengths: Int[Array, "n_episodes"]
+    info: dict[str, Shaped[Array, "n_episodes ..."]]
 
 
 def play_episodes(
@@ -145,7 +147,10 @@ def _play_until_all_are_over(
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
     rewards = jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32)
     never = jnp.zeros(n_episodes, bool)
-    outcomes = EpisodeOutcomes(rewards, rewards, never, never, jnp.zeros(n_episodes, jnp.int32))
+    carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
+    time, no_steps = jnp.zeros((), jnp.int32), jnp.zeros(n_episodes, jnp.int32)
+    info = _no_info(episodes, policy, keys, time, carries, obs, envstate)
+    outcomes = EpisodeOutcomes(rewards, rewards, never, never, no_steps, info)
 
     def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
         return outcomes.terminated | outcomes.truncated
@@ -159,6 +164,7 @@ def _play_until_all_are_over(
             terminated=timestep.terminated,
             truncated=timestep.truncated,
             lengths=outcomes.lengths + 1,
+            info=episodes.info_names.of_episode(outcomes.info, timestep.info),
         )
         was_over = over(outcomes)
         outcomes = jax.tree.map(
@@ -168,7 +174,14 @@ def _play_until_all_are_over(
         )
         return time + 1, carry, timestep.obs, timestep.envstate, outcomes
 
-    carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
-    state = (jnp.zeros((), jnp.int32), carries, obs, envstate, outcomes)
+    state = (time, carries, obs, envstate, outcomes)
     *_, outcomes = jax.lax.while_loop(lambda state: ~jnp.all(over(state[-1])), step, state)
     return outcomes
+
+
+def _no_info(episodes: Episodes, policy: Act, *step: Any) -> dict[str, Array]:
+    """What is kept of the info of episodes without steps, found without playing."""
+    if not any(episodes.info_names):
+        return {}
+    _, timestep = jax.eval_shape(functools.partial(_take_step, episodes, policy), *step)
+    return episodes.info_names.before_an_episode(timestep.info)

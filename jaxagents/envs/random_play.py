@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.spaces import (
     Space,
@@ -163,7 +163,7 @@ def _is_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
     """Whether an observation is within the bounds of its space, as far as it declares any."""
-    obs = without_action_mask(obs)
+    obs = network_input(obs)
     children = parts(space)
     if children is not None:
         items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))

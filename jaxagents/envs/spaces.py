@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import is_observed_beside, network_input
 
 Space = Any
 """A space of gymnax or of Gymnasium, one of those below, or one like them."""
@@ -129,19 +129,18 @@ def _part(tree: PyTree, name: Any) -> PyTree:
     return tree.get(name) if isinstance(tree, Mapping) else tree[name]
 
 
-def space_without_mask(space: Space) -> Space:
-    """The space of what networks see of observations, which is not which actions are allowed.
+def network_space(space: Space) -> Space:
+    """The space of what networks see of observations: not of masks of actions, for instance.
 
     Args:
         space: A space of observations.
 
     Returns:
-        The space; of one with a mask of actions, the other parts by name, or that of `"observation"` if
+        The space; of one with such entries, the other parts by name, or that of `"observation"` if
         there is no other.
     """
     children = parts(space)
-    has_mask = children is not None and action_mask(children) is not None
-    return without_action_mask(children) if has_mask else space
+    return network_input(children) if is_observed_beside(children) else space
 
 
 def box_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:

@@ -7,14 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt8
 
-from jaxagents.core.action_masks import (
+from jaxagents.core.numbers import positive
+from jaxagents.core.observed import (
     ACTION_MASK,
+    CRITIC_STATE,
     OBSERVATION,
     action_mask,
-    with_action_mask,
-    without_action_mask,
+    critic_state,
+    network_input,
+    observed_beside,
 )
-from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.environment import Environment, Step, Wording
 from jaxagents.envs.spaces import (
@@ -24,8 +26,8 @@ from jaxagents.envs.spaces import (
     box_bounds,
     is_box,
     is_discrete,
+    network_space,
     parts,
-    space_without_mask,
 )
 
 
@@ -85,13 +87,17 @@ class Wrapper(Environment):
         """Which actions a state allows, as the environment inside says."""
         return self.env.action_mask(state.envstate)
 
+    def critic_state(self, state: Remembered) -> PyTree:
+        """What a centralised critic sees of a state, as the environment inside says."""
+        return self.env.critic_state(state.envstate)
+
     @property
     def _observation_space_inside(self) -> Space:
-        return space_without_mask(self.env.observation_space)
+        return network_space(self.env.observation_space)
 
     def _seen(self, obs: PyTree) -> PyTree:
         """An observation without a mask of actions, in which a single integer is one-hot."""
-        space, obs = self._observation_space_inside, without_action_mask(obs)
+        space, obs = self._observation_space_inside, network_input(obs)
         return jax.nn.one_hot(obs, int(space.n)) if is_discrete(space) else obs
 
 
@@ -122,14 +128,13 @@ class FrameStack(Wrapper):
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
         frames = jax.tree.map(self._repeated, self._seen(obs))
-        return with_action_mask(frames, action_mask(obs)), Remembered(envstate, frames)
+        return _beside(frames, obs), Remembered(envstate, frames)
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
         frames = jax.tree.map(self._after, state.past, self._seen(step.obs))
-        shown = with_action_mask(frames, action_mask(step.obs))
-        return step._replace(obs=shown, state=Remembered(step.state, frames))
+        return step._replace(obs=_beside(frames, step.obs), state=Remembered(step.state, frames))
 
     @property
     def name(self) -> str:
@@ -206,9 +211,9 @@ class WithPrevious(Wrapper):
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
     def _shown_with(self, past: dict[str, Array], obs: PyTree) -> dict[str, Any]:
-        mask = action_mask(obs)
-        masks = {} if mask is None else {ACTION_MASK: mask}
-        return {OBSERVATION: self._seen(obs), **past, **masks}
+        entries = {ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
+        given = {name: x for name, x in entries.items() if x is not None}
+        return {OBSERVATION: self._seen(obs), **past, **given}
 
     @property
     def _actors(self) -> tuple[int, ...]:
@@ -234,6 +239,13 @@ class WithPrevious(Wrapper):
         if inside is None:
             return None
         return Composite({"observation": inside, **self._spaces_of_past()})
+
+
+def _beside(shown: PyTree, obs: PyTree) -> PyTree:
+    """What is shown, with what the observation inside says beside what is observed."""
+    return observed_beside(
+        shown, **{ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
+    )
 
 
 def _box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Box:

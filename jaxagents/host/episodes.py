@@ -10,7 +10,7 @@ from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask
+from jaxagents.core.observed import action_mask
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.randomness import Stream, seed_of
 

@@ -11,11 +11,12 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import Masked, WithEncoder, WithoutActionMask, normalised
+from jaxagents.networks import Masked, ObservationOnly, WithEncoder, normalised
+from jaxagents.networks.nnx_modules import check_not_nnx
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +55,10 @@ class LearnerConfig(StaticConfig):
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
+    def encoded(self, network: nn.Module) -> nn.Module:
+        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
+        return self._normalised(self._behind_encoder(network))
+
     def critic_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of a network that does not see which actions are allowed.
 
@@ -64,9 +69,9 @@ class LearnerConfig(StaticConfig):
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
-        encoded = self._encoded(network)
-        return self._normalised(WithoutActionMask(encoded) if has_mask else encoded)
+        has_more = is_observed_beside(observations)
+        encoded = self._behind_encoder(network)
+        return self._normalised(ObservationOnly(encoded) if has_more else encoded)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of the network of a policy, for the actions that are allowed.
@@ -78,11 +83,11 @@ class LearnerConfig(StaticConfig):
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_mask = action_mask(observations) is not None
-        encoded = self._encoded(network)
-        return self._normalised(Masked(encoded) if has_mask else encoded)
+        has_more = is_observed_beside(observations)
+        encoded = self._behind_encoder(network)
+        return self._normalised(Masked(encoded) if has_more else encoded)
 
-    def _encoded(self, network: nn.Module) -> nn.Module:
+    def _behind_encoder(self, network: nn.Module) -> nn.Module:
         return network if self.encoder is None else WithEncoder(self.encoder, network)
 
     def _normalised(self, network: nn.Module) -> nn.Module:
@@ -99,6 +104,8 @@ class LearnerConfig(StaticConfig):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             is_network = field.name == "encoder" or field.name.endswith("_network")
+            if is_network:
+                check_not_nnx(value, f"{type(self).__name__}.{field.name}")
             if is_network and not isinstance(value, nn.Module | None):
                 hint = f": pass {value.__name__}(...)" if isinstance(value, type) else ""
                 raise TypeError(

@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import without_action_mask
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
@@ -21,6 +20,7 @@ from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.learners.batches import (
     check_batch,
@@ -148,7 +148,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             example = example.replace(n_actions=n_actions)
         check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
         if config.has_default_networks:
-            seen = without_action_mask(example.observations)
+            seen = network_input(example.observations)
             check_example_vectors(seen, example.actions, cls.discrete_actions)
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)

@@ -10,9 +10,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner

@@ -13,7 +13,14 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import Masked, WithoutActionMask, mask_actions, without_mask
+from jaxagents.networks.masks import (
+    CriticView,
+    Masked,
+    ObservationOnly,
+    critic_view,
+    mask_actions,
+    observation_only,
+)
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, per_actor
@@ -26,6 +33,7 @@ __all__ = [
     "CategoricalActor",
     "CategoricalPolicy",
     "Critic",
+    "CriticView",
     "Dense",
     "DictEncoder",
     "DiscreteCritic",
@@ -40,6 +48,7 @@ __all__ = [
     "Normalised",
     "NormalisedRecurrent",
     "ObservationEncoder",
+    "ObservationOnly",
     "PatchConv",
     "PerActor",
     "PerActorWithMemory",
@@ -50,12 +59,12 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
-    "WithoutActionMask",
+    "critic_view",
     "default_init",
     "ensemblize",
     "mask_actions",
     "normalised",
     "observation_encoder",
+    "observation_only",
     "per_actor",
-    "without_mask",
 ]

@@ -131,20 +131,23 @@ class GaussianActor(nn.Module):
 
 
 class StateCritic(nn.Module):
-    """Value of an observation.
+    """Value of an observation, or several of them.
 
     Attributes:
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
+        n_values: Number of values, such as one for each actor; `None` for a single one without an axis.
     """
 
     features: Sequence[int] = (64, 64)
     activation: Activation = nn.tanh
     n_categories: int | None = None
+    n_values: int | None = None
 
     @nn.compact
-    def __call__(self, obs: PyTree) -> Float[Array, ""]:
-        """Value of one observation."""
+    def __call__(self, obs: PyTree) -> Float[Array, "*values"]:
+        """The value, or values, of one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
-        return Dense(1, kernel_init=_UNIT)(x)[0]
+        values = Dense(self.n_values or 1, kernel_init=_UNIT)(x)
+        return values[0] if self.n_values is None else values

@@ -1,4 +1,4 @@
-"""Networks of observations that say which actions are allowed."""
+"""Networks of observations that say more than what is observed, such as which actions are allowed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,26 +7,26 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import action_mask, critic_state, network_input
 from jaxagents.networks.recurrent import Recurrent
 
 
-class WithoutActionMask(nn.Module):
-    """A network that does not see the mask of actions in its observations.
+class ObservationOnly(nn.Module):
+    """A network that sees neither masks of actions nor what centralised critics see.
 
     Attributes:
-        network: Takes observations without their entry `"action_mask"`, or, if only an entry
-            `"observation"` is left then, that entry.
+        network: Takes observations without their entries `"action_mask"` and `"critic_state"`, or, if
+            only an entry `"observation"` is left then, that entry.
     """
 
     network: nn.Module
 
     def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """The output of the network; further arguments are passed on to it."""
-        return self.network(without_action_mask(obs), *args, **kwargs)
+        return self.network(network_input(obs), *args, **kwargs)
 
 
-class Masked(WithoutActionMask):
+class Masked(ObservationOnly):
     """The network of a policy in which actions that are not allowed have no probability.
 
     ```python
@@ -51,11 +51,26 @@ class Masked(WithoutActionMask):
         return _masked(super().__call__(obs, *args, **kwargs), action_mask(obs))
 
 
-class WithoutActionMaskWithMemory(Recurrent):
-    """A network with a memory that does not see the mask of actions in its observations.
+class CriticView(nn.Module):
+    """A centralised critic, which sees an environment's state or what all actors observe.
 
     Attributes:
-        network: The network; see [`WithoutActionMask`][jaxagents.networks.WithoutActionMask].
+        network: Takes the entry `"critic_state"` of observations, if they have one, and else what
+            [`ObservationOnly`][jaxagents.networks.ObservationOnly] leaves of them.
+    """
+
+    network: nn.Module
+
+    def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
+        """The output of the network; further arguments are passed on to it."""
+        return self.network(_critic_input(obs), *args, **kwargs)
+
+
+class ObservationOnlyWithMemory(Recurrent):
+    """A network with a memory that sees neither masks of actions nor what centralised critics see.
+
+    Attributes:
+        network: The network; see [`ObservationOnly`][jaxagents.networks.ObservationOnly].
     """
 
     network: Recurrent
@@ -67,14 +82,18 @@ class WithoutActionMaskWithMemory(Recurrent):
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
-        return self.network(carry, without_action_mask(obs))
+        return self.network(carry, self._seen(obs))
 
     def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
         """Takes the steps of a sequence; see `Recurrent`."""
-        return self.network.unroll(carry, without_action_mask(obs), first)
+        return self.network.unroll(carry, self._seen(obs), first)
+
+    @nn.nowrap
+    def _seen(self, obs: PyTree) -> PyTree:
+        return network_input(obs)
 
 
-class MaskedWithMemory(WithoutActionMaskWithMemory):
+class MaskedWithMemory(ObservationOnlyWithMemory):
     """A network with a memory in which actions that are not allowed have no probability.
 
     Attributes:
@@ -92,6 +111,18 @@ class MaskedWithMemory(WithoutActionMaskWithMemory):
         return carries, _masked(outputs, action_mask(obs))
 
 
+class CriticViewWithMemory(ObservationOnlyWithMemory):
+    """A centralised critic with a memory; see [`CriticView`][jaxagents.networks.CriticView].
+
+    Attributes:
+        network: The network.
+    """
+
+    @nn.nowrap
+    def _seen(self, obs: PyTree) -> PyTree:
+        return _critic_input(obs)
+
+
 def mask_actions(network: nn.Module) -> nn.Module:
     """The network of a policy, with or without a memory, in which only allowed actions are likely.
 
@@ -105,19 +136,35 @@ def mask_actions(network: nn.Module) -> nn.Module:
     return MaskedWithMemory(network) if is_recurrent else Masked(network)
 
 
-def without_mask(network: nn.Module) -> nn.Module:
-    """A network, with or without a memory, that does not see the mask of actions.
+def observation_only(network: nn.Module) -> nn.Module:
+    """A network, with or without a memory, that sees neither masks nor what critics see.
 
     Args:
         network: The network.
 
     Returns:
-        It, behind [`WithoutActionMask`][jaxagents.networks.WithoutActionMask] or its like with a
-        memory.
+        It, behind [`ObservationOnly`][jaxagents.networks.ObservationOnly] or its like with a memory.
     """
-    if isinstance(network, Recurrent):
-        return WithoutActionMaskWithMemory(network)
-    return WithoutActionMask(network)
+    is_recurrent = isinstance(network, Recurrent)
+    return ObservationOnlyWithMemory(network) if is_recurrent else ObservationOnly(network)
+
+
+def critic_view(network: nn.Module) -> nn.Module:
+    """A centralised critic, with or without a memory.
+
+    Args:
+        network: The network.
+
+    Returns:
+        It, behind [`CriticView`][jaxagents.networks.CriticView] or its like with a memory.
+    """
+    is_recurrent = isinstance(network, Recurrent)
+    return CriticViewWithMemory(network) if is_recurrent else CriticView(network)
+
+
+def _critic_input(obs: PyTree) -> PyTree:
+    state = critic_state(obs)
+    return network_input(obs) if state is None else state
 
 
 def _masked(output: Any, mask: Any) -> Any:

@@ -11,7 +11,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree, Shaped
 
 from jaxagents.core import processes
-from jaxagents.core.arrays import as_int32, portable, rebuild_of
+from jaxagents.core.arrays import as_int32, in_float32, portable, rebuild_of
 from jaxagents.core.compilation import (
     Jitted,
     compile_meanwhile,
@@ -43,6 +43,7 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner; `advance` is traced while this is compiled."""
+        hyperparams = in_float32(hyperparams)
         without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
         if not (without_jit or is_tracing((rng, hyperparams))):
             self._compile_start(rng, hyperparams)
@@ -61,7 +62,7 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
-        return self._compiled.restart(runner, hyperparams)
+        return self._compiled.restart(runner, in_float32(hyperparams))
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, using up the runner."""
@@ -175,7 +176,7 @@ class OnMesh(Generic[RunnerT]):
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, on the devices."""
         with jax.set_mesh(self._mesh):
-            return self._programs.start(rng, hyperparams)
+            return self._programs.start(rng, in_float32(hyperparams))
 
     @property
     def shared_by_processes(self) -> bool:

@@ -187,9 +187,10 @@ def test_a_given_runner_stays_what_it_was():
     assert hyperparams.gamma == 0.5
 
 
-@pytest.mark.parametrize("prioritised", [False, True], ids=["uniform", "prioritised"])
-@pytest.mark.parametrize("n_envs", [1, 4])
-@pytest.mark.parametrize("n_members", [None, 3], ids=["single", "vmapped"])
+@pytest.mark.parametrize(
+    ("prioritised", "n_envs", "n_members"),
+    [(False, 1, None), (False, 4, 3), (True, 1, 3), (True, 4, None), (True, 4, 3)],
+)
 def test_a_buffer_is_in_memory_once(prioritised, n_envs, n_members):
     sizes = {"batch_size": n_envs, "buffer_size": 80_000, "n_step_returns": 1 + prioritised}
     agent = small_dqn(**sizes, prioritised_replay=prioritised)

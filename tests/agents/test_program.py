@@ -42,13 +42,16 @@ def _split(runner, metrics):
 
 @pytest.mark.parametrize("case", CASES[:2], ids=[case.name for case in CASES[:2]])
 @pytest.mark.optimised
-def test_plain_equals_traced_bit_for_bit(case):
+def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
     agent = case.make(MatchSign)
     plain = agent.train(KEY, case.hyperparams(), progress=False)
     traced = jax.jit(agent.train)(KEY, case.hyperparams())
     exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)
     trees.assert_equal(*exact)
     trees.assert_close(*rounded)
+    half, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    resumed, _ = agent.train(None, None, half, n_steps=3, progress=False)
+    trees.assert_equal(plain[0], resumed)
 
 
 def test_programs_compare_by_what_they_compute(tmp_path):
@@ -83,6 +86,22 @@ def test_one_program_makes_every_number_of_updates():
     assert runner.update_step == 7
     with pytest.raises(TypeError, match="float"):
         agent.advance(runner, 1.5)
+
+
+def test_one_program_starts_from_hyperparameters_of_every_type():
+    case = CASES[1]
+    agent = case.make(MatchSign, n_steps=7)  # which no other test has
+    runner = agent.start(KEY, case.hyperparams(0.3))
+    numbers = [np.float64(0.3), np.float32(0.3), jnp.float32(0.3), jnp.array([0.3, 0.2])[0]]
+    with compilations() as made:
+        others = [agent.start(KEY, case.hyperparams(number)) for number in numbers]
+        agent.restart(runner, case.hyperparams(1))
+        agent.restart(runner, case.hyperparams(jnp.float32(1.0)))
+    named = [name for name in made if "start)'" in name and "backend_compile" in name]
+    assert len(named) == 1
+    assert "restart" in named[0]
+    for other in others:
+        trees.assert_equal(runner, other)
 
 
 def test_what_is_known_to_be_valid_is_not_validated_again():

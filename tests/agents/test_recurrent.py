@@ -8,7 +8,7 @@ import trees
 from flax import linen as nn
 from probes import Allowed, Probe
 
-from jaxagents import IPPO, PPO, REINFORCE, PPOBase, ops
+from jaxagents import IPPO, MAPPO, PPO, REINFORCE, PPOBase, ops
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.agents.sequences import elements
@@ -59,9 +59,16 @@ def hyperparams(learning_rate=1e-2):
     return HyperParameters(actor_optimizer_params=optimizer, critic_optimizer_params=optimizer)
 
 
-def test_learns_what_only_a_memory_can():
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember, and the metrics of its training."""
     agent = make(n_steps=60, eval_frequency=60, n_evals=64)
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
+    return agent, metrics
+
+
+def test_learns_what_only_a_memory_can(learnt):
+    _, metrics = learnt
     assert metrics["returns"][-1].mean() == 1.0
     forgetful = make(
         n_steps=60, eval_frequency=60, n_evals=64, actor_network=CategoricalActor(2, (8,))
@@ -120,9 +127,8 @@ def test_two_devices_make_the_training_of_one():
     trees.assert_equal(alone, shared)
 
 
-def test_acts_with_its_memory_outside_of_training():
-    agent = make(n_steps=60, eval_frequency=60)
-    agent.train(KEY, hyperparams(), progress=False)
+def test_acts_with_its_memory_outside_of_training(learnt):
+    agent = learnt[0]
     rng, obs, envstate = agent.env_reset(jax.random.key(5))
     carry = agent.initial_carry(agent.actor_training)
     rewards = []
@@ -205,16 +211,16 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     trees.assert_close(critic.values(training, sequences), judged.value.T.reshape(-1))
 
 
-@pytest.mark.parametrize("agent", [REINFORCE, IPPO])
+@pytest.mark.parametrize("agent", [REINFORCE, IPPO, MAPPO])
 def test_default_networks_of_every_agent_may_have_a_memory(agent):
-    n_actors = 2 if agent is IPPO else None
+    n_actors = None if agent is REINFORCE else 2
     fields = {"batch_size": 8, "rollout_length": 4, "n_steps": 2, "n_evals": 2}
     config = agent._config_type(memory="lstm", memory_size=8, normalise_observations=True, **fields)
     trained = agent(Allowed(n_actors), None, config)
     runner, metrics = trained.train(KEY, agent._hyperparams_type(), progress=False)
-    actors = () if n_actors is None else (n_actors,)
-    shapes = {x.shape for x in jax.tree.leaves((runner.carry, runner.critic_carry))}
-    assert shapes == {(8, *actors, 8)}
+    own, all_see = (() if n_actors is None else (n_actors,)), agent is MAPPO
+    assert {x.shape for x in runner.carry} == {(8, *own, 8)}
+    assert {x.shape for x in runner.critic_carry} == {(8, 8) if all_see else (8, *own, 8)}
     assert np.all(np.isfinite(metrics["actor_loss"][1:]))
     outcomes = trained.eval(KEY, n_evals=2)
     assert np.all(np.isfinite(outcomes["returns"]))

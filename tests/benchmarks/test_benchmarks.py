@@ -1,8 +1,12 @@
 """The benchmarks start, without other libraries, and write their reports where they are told to."""
 
+import contextlib
+import importlib
+import io
+import json
 import os
+import runpy
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -56,6 +60,25 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
 }
 
 
+SMALL = {  # of the modules that workers share
+    "sac": {"N_RANDOM_STEPS": 300, "BATCH_SIZE": 16, "HIDDEN_LAYERS": (8, 8), "START_STEPS": 50},
+    "measure": {"N_PROBE_STEPS": 512},
+    "replay": {"N_FIRST_UPDATES": 200, "HIDDEN_LAYERS": (8, 8)},
+}
+IN_PROCESSES = {"learners.py", "scaling.py"}
+"""Scripts whose workers are processes, as they are for users. The others' take the same way there."""
+
+
+def run_here(command, timeout, **variables):
+    """Runs a worker in this process, and gives what it measured."""
+    _, worker, *options = map(str, command)
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(sys, "argv", [worker, *options])
+        runpy.run_path(worker, run_name="__main__")
+    return json.loads(printed.getvalue().splitlines()[-1])
+
+
 def documentation():
     return {path: path.stat().st_mtime_ns for path in (REPOSITORY / "docs").rglob("*")}
 
@@ -66,20 +89,22 @@ def test_all_scripts_are_started_here():
 
 
 @pytest.mark.parametrize("script", RUNS)
-def test_script(script, tmp_path):
+def test_script(script, tmp_path, monkeypatch):
     options, files, row = RUNS[script]
     before = documentation()
     path = os.pathsep.join(map(str, (REPOSITORY, REPOSITORY / "tests")))
-    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, BENCHMARKS / script, *shlex.split(options)],
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "agg", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("PYTHONPATH", path)  # of the workers that it starts
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    if script not in IN_PROCESSES:
+        monkeypatch.syspath_prepend(BENCHMARKS / "workers")
+        monkeypatch.setattr(importlib.import_module("peers"), "run_worker", run_here)
+        for module, sizes in SMALL.items():
+            for name, size in sizes.items():
+                monkeypatch.setattr(importlib.import_module(module), name, size)
+    monkeypatch.setattr(sys, "argv", [script, *shlex.split(options)])
+    runpy.run_path(str(BENCHMARKS / script), run_name="__main__")
     for file in files:
         assert (tmp_path / file).stat().st_size > 0, file
     report = (tmp_path / files[0]).read_text()

@@ -26,13 +26,14 @@ KEY = jax.random.key(0)
 
 
 def make(folder, **fields):
-    return CASE.make(MatchSign, checkpoint_dir=folder, **{"restore_agent": True, **fields})
+    fields = {"n_steps": 6, "restore_agent": True, **fields}  # equal agents share programs
+    return CASE.make(MatchSign, checkpoint_dir=folder, **fields)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    agent = make(folder, n_steps=6, keep_checkpoints=None)
+    agent = make(folder, keep_checkpoints=None)
     agent.train(KEY, CASE.hyperparams(), progress=False)
     return folder
 
@@ -183,10 +184,10 @@ class Events:
 
 
 def test_on_a_full_disk_training_goes_on_and_what_is_missing_is_written_later(tmp_path, full):
-    agent = make(tmp_path, n_steps=10, keep_checkpoints=None)
+    agent = make(tmp_path, keep_checkpoints=None)
     begin_and_end = Events(at_2=lambda: full(100), at_8=lambda: full(resource.RLIM_INFINITY))
     with pytest.warns(UserWarning, match="could not be written to: .* Training goes on") as said:
-        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[begin_and_end])
+        agent.train(KEY, CASE.hyperparams(), n_steps=10, progress=False, loggers=[begin_and_end])
     assert len([w for w in said if "could not be written" in str(w.message)]) == 1
     steps = saved_steps(tmp_path)
     assert steps[0] == 0
@@ -200,7 +201,7 @@ def test_on_a_full_disk_training_goes_on_and_what_is_missing_is_written_later(tm
 
 def test_a_folder_that_vanishes_is_made_anew(tmp_path):
     folder = tmp_path / "run"
-    agent = make(folder, n_steps=8)
+    agent = make(folder)
 
     def remove():
         while 4 not in saved_steps(folder):
@@ -208,7 +209,7 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path):
         shutil.rmtree(folder)
 
     events = Events(at_4=remove)
-    agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
+    agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=[events])
     assert saved_steps(folder)[-1] == 8
     assert (folder / "config.json").exists()
     assert (folder / ".lock").exists()
@@ -229,14 +230,15 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
     def fail():
         raise RuntimeError("the logger's own")
 
-    agent = make(tmp_path, n_steps=10, eval_frequency=3)
+    agent = make(tmp_path)
     with pytest.raises(RuntimeError, match="the logger's own"):
-        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Events(at_6=fail)])
-    assert agent.previous_training_max_step == 6
-    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 3, 6])
-    assert saved_steps(tmp_path) == [0, 3, 6]
+        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Events(at_4=fail)])
+    assert agent.previous_training_max_step == 4
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
+    assert saved_steps(tmp_path) == [0, 2, 4]
     resumed, _ = agent.train(None, None, agent.training_runner, n_steps=4, progress=False)
-    whole, _ = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), n_steps=10, progress=False)
+    alone = CASE.make(MatchSign, n_steps=6)
+    whole, _ = alone.train(KEY, CASE.hyperparams(), n_steps=8, progress=False)
     trees.assert_equal(whole, resumed)
 
 
@@ -249,10 +251,11 @@ def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypa
                 file.unlink()
 
     monkeypatch.setattr(shutil, "rmtree", half)
-    agent = make(tmp_path, n_steps=10, keep_checkpoints=1)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = make(tmp_path, keep_checkpoints=1)
+    agent.train(KEY, CASE.hyperparams(), n_steps=10, progress=False)
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     assert not any(verify(tmp_path).values())
-    agent = make(tmp_path, n_steps=12, keep_checkpoints=1)
-    agent.resume(KEY, CASE.hyperparams(), progress=False)
+    agent = make(tmp_path, keep_checkpoints=1)
+    runner, _ = agent.restore("last")
+    agent.train(None, None, runner, n_steps=2, progress=False)
     assert all(path.name.isdecimal() for path in (tmp_path / "checkpoints").iterdir())

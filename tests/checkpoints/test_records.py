@@ -29,12 +29,13 @@ KEY = jax.random.key(0)
 
 
 def make(folder, restore_agent=False, env=MatchSign, **fields):
+    fields = {"n_steps": 6, **fields}  # the same of most agents, which share programs then
     return CASE.make(env, checkpoint_dir=folder, restore_agent=restore_agent, **fields)
 
 
 def trained(folder, n_steps=6, **fields):
-    agent = make(folder, n_steps=n_steps, **fields)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = make(folder, **fields)
+    agent.train(KEY, CASE.hyperparams(), n_steps=n_steps, progress=False)
     return agent
 
 

@@ -8,8 +8,9 @@ import pytest
 from probes import Allowed, Box, Discrete
 
 from jaxagents import DQN, IPPO, PPO, Environment, dqn
-from jaxagents.core.action_masks import action_mask, without_action_mask
+from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment, check_env
+from jaxagents.envs.spaces import Composite
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -186,7 +187,7 @@ def test_masks_of_actions_are_those_of_the_environment_inside(wrap, inside):
     (obs, state), (expected, plain_state) = (e.reset(KEY) for e in (episodes, plain))
     for _ in range(2):
         np.testing.assert_array_equal(action_mask(obs), action_mask(expected))
-        assert action_mask(without_action_mask(obs)) is None
+        assert action_mask(network_input(obs)) is None
         step, plain_step = (
             e.play(KEY, s, jnp.int32(0)) for e, s in ((episodes, state), (plain, plain_state))
         )

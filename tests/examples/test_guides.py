@@ -21,12 +21,21 @@ AS_WRITTEN = {"checkpoints"}
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def names_of_pages():
+    """What pages have made, held so that their agents' programs serve the agents of later pages."""
+    return []
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning:minari.utils")  # what else a dataset might say
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_code_of_a_page_runs(path: Path, request: pytest.FixtureRequest):
+def test_the_code_of_a_page_runs(
+    path: Path, request: pytest.FixtureRequest, names_of_pages: list[dict[str, object]]
+):
     request.getfixturevalue("in_a_folder" if path.stem in AS_WRITTEN else "short_trainings")
     text = path.read_text(encoding="utf-8")
     names = {"__name__": path.stem}
+    names_of_pages.append(names)
     for block in BLOCK.finditer(text):
         if block[1] is None:
             above = text[: block.start(2)].count("\n")

@@ -1,6 +1,7 @@
 """Checkpoints of trainings on the host: going on exactly, what is kept, verified and refused."""
 
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -109,9 +110,13 @@ def inverted_pendulum():
     return gymnasium.make("InvertedPendulum-v5")
 
 
-@pytest.mark.parametrize("then", [interrupt, kill])
-@pytest.mark.parametrize("buffer_size", [1000, 33, 5])
-@pytest.mark.parametrize("make_env", [pendulum, inverted_pendulum, Line, Picture])
+@pytest.mark.parametrize(
+    ("make_env", "buffer_size", "then"),
+    [
+        *itertools.product([Line], [1000, 33, 5], [interrupt, kill]),
+        *itertools.product([pendulum, inverted_pendulum, Picture], [33], [interrupt, kill]),
+    ],
+)
 def test_goes_on_as_if_uninterrupted(tmp_path, make_env, buffer_size, then):
     config = ONLINE.replace(n_steps=75, buffer_size=buffer_size, log_frequency=4)
     learner, metrics, rows, logs = train(make_env, config)

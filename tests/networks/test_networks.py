@@ -128,8 +128,9 @@ def test_torso_convolves_images():
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel_size", [(3, 3), (2, 4), (1, 1), (5, 3)], ids=str)
-@pytest.mark.parametrize("shape", [(8, 6, 3), (7, 5, 1), (2, 9, 10, 2)], ids=str)
-def test_patch_conv_is_a_convolution(shape, kernel_size, stride, padding):
+def test_patch_conv_is_a_convolution(kernel_size, stride, padding):
+    shapes = [(8, 6, 3), (7, 5, 1), (2, 9, 10, 2)]
+    shape = shapes[(stride + sum(kernel_size)) % len(shapes)]
     x = uniform(*shape)
     network = PatchConv(4, kernel_size, stride, padding)
     params = random_parameters(network, x)

@@ -14,8 +14,8 @@ from jaxagents.networks import (
     WithMemory,
     mask_actions,
     normalised,
+    observation_only,
     per_actor,
-    without_mask,
 )
 
 KEY = jax.random.key(0)
@@ -57,7 +57,7 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
         trees.assert_close((after[i], logits[i]), alone)
 
 
-@pytest.mark.parametrize("wrap", [mask_actions, without_mask])
+@pytest.mark.parametrize("wrap", [mask_actions, observation_only])
 def test_masks_are_known_at_every_step(wrap):
     network = wrap(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4)))
     allowed = jnp.ones((7, 2), bool).at[3, 1].set(False)

@@ -124,7 +124,8 @@ def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
 
 def test_a_stack_of_runners_is_not_one_training():
     agent = CASE.make(MatchSign)
-    stacked = jax.vmap(agent.train, in_axes=(0, None))(jax.random.split(KEY, 3), CASE.hyperparams())
+    result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
+    stacked = jax.tree.map(lambda x: x[0], (result.runners, result.metrics))
     with pytest.raises(ValueError, match="stack of 3 trainings"):
         agent.collect_training(*stacked)
     with pytest.raises(ValueError, match="stack of 3 trainings"):

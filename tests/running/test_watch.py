@@ -49,8 +49,10 @@ def make(name, of="reward", share=0.05, eval_during_training=True, **fields):
     return agent, case.hyperparams()
 
 
-@pytest.mark.parametrize("name", ["PPO", "IPPO", "DQN", "SAC"])
-@pytest.mark.parametrize("of", ["reward", "observation"])
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [("PPO", "reward"), ("IPPO", "observation"), ("DQN", "observation"), ("SAC", "reward")],
+)
 def test_a_training_stops_where_numbers_are_not_finite(name, of):
     fields = {"n_steps": 1_000, "eval_frequency": 1_000}
     agent, hyperparams = make(name, of, eval_during_training=False, **fields)

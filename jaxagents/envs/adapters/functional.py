@@ -1,5 +1,6 @@
 """Environments with `reset_env(key, params)` and `step_env(key, state, action, params)`."""
 
+import copy
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,6 +43,19 @@ class Functional(Environment):
         self.max_steps = _number(self.params, "max_steps_in_episode")
         self.action_space = self._space("action_space")
         self.observation_space = self._space("observation_space")
+
+    def with_params(self, params: PyTree) -> "Functional":
+        """The same object with other parameters, but for spaces and limit.
+
+        Args:
+            params: The parameters, which may be traced.
+
+        Returns:
+            The environment.
+        """
+        other = copy.copy(self)
+        other.params = params
+        return other
 
     @property
     def name(self) -> str:
@@ -104,6 +118,18 @@ class Functional(Environment):
         """
         mask = getattr(self.env, "action_mask", None)
         return mask(state, self.params) if callable(mask) else None
+
+    def critic_state(self, state: PyTree) -> Any:
+        """What a centralised critic sees: the object's `critic_state(state, params)`, if it has one.
+
+        Args:
+            state: State.
+
+        Returns:
+            A pytree of arrays; `None` if the object does not say.
+        """
+        seen = getattr(self.env, "critic_state", None)
+        return seen(state, self.params) if callable(seen) else None
 
     def render(self, state: PyTree) -> Any:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.

@@ -1,0 +1,83 @@
+"""What observations say beside what is observed: which actions are allowed, and what critics see."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtyping import PyTree
+
+OBSERVATION = "observation"
+"""The key of what is observed, where that is one thing beside others."""
+ACTION_MASK = "action_mask"
+"""The key of which actions are allowed."""
+CRITIC_STATE = "critic_state"
+"""The key of what a centralised critic sees."""
+_BESIDE = (ACTION_MASK, CRITIC_STATE)
+
+
+def action_mask(obs: PyTree) -> Any:
+    """Which actions an observation allows.
+
+    Args:
+        obs: One observation, or a batch of them.
+
+    Returns:
+        Its entry `"action_mask"`; `None` if it is no dict, or has no such entry.
+    """
+    return obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None
+
+
+def critic_state(obs: PyTree) -> Any:
+    """What a centralised critic sees.
+
+    Args:
+        obs: One observation, or a batch of them.
+
+    Returns:
+        Its entry `"critic_state"`; `None` if it is no dict, or has no such entry.
+    """
+    return obs.get(CRITIC_STATE) if isinstance(obs, Mapping) else None
+
+
+def network_input(obs: PyTree) -> PyTree:
+    """What networks see of an observation, other than centralised critics.
+
+    Args:
+        obs: One observation, a batch of them, or the spaces of its parts.
+
+    Returns:
+        The observation without the entries above. Where a single entry named `"observation"` is left, it
+        is that entry; if there are no entries to leave out, it is the observation as it is.
+    """
+    if not is_observed_beside(obs):
+        return obs
+    rest = {name: x for name, x in obs.items() if name not in _BESIDE}
+    return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
+
+
+def is_observed_beside(obs: PyTree) -> bool:
+    """Whether an observation has entries that networks do not see.
+
+    Args:
+        obs: One observation, a batch of them, or the spaces of its parts.
+
+    Returns:
+        Whether it has.
+    """
+    return isinstance(obs, Mapping) and any(name in obs for name in _BESIDE)
+
+
+def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
+    """An observation with further entries.
+
+    Args:
+        obs: What is observed.
+        **entries: The entries, `None` for those about which nothing is said.
+
+    Returns:
+        A dict of the observation, or of its own entries if it has such ones already, and of these. If
+        there are none, it is the observation as it is.
+    """
+    given = {name: x for name, x in entries.items() if x is not None}
+    if not given:
+        return obs
+    return {**(obs if is_observed_beside(obs) else {OBSERVATION: obs}), **given}

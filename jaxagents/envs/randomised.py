@@ -1,0 +1,102 @@
+"""Environments whose parameters differ from episode to episode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.trees import check_same_tree
+from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.adapters.functional import Functional
+from jaxagents.envs.environment import Step
+from jaxagents.envs.wrappers import Remembered, Wrapper
+
+
+class RandomParams(Wrapper):
+    """An environment whose parameters are drawn anew for each episode (domain randomisation).
+
+    ```python
+    def draw(key, params):
+        return params.replace(
+            gravity=jax.random.uniform(key, minval=5.0, maxval=15.0)
+        )
+
+
+    env, env_params = gymnax.make("Pendulum-v1")
+    agent = PPO(RandomParams(env, draw, env_params), None, config)
+    ```
+
+    Spaces and the time limit are those of the parameters that are given.
+
+    Attributes:
+        draw: Draws the parameters.
+    """
+
+    def __init__(
+        self, env: Any, draw: Callable[[Key[Array, ""], Any], Any], params: PyTree = None
+    ) -> None:
+        """Takes an environment.
+
+        Args:
+            env: An environment with parameters beside it: of gymnax, or an object with `reset_env` and
+                `step_env`.
+            draw: Gives the parameters of an episode, of a random key and of those below, with the same
+                structure, shapes and dtypes.
+            params: Its parameters; `None` takes `env.default_params`.
+
+        Raises:
+            TypeError: The environment has no parameters beside it.
+            ValueError: The parameters that are drawn are structured otherwise.
+        """
+        inside = as_environment(env, params)
+        if not isinstance(inside, Functional) or inside.params is None:
+            raise TypeError(
+                "RandomParams needs an environment whose parameters are given beside it, such as one of "
+                f"gymnax; {inside.wording.environment} holds its own: draw them in its reset, and keep "
+                "them in its state."
+            )
+        super().__init__(inside)
+        self.env: Functional = inside
+        self.draw = draw
+        self.observation_space = inside.observation_space
+        own = jax.tree.map(jnp.asarray, inside.params)
+        drawn = jax.eval_shape(self._drawn, jax.random.key(0))
+        check_same_tree(own, drawn, "RandomParams: the parameters", "params", "draw")
+
+    @property
+    def name(self) -> str:
+        """The name of the environment inside."""
+        return f"{self.env.name}, random parameters"
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+        """Starts an episode, with parameters of its own; see `Environment`."""
+        draw_key, key = jax.random.split(key)
+        params = self._drawn(draw_key)
+        obs, envstate = self.env.with_params(params).reset(key)
+        return obs, Remembered(envstate, params)
+
+    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+        """Takes one step; see `Environment`."""
+        step = self.env.with_params(state.past).step(key, state.envstate, action)
+        return step._replace(state=Remembered(step.state, state.past))
+
+    def action_mask(self, state: Remembered) -> PyTree:
+        """Which actions a state allows, as the environment inside says."""
+        return self.env.with_params(state.past).action_mask(state.envstate)
+
+    def critic_state(self, state: Remembered) -> PyTree:
+        """What a centralised critic sees of a state, as the environment inside says."""
+        return self.env.with_params(state.past).critic_state(state.envstate)
+
+    def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state, as the environment inside does."""
+        return self.env.with_params(state.past).render(state.envstate)
+
+    def _drawn(self, key: Key[Array, ""]) -> PyTree:
+        drawn = self.draw(key, self.params)
+        return jax.tree.map(
+            lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params
+        )

@@ -1,0 +1,52 @@
+"""Multi-agent PPO (Yu et al., 2022): actors that see their own, and a critic that sees everything.
+
+It is [IPPO](ippo.md) but for the critic, which is only needed in training: it is given the state of the
+environment, or, where that does not say what a critic is to see, the observations of all actors.
+"""
+
+import functools
+
+from flax import linen as nn
+
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.transitions import Transition
+from jaxagents.core.metrics import MetricStats
+from jaxagents.core.observed import critic_state, is_observed_beside
+from jaxagents.ippo import IPPO
+from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.networks import StateCritic, critic_view
+from jaxagents.ppo import AgentConfig, HyperParameters, TrainState
+
+__all__ = [
+    "MAPPO",
+    "AgentConfig",
+    "HyperParameters",
+    "MetricStats",
+    "OptimizerParams",
+    "Runner",
+    "TrainState",
+    "Transition",
+]
+
+
+class MAPPO(IPPO):
+    """MAPPO, complete for actors with discrete or box actions, or several of them.
+
+    Actors are those of [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all actors, of what
+    `env.critic_state(state)` gives, or of the entry `"critic_state"` of observations, or else of the
+    observations of all actors.
+    """
+
+    _shows_critic_state = True
+
+    def _critic_network(self) -> nn.Module:
+        """The default critic, one network with a value for each actor."""
+        sees_state = critic_state(self._observation) is not None
+        n_categories = None if sees_state else self._observed_categories()
+        make = functools.partial(StateCritic, n_values=self.n_actors)
+        return self._default(make, n_categories=n_categories)
+
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        if field == "critic_network" and is_observed_beside(self._observation):
+            return critic_view(network)
+        return super()._for_observation(field, network)

@@ -1,0 +1,67 @@
+"""What environments say of steps, in metrics and in rollouts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from probes import Probe
+
+from jaxagents import PPO
+
+KEY = jax.random.key(0)
+PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]
+
+
+class Costly(Probe):
+    """Episodes of three steps that are won if the sign is positive, at a cost of the time."""
+
+    n_steps = 3
+
+    def step_env(self, key, state, action, params):
+        *outcome, _ = super().step_env(key, state, action, params)
+        time = outcome[1].time
+        won = (time == 3) & (state.sign > 0)
+        return *outcome, {"won": won, "cost": time, "other": jnp.zeros((2, 2))}
+
+
+@pytest.mark.parametrize("case", [PPO_CASE, DQN_CASE], ids=lambda case: case.name)
+def test_metrics_have_the_last_values_and_the_sums_that_are_asked_for(case):
+    names = {"final_info": ("won",), "summed_info": ["cost"]}
+    agent = case.make(Costly, n_steps=2, n_evals=32, **names)
+    _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+    assert metrics["won"].shape == metrics["cost"].shape == (2, 32)
+    assert metrics["won"].dtype == bool
+    assert 0.0 < metrics["won"].mean() < 1.0
+    np.testing.assert_array_equal(metrics["cost"], 1 + 2 + 3)
+    assert "other" not in metrics
+    assert agent.eval(KEY, n_evals=4)["cost"].shape == (4,)
+
+
+def test_rollouts_hold_what_is_asked_for():
+    class Weighing(PPO):
+        def _actor_loss_input(self, runner, traj):
+            *inputs, advantage = super()._actor_loss_input(runner, traj)
+            return *inputs, jnp.where(traj.info["cost"] < 3, advantage, 0.0)
+
+    plain = PPO_CASE.make(Costly, False, n_steps=2)
+    weighing = Weighing(Costly(), None, PPO_CASE.config(n_steps=2, summed_info=("cost",)), False)
+    runners = [
+        agent.train(KEY, PPO_CASE.hyperparams(), progress=False)[0] for agent in (plain, weighing)
+    ]
+    first, second = (jax.tree.leaves(runner.actor_training.params) for runner in runners)
+    assert all(np.isfinite(x).all() for x in second)
+    assert any((x != y).any() for x, y in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "message"),
+    [
+        ({"final_info": ("win",)}, ValueError, r"\['win'\], but the info of .* has \['cost', 'oth"),
+        ({"final_info": "won"}, TypeError, r"tuple of names, such as \('won',\), got 'won'"),
+        ({"final_info": ("won",), "summed_info": ("won",)}, ValueError, "named twice"),
+    ],
+)
+def test_names_that_do_not_serve_are_refused(names, error, message):
+    with pytest.raises(error, match=message):
+        PPO_CASE.make(Costly, **names)

@@ -1,0 +1,97 @@
+"""The centralised critic of MAPPO."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from flax import linen as nn
+from probes import Probe
+
+from jaxagents import IPPO, MAPPO
+from jaxagents.networks import StateCritic
+from jaxagents.ppo import AgentConfig
+
+KEY = jax.random.key(0)
+CASE = next(case for case in registry.ON_POLICY if case.name == "MAPPO")
+
+
+class Hidden(Probe):
+    """Rewards a sign that the actors do not see, whatever they do: each actor another multiple of it."""
+
+    def __init__(self, state="method"):
+        super().__init__(2)
+        self.state = state
+
+    def observe(self, state):
+        seen = jnp.zeros((2, 1))
+        if self.state == "observation":
+            return {"observation": seen, "critic_state": state.sign[None]}
+        return seen
+
+    def critic_state(self, state, params):
+        return state.sign[None] if self.state == "method" else None
+
+    def step_env(self, key, state, action, params):
+        obs, after, _, terminated, info = super().step_env(key, state, action, params)
+        return obs, after, state.sign * jnp.array([1.0, 2.0]), terminated, info
+
+
+def trained(agent):
+    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(150))
+    agent.collect_training(runner, {})
+    return agent
+
+
+def config(**fields):
+    return CASE.config(actor_network=None, critic_network=None, **fields)
+
+
+@pytest.mark.parametrize("state", ["method", "observation"])
+def test_the_critic_knows_what_the_actors_do_not_see(state):
+    agent = trained(MAPPO(Hidden(state), None, config()))
+    for sign in (1.0, -1.0):
+        obs = {"observation": jnp.zeros((2, 1)), "critic_state": jnp.array([sign])}
+        np.testing.assert_allclose(agent.critic_training(obs), [sign, 2 * sign], atol=0.1)
+    other = {**obs, "critic_state": -obs["critic_state"]}
+    first, second = (agent.actor_training(o) for o in (obs, other))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_independent_critics_do_not():
+    agent = trained(IPPO(Hidden(), None, config()))
+    np.testing.assert_allclose(agent.critic_training(jnp.zeros((2, 1))), 0.0, atol=0.7)
+
+
+class Shown(Hidden):
+    """The first actor sees the sign."""
+
+    def observe(self, state):
+        return jnp.stack([state.sign, 0.0])[:, None]
+
+
+def test_without_a_state_the_critic_sees_what_all_actors_observe():
+    agent = trained(MAPPO(Shown("nowhere"), None, config()))
+    obs = jnp.array([[-1.0], [0.0]])
+    np.testing.assert_allclose(agent.critic_training(obs), [-1.0, -2.0], atol=0.1)
+
+
+def test_masks_and_normalisation_go_with_it():
+    class Masked(Hidden):
+        def action_mask(self, state, params):
+            return jnp.array([[True, False], [False, True]])
+
+    agent = MAPPO(Masked(), None, config(normalise_observations=True))
+    agent.train(KEY, CASE.hyperparams(), progress=False)
+    _, obs, _ = agent.env_reset(KEY)
+    assert set(obs) == {"observation", "action_mask", "critic_state"}
+    np.testing.assert_array_equal(agent.policy(agent.actor_training, obs), [0, 1])
+
+
+def test_critics_with_one_value_for_all_are_refused():
+    with pytest.raises(
+        ValueError, match=r"the critic's value must have shape \(2,\), got shape \(\)"
+    ):
+        MAPPO(Hidden(), None, AgentConfig(critic_network=StateCritic()))
+    given = AgentConfig(critic_network=nn.Dense(2))
+    assert MAPPO(Hidden(), None, given).config is given

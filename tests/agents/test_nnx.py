@@ -1,0 +1,110 @@
+"""Networks of flax.nnx, behind flax's bridge."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+import trees
+from flax import nnx
+from flax.nnx.bridge import to_linen
+from probes import MatchSign
+
+from jaxagents import load_policy
+from jaxagents.networks import PerActor
+from jaxagents.ppo import AgentConfig
+from jaxagents.sac import SACConfig
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in registry.AGENTS}
+
+
+class Net(nnx.Module):
+    """Two layers."""
+
+    def __init__(self, n_inputs: int, n_outputs: int, *, rngs: nnx.Rngs):
+        self.first = nnx.Linear(n_inputs, 16, rngs=rngs)
+        self.last = nnx.Linear(16, n_outputs, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(nnx.tanh(self.first(x)))
+
+
+class Value(Net):
+    """One number."""
+
+    def __init__(self, n_inputs: int, *, rngs: nnx.Rngs):
+        super().__init__(n_inputs, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return super().__call__(x)[..., 0]
+
+
+ACTOR, CRITIC = to_linen(Net, 2, 2), to_linen(Value, 2)
+NETWORKS = {
+    "PPO": {"actor_network": ACTOR, "critic_network": CRITIC},
+    "IPPO": {
+        "actor_network": PerActor(ACTOR, 2, own_observations=False),
+        "critic_network": PerActor(CRITIC, 2, own_observations=False),
+    },
+    "DQN": {"critic_network": to_linen(Net, 2, 2)},
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_agents_learn_with_them(name):
+    case = CASES[name]
+    agent = case.make(MatchSign, **NETWORKS[name])
+    runner = agent.start(KEY, case.hyperparams())
+    agent.collect_training(agent.advance(runner, np.int32(150 * case.updates)), {})
+    np.testing.assert_array_equal(agent.eval(jax.random.key(1), n_evals=64)["returns"], 1.0)
+
+
+def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
+    case = CASES["PPO"]
+    fields = {**NETWORKS["PPO"], "normalise_observations": True}
+    whole, _ = case.make(MatchSign, **fields).train(KEY, case.hyperparams(), n_steps=4)
+    agent = case.make(MatchSign, checkpoint_dir=tmp_path / "run", **fields)
+    agent.train(KEY, case.hyperparams(), n_steps=2)
+    again = case.make(MatchSign, checkpoint_dir=tmp_path / "run", restore_agent=True, **fields)
+    runner, _ = again.restore("last")
+    resumed, _ = again.train(None, case.hyperparams(), runner, n_steps=2)
+    trees.assert_equal(whole, resumed)
+    again.export_policy(tmp_path / "policy")
+    obs = jnp.array([0.3, 0.0])
+    expected = again.policy(again.actor_training, obs)
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
+
+
+def test_devices_share_a_training():
+    case = CASES["PPO"]
+    agent = case.make(MatchSign, False, n_groups=2, replicated_updates=True, **NETWORKS["PPO"])
+    alone, shared = (
+        agent.train(KEY, case.hyperparams(), n_steps=2, mesh=mesh)[0]
+        for mesh in (None, make_mesh(2))
+    )
+    trees.assert_equal(alone.actor_training.params, shared.actor_training.params)
+
+
+def test_learners_of_them_can_be_pickled_and_equal_ones_are_equal():
+    assert to_linen(Net, 2, 2) == ACTOR
+    case = CASES["DQN"]
+    agent = case.make(MatchSign, False, **NETWORKS["DQN"])
+    runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2)
+    twin = pickle.loads(pickle.dumps(runner.learner))
+    trees.assert_equal(twin.q(jnp.ones(2)), runner.learner.q(jnp.ones(2)))
+
+
+@pytest.mark.parametrize("config", [AgentConfig, SACConfig])
+@pytest.mark.parametrize("given", [Net, Net(2, 2, rngs=nnx.Rngs(0))], ids=["class", "module"])
+def test_modules_without_the_bridge_are_refused_with_what_to_write(config, given):
+    case = CASES["PPO"]
+
+    def make():
+        return case.agent(case.env(MatchSign), None, config(actor_network=given))
+
+    with pytest.raises(TypeError, match=r"give flax\.nnx\.bridge\.to_linen\(Net, \.\.\.\)"):
+        make()
