@@ -44,7 +44,7 @@ class MAPPO(IPPO):
         sees_state = critic_state(self._observation) is not None
         n_categories = None if sees_state else self._observed_categories()
         make = functools.partial(StateCritic, n_values=self.n_actors)
-        return self._default(make, n_categories=n_categories)
+        return self._default(make, n_categories)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if field == "critic_network" and is_observed_beside(self._observation):

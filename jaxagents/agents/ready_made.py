@@ -49,30 +49,28 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
-        return self._lift(
-            self._default(functools.partial(default_actor, self.episodes.action_space))
-        )
+        make = functools.partial(default_actor, self.episodes.action_space)
+        return self._lift(self._default(make, self._observed_categories()))
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._lift(self._default(StateCritic))
+        return self._lift(self._default(StateCritic, self._observed_categories()))
 
-    def _default(self, make: Callable[..., nn.Module], **fields: int | None) -> nn.Module:
+    def _default(self, make: Callable[..., nn.Module], n_categories: int | None) -> nn.Module:
         """A default network of one actor, whose hidden layers may have a memory between them.
 
         Args:
             make: Makes the network of the fields `features` and `n_categories`.
-            **fields: `n_categories`, if other than that of observations.
+            n_categories: See [`Torso`][jaxagents.networks.Torso].
 
         Returns:
             The network.
         """
         config = self.config
-        fields = fields or {"n_categories": self._observed_categories()}
         if config.memory is None:
-            return make(**fields)
+            return make(n_categories=n_categories)
         cell = _CELLS[config.memory](features=config.memory_size)
-        torso = Torso(features=(_WIDTH,), **fields)
+        torso = Torso(features=(_WIDTH,), n_categories=n_categories)
         return WithMemory(make(features=(_WIDTH,)), cell, torso)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
