@@ -23,9 +23,9 @@ from jaxagents.networks import (
     StateCritic,
     Torso,
     WithMemory,
+    for_each_actor,
     mask_actions,
     observation_only,
-    per_actor,
 )
 
 _CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
@@ -81,7 +81,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:
             return network
-        return per_actor(network, self.n_actors, own_observations=self._own_observations())
+        return for_each_actor(network, self.n_actors, own_observations=self._own_observations())
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""

@@ -23,7 +23,7 @@ from jaxagents.networks.masks import (
 )
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
-from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, per_actor
+from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, for_each_actor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
 from jaxagents.networks.recurrent import MinGRUCell, Recurrent, WithMemory
 from jaxagents.networks.torsos import MLP, Torso
@@ -62,9 +62,9 @@ __all__ = [
     "critic_view",
     "default_init",
     "ensemblize",
+    "for_each_actor",
     "mask_actions",
     "normalised",
     "observation_encoder",
     "observation_only",
-    "per_actor",
 ]

@@ -71,7 +71,7 @@ class PerActorWithMemory(Recurrent):
         return _apply(self, params, axes, carry, obs, first, method="unroll", actors_axis=1)
 
 
-def per_actor(
+def for_each_actor(
     network: nn.Module, n_actors: int, shared_params: bool = False, own_observations: bool = True
 ) -> PerActor | PerActorWithMemory:
     """A network, with or without a memory, run for each actor.

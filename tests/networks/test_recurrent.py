@@ -12,10 +12,10 @@ from jaxagents.networks import (
     CategoricalActor,
     MinGRUCell,
     WithMemory,
+    for_each_actor,
     mask_actions,
     normalised,
     observation_only,
-    per_actor,
 )
 
 KEY = jax.random.key(0)
@@ -45,7 +45,7 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins(cell):
 @pytest.mark.parametrize("own", [True, False])
 def test_each_actor_has_a_memory_of_its_own(shared, own):
     network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
-    lifted = per_actor(network, 3, shared_params=shared, own_observations=own)
+    lifted = for_each_actor(network, 3, shared_params=shared, own_observations=own)
     assert_unrolls_as_it_steps(lifted, OBS)
     variables = lifted.init(KEY, lifted.initial(), OBS[0])
     carry = jax.random.normal(KEY, (3, 4))
