@@ -10,6 +10,7 @@ from .c51 import C51, C51Learner
 from .compilation_cache import cache_programs
 from .cql import CQL, CQLLearner, DiscreteCQLLearner
 from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
+from .envs.adapters.making import make
 from .envs.checking import check_env
 from .envs.environment import Environment
 from .exporting import ExportedPolicy, load_policy
@@ -70,6 +71,7 @@ __all__ = [
     "cache_programs",
     "check_env",
     "load_policy",
+    "make",
     "nonpytree_field",
     "target_update",
     "verify",

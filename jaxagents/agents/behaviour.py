@@ -72,9 +72,10 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Makes an agent and validates everything that can be validated before training.
 
         Args:
-            env: Environment of gymnax, any object with `reset_env(key, params)` and `step_env(key,
-                state, action, params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors`
-                makes it multi-agent.
+            env: Environment of gymnax or of another suite, its name as [`make`][jaxagents.make] takes
+                it, any object with `reset_env(key, params)` and `step_env(key, state, action,
+                params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it
+                multi-agent.
             env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
                 own: pass `None`.
             config: Static configuration.
@@ -88,7 +89,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         environment = as_environment(env, env_params)
         check_kind(type(self).__name__, self._config_type, config)
-        self.env = env
+        self.env = environment if isinstance(env, str) else env
         self.env_params = environment.params
         self.config = config
         self.eval_during_training = bool(eval_during_training)

@@ -172,7 +172,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
-        name, env_name = type(self).__name__, type(self.env).__name__
+        name, env_name = type(self).__name__, self.episodes.env.wording.environment
         space = self.episodes.action_space
         if space is None:
             raise ValueError(f"{name} needs {env_name}.action_space, which it lacks.")

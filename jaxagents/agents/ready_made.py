@@ -99,7 +99,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _check_action_space(self) -> None:
         """Raises unless the policy can act in the environment's action space."""
-        name, env_name = type(self).__name__, type(self.env).__name__
+        name, env_name = type(self).__name__, self.episodes.env.wording.environment
         space = self.episodes.action_space
         if space is None:
             raise ValueError(

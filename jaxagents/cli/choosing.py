@@ -12,7 +12,7 @@ usage: {form}
 {summary}
 
   AGENT  one of those that 'jaxagents list agents' shows
-  ENV    an environment of gymnax ('jaxagents list envs'), or module:Class of your own
+  ENV    an environment of gymnax or of a suite ('jaxagents list envs'), or module:Class of your own
   NAME   tuned settings ('jaxagents list presets')
 
 'jaxagents {command} AGENT --help' lists the options of an agent."""

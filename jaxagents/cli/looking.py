@@ -6,7 +6,13 @@ from typing import Any
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.folders import Eval, List, Plot, Replay, Verify
-from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, told_in_a_line
+from jaxagents.cli.mistakes import (
+    FailureError,
+    MistakeError,
+    environment_names,
+    names_of_suites,
+    told_in_a_line,
+)
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.tables import print_table
 from jaxagents.presets.settings import PRESETS
@@ -111,7 +117,7 @@ def list_names(words: Sequence[str]) -> None:
     """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
-        print("\n".join(environment_names()))
+        print("\n".join([*environment_names(), *names_of_suites()]))
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.core.nearest import unknown
+from jaxagents.core.suites import SUITES, check_installed, is_installed
 from jaxagents.presets.settings import PRESETS
 
 
@@ -47,9 +48,19 @@ def check_preset(name: str) -> None:
 
 
 def check_environment(name: str) -> None:
-    """Refuses the name of an environment that there is not, unless it is `module:Class`."""
+    """Refuses the name of an environment that there is not, and a suite that is not installed.
+
+    The names of a suite's own environments are left to `jaxagents.make`, which imports the suite, and
+    `module:Class` to what imports the module.
+    """
+    suite, colon, _ = name.partition(":")
+    if suite in SUITES and colon:
+        with told_in_a_line():
+            check_installed(suite)
+        return
     known = environment_names()
-    if ":" not in name and name not in known:
+    own_name = name.removeprefix("gymnax:")
+    if ":" not in own_name and own_name not in known:
         raise MistakeError(unknown("environment", name, known))
 
 
@@ -64,6 +75,16 @@ def environment_names() -> Sequence[str]:
     import gymnax
 
     return list(gymnax.registered_envs)
+
+
+def names_of_suites() -> Sequence[str]:
+    """The names of the environments of the suites that are installed, which are imported."""
+    names = []
+    for suite in filter(is_installed, SUITES):
+        from jaxagents.envs.adapters.making import names_of
+
+        names += names_of(suite)
+    return names
 
 
 class FailureError(Exception):

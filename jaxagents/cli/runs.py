@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
 from jaxagents.cli.values import stacked, with_values
+from jaxagents.core.suites import SUITES
 from jaxagents.presets import preset
 
 FILE = "run.json"
@@ -47,7 +48,7 @@ class Run:
 
     Attributes:
         agent: The agent's name in the catalogue.
-        environment: The name of the environment, or `module:Class`.
+        environment: The name of the environment, as `jaxagents.make` takes it, or `module:Class`.
         seed: The seed.
         n_seeds: Number of seeds of a sweep; `None` for one training.
         preset: The name of the preset, if one was chosen.
@@ -118,8 +119,7 @@ class Run:
                 from jaxagents.data import Dataset
 
                 data["dataset"] = Dataset.load(self.dataset)
-            env, env_params = _environment(self.environment)
-            return start.agent(env, env_params, config, **data)
+            return start.agent(_environment(self.environment), None, config, **data)
 
     def make_hyperparams(self) -> Any:
         """The hyperparameters, of a sweep those of all its sets.
@@ -134,17 +134,17 @@ class Run:
             return hyperparams
 
 
-def _environment(name: str) -> tuple[Any, Any]:
-    """An environment of gymnax with its parameters, or one of the user's own."""
-    import gymnax
+def _environment(name: str) -> Any:
+    """An environment of gymnax or of a suite, or one of the user's own."""
+    module, colon, attribute = name.partition(":")
+    if not colon or module in {"gymnax", *SUITES}:
+        from jaxagents.envs import make
 
-    if ":" not in name:
-        return gymnax.make(name)
-    module, attribute = name.split(":", 1)
+        return make(name)
     if "" not in sys.path:
         sys.path.insert(0, "")
     made = getattr(importlib.import_module(module), attribute)
-    return (made() if callable(made) else made), None
+    return made() if callable(made) else made
 
 
 def _finite(x: Any) -> Any:

@@ -1,6 +1,6 @@
 """Environments as the agents see them."""
 
-from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.adapters import as_environment, make
 from jaxagents.envs.checking import EnvironmentReport, check_env
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes, EpisodeState, Timestep
@@ -23,4 +23,5 @@ __all__ = [
     "check_env",
     "is_box",
     "is_discrete",
+    "make",
 ]

@@ -32,6 +32,20 @@ def class_of_environments():
     make_ppo(MatchSign)
 
 
+@mistake(
+    ValueError, r"gymnax has no environment 'CartPole'\. Did you mean 'CartPole-v1'\?.*'brax:ant'"
+)
+def unknown_name():
+    """A name that gymnax does not have."""
+    make_ppo("CartPole")
+
+
+@mistake(ValueError, r"There is no suite 'atari'.* those of brax, .* begin with the suite")
+def unknown_suite():
+    """A name of a suite that there is not."""
+    make_ppo("atari:Pong")
+
+
 @mistake(TypeError, r"object is not an environment: it lacks reset_env and step_env\. Needed are")
 def something_else():
     """Something that is no environment."""

@@ -111,12 +111,6 @@ def wrapped_environment_of_gymnasium():
     make_dqn(gymnasium.wrappers.TimeLimit(Line(), 5))
 
 
-@mistake(TypeError, r"'CartPole-v1' is a name.*gymnax\.make\('CartPole-v1'\)")
-def name_of_an_environment():
-    """The name of an environment."""
-    make_ppo("CartPole-v1")
-
-
 @mistake(
     TypeError,
     r"got a tuple.*env, env_params = gymnax\.make\(.*PPO\(env, env_params, con",

@@ -181,11 +181,6 @@ def _check_methods(env: Any) -> None:
     missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
     if not missing:
         return
-    if isinstance(env, str):
-        raise TypeError(
-            f"{env!r} is a name, not an environment: make it, such as by "
-            f"env, env_params = gymnax.make({env!r})."
-        )
     if isinstance(env, tuple):
         raise TypeError(
             "An environment is needed, got a tuple: unpack it, such as by env, env_params = "

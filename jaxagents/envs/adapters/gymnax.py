@@ -1,5 +1,7 @@
 """Environments of gymnax (1.0 or newer), which report truncations separately from steps."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
@@ -31,7 +33,24 @@ class Gymnax(Functional):
         return step._replace(truncated=step.truncated | is_truncated)
 
 
-def tells_truncation(functional: Functional) -> bool:
+def of_functional(env: Any, params: PyTree = None) -> Functional:
+    """Makes an `Environment` of an object with `reset_env` and `step_env`.
+
+    Args:
+        env: The object.
+        params: Its parameters; `None` takes `env.default_params`, if there are any.
+
+    Returns:
+        The environment, which asks the object for truncations if that works.
+
+    Raises:
+        TypeError: A method is missing.
+    """
+    functional = Functional(env, params)
+    return Gymnax(env, functional.params) if _tells_truncation(functional) else functional
+
+
+def _tells_truncation(functional: Functional) -> bool:
     """Whether an object has an `is_truncated` that works with its states.
 
     That of gymnax's base class does not if the states have no field `time`.

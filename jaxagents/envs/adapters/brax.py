@@ -1,0 +1,126 @@
+"""Environments of brax."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.native import Native, copied, flag, reset_shapes, space_like
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.spaces import Box
+
+_EPISODE_LENGTH = 1000
+"""That of `brax.envs.create`."""
+
+
+class Brax(Native):
+    """An environment of brax, or one of your own that inherits from `brax.envs.Env`.
+
+    Wrappers of brax that reset, or that count steps, are taken off. Actions are numbers from -1 to 1,
+    which brax scales.
+    """
+
+    def __init__(self, env: Any, max_steps: int | None = None) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+            max_steps: Longest episode, in steps; `None` takes the `episode_length` of brax's
+                `EpisodeWrapper`, if there is one.
+
+        Raises:
+            TypeError: It is many environments at once.
+        """
+        env, episode_length = _without_wrappers(env)
+        super().__init__(env)
+        self.max_steps = episode_length if max_steps is None else max_steps
+        self.action_space = Box(-1.0, 1.0, (env.action_size,))
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def named(
+        cls, name: str, episode_length: int | None = _EPISODE_LENGTH, **options: Any
+    ) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            episode_length: Longest episode, in steps.
+            **options: Passed on to `brax.envs.get_environment`, such as `backend="spring"`.
+
+        Returns:
+            The environment.
+        """
+        return cls(_envs().get_environment(name, **options), episode_length)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return list(_envs()._envs)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        state = self.env.reset(key)
+        return state.obs, state
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key, which brax does not use.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome, with brax's metrics as `info`.
+        """
+        state = self.env.step(copied(state), action)
+        truncated = flag(state.info.get("truncation", False))
+        terminated = flag(state.done) & ~truncated
+        return Step(state.obs, state, state.reward, terminated, truncated, dict(state.metrics))
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state by MuJoCo.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        return self.env.render([state.pipeline_state])[0]
+
+    @property
+    def render_fps(self) -> float | int:
+        """Steps a second of a film: those of the simulation."""
+        return float(1.0 / self.env.dt)
+
+
+def _envs() -> Any:
+    return require("brax.envs", "jaxagents[brax]")
+
+
+def _without_wrappers(env: Any) -> tuple[Any, int | None]:
+    """An environment without the wrappers of a training by brax, and the limit that they set."""
+    training = require("brax.envs.wrappers.training", "jaxagents[brax]")
+    episode_length = None
+    while isinstance(env, training.AutoResetWrapper | training.EpisodeWrapper):
+        if isinstance(env, training.EpisodeWrapper):
+            if env.action_repeat != 1:
+                return env, None
+            episode_length = env.episode_length
+        env = env.env
+    if isinstance(env, training.VmapWrapper | training.DomainRandomizationVmapWrapper):
+        raise TypeError(
+            f"{type(env).__name__} makes many environments of one: pass env.env, since agents map over "
+            "environments themselves."
+        )
+    return env, episode_length

@@ -1,0 +1,119 @@
+"""Environments of craftax."""
+
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.native import Native, flag, reset_shapes, space_like
+from jaxagents.envs.environment import Environment, Step
+
+_NAMES = tuple(
+    f"Craftax-{game}{view}-v1" for game in ("", "Classic-") for view in ("Symbolic", "Pixels")
+)
+_NEVER = np.iinfo(np.int32).max
+_BLOCK = 16
+"""Pixels along a side of a block of the world, of the sizes that craftax has textures of."""
+
+
+class Craftax(Native):
+    """An environment of craftax, which resets itself in `step` only, or not at all.
+
+    Craftax calls the end after `max_timesteps` an end of the game. Here it is `max_steps`, after which
+    episodes are cut.
+    """
+
+    def __init__(self, env: Any, params: PyTree = None) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+            params: Its parameters; `None` takes `env.default_params`.
+        """
+        super().__init__(env)
+        self.params = env.default_params if params is None else params
+        self.max_steps = int(self.params.max_timesteps)
+        self._unlimited = self.params.replace(max_timesteps=_NEVER)
+        self.action_space = env.action_space(self.params)
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def adapt(cls, env: Any, params: PyTree) -> Environment:
+        """Makes an `Environment` of an environment of the suite.
+
+        Args:
+            env: The environment.
+            params: Its parameters; `None` takes `env.default_params`.
+
+        Returns:
+            The environment.
+        """
+        return cls(env, params)
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Parameters other than the default ones, such as `max_timesteps=500`.
+
+        Returns:
+            The environment.
+        """
+        module = require("craftax.craftax_env", "jaxagents[craftax]")
+        env = module.make_craftax_env_from_name(name, auto_reset=False)
+        return cls(env, env.default_params.replace(**options))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return list(_NAMES)
+
+    @property
+    def name(self) -> str:
+        """The name that craftax has for it."""
+        return self.env.name.replace("-NoAutoReset", "")
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode in a new world.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        return self.env.reset_env(key, self._unlimited)
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome, with the achievements of a game that is over as `info`.
+        """
+        obs, state, reward, over, info = self.env.step_env(key, state, action, self._unlimited)
+        return Step(obs, state, reward, flag(over), jnp.bool_(False), info)
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state as craftax shows it to people.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        game = type(self.env).__module__.split(".")[1]
+        renderer = importlib.import_module(f"craftax.{game}.renderer")
+        pixels = renderer.make_craftax_pixel_renderer(_BLOCK)(jax.tree.map(jnp.asarray, state))
+        return np.asarray(pixels).clip(0, 255).astype(np.uint8)

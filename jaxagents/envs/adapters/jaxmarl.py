@@ -1,0 +1,215 @@
+"""Environments of JaxMARL."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Key, PyTree
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.native import Native, TimedState, flag, reset_shapes, space_like
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.spaces import Box, Discrete, Space, box_bounds, is_box, is_discrete
+
+_LIMITS = "max_steps", "episode_length"
+
+
+class JaxMARL(Native):
+    """An environment of JaxMARL, whose agents are the actors, in their order.
+
+    Where observations differ in size, they are flattened, and filled up with zeros. Where numbers of
+    actions differ, those that an actor does not have are masked; those of boxes are cut off. Masks of
+    `get_avail_actions` are heeded.
+
+    JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
+    it counts is left to it: the particle environments end after one step more. An actor that leaves
+    early stays, as JaxMARL has it, until the episode ends for all.
+    """
+
+    def __init__(self, env: Any) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+
+        Raises:
+            TypeError: Some agents have discrete actions and others do not, or boxes have other bounds.
+        """
+        super().__init__(env)
+        self.agents = tuple(env.agents)
+        self.n_actors = len(self.agents)
+        self._limit = _limit(env)
+        spaces = [env.action_space(agent) for agent in self.agents]
+        self._sizes = tuple(map(_size, spaces))
+        self.action_space = _widest(spaces, self.wording.environment)
+        self._heeds_masks = False
+        _, state = reset_shapes(self)
+        self._heeds_masks = is_discrete(self.action_space) and _has_masks(env, state.native)
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Passed on to `jaxmarl.make`; the `scenario` of SMAX and the `layout` of Overcooked
+                may be names, such as `"3m"` and `"cramped_room"`.
+
+        Returns:
+            The environment.
+        """
+        return cls(_jaxmarl().make(name, **_looked_up(name, options)))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return list(_jaxmarl().registered_envs)
+
+    @property
+    def name(self) -> str:
+        """The name that JaxMARL has for it."""
+        return str(self.env.name)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        obs, state = self.env.reset(key)
+        return self._stacked(obs), TimedState(state, jnp.int32(0))
+
+    def step(self, key: Key[Array, ""], state: TimedState, action: Array) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key.
+            state: State.
+            action: Action of each actor.
+
+        Returns:
+            The outcome.
+        """
+        actions = {
+            agent: action[i] if is_discrete(self.action_space) else action[i, : self._sizes[i]]
+            for i, agent in enumerate(self.agents)
+        }
+        obs, native, rewards, dones, info = self.env.step_env(key, state.native, actions)
+        time, over = state.time + 1, flag(dones["__all__"])
+        is_cut = jnp.bool_(False) if self._limit is None else over & (time >= self._limit)
+        return Step(
+            self._stacked(obs),
+            TimedState(native, time),
+            jnp.stack([jnp.asarray(x, jnp.float32).reshape(()) for x in self._each(rewards)]),
+            over & ~is_cut,
+            is_cut,
+            {str(name): x for name, x in info.items()} if isinstance(info, Mapping) else {},
+        )
+
+    def action_mask(self, state: TimedState) -> Bool[Array, "actors n_actions"] | None:
+        """Which actions each actor has and is allowed.
+
+        Args:
+            state: State.
+
+        Returns:
+            Whether each action is allowed for each actor; `None` if all always are.
+        """
+        if not is_discrete(self.action_space):
+            return None
+        n_actions = self.action_space.n
+        has = np.arange(n_actions) < np.asarray(self._sizes)[:, None]
+        if not self._heeds_masks:
+            return None if has.all() else jnp.asarray(has)
+        masks = self._each(self.env.get_avail_actions(state.native))
+        return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
+
+    def _each(self, values: Any) -> list[Any]:
+        """The values of all actors, which are in a dict or along the first axis."""
+        if isinstance(values, Mapping):
+            return [values[agent] for agent in self.agents]
+        return [values[i] for i in range(self.n_actors or 0)]
+
+    def _stacked(self, obs: Any) -> Array:
+        """The observations of all actors, of one shape; what is counted is not taken for brightness."""
+        each = [jnp.asarray(x, jnp.float32) for x in self._each(obs)]
+        shapes = {x.shape for x in each}
+        if len(shapes) > 1:
+            size = max(map(math.prod, shapes))
+            each = [_filled(x.reshape(-1), (size,)) for x in each]
+        return jnp.stack(each)
+
+
+def _jaxmarl() -> Any:
+    return require("jaxmarl", "jaxagents[jaxmarl]")
+
+
+def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an environment, those that are names replaced by what they name."""
+    tables = {
+        "scenario": ("jaxmarl.environments.smax", "map_name_to_scenario"),
+        "layout": (f"jaxmarl.environments.{name}", f"{name}_layouts"),
+    }
+    looked_up = dict(options)
+    for option, (module, table) in tables.items():
+        if isinstance(options.get(option), str) and (option != "layout" or name == "overcooked"):
+            found = getattr(require(module, "jaxagents[jaxmarl]"), table)
+            value = options[option]
+            looked_up[option] = found(value) if callable(found) else found[value]
+    return looked_up
+
+
+def _limit(env: Any) -> int | None:
+    """The number of steps after which an environment ends episodes."""
+    limits = (getattr(env, name, None) for name in _LIMITS)
+    return next((int(limit) for limit in limits if limit is not None), None)
+
+
+def _size(space: Any) -> int:
+    """The number of actions of a discrete space, or of numbers of another."""
+    return int(space.n) if is_discrete(space) else math.prod(space.shape)
+
+
+def _widest(spaces: list[Any], name: str) -> Space:
+    """The space of actions of all actors.
+
+    Raises:
+        TypeError: There is none.
+    """
+    if all(map(is_discrete, spaces)):
+        return Discrete(max(map(_size, spaces)))
+    if all(is_box(space) and len(space.shape) == 1 for space in spaces):
+        widest = max(spaces, key=_size)
+        low, high = box_bounds(widest)
+        if all(_is_part(space, low, high) for space in spaces):
+            return Box(low, high, tuple(widest.shape))
+    raise TypeError(
+        f"The agents of {name} act in spaces that are not alike: {spaces}. All must be discrete, or all "
+        "boxes with the same bounds."
+    )
+
+
+def _is_part(space: Any, low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the bounds of a box are the first of others."""
+    n, bounds = _size(space), box_bounds(space)
+    return np.array_equal(bounds[0], low[:n]) and np.array_equal(bounds[1], high[:n])
+
+
+def _has_masks(env: Any, state: PyTree) -> bool:
+    """Whether an environment says which actions are available."""
+    try:
+        return isinstance(jax.eval_shape(env.get_avail_actions, state), Mapping)
+    except (NotImplementedError, AttributeError):
+        return False
+
+
+def _filled(x: Array, shape: tuple[int, ...]) -> Array:
+    """A vector with zeros at its end."""
+    return jnp.pad(jnp.asarray(x), (0, shape[0] - x.shape[0]))

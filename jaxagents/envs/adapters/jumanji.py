@@ -1,0 +1,221 @@
+"""Environments of jumanji."""
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.core.observed import ACTION_MASK
+from jaxagents.envs.adapters.native import Native, TimedState, reset_shapes, space_like
+from jaxagents.envs.drawings.figures import as_picture
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.spaces import Box, Discrete, MultiDiscrete, Space
+
+_MOST_ACTIONS = 10_000
+"""The most combinations of several numbers that are numbered through."""
+_SPECS = {"action_spec", "observation_spec", "reward_spec", "discount_spec"}
+_OTHER_MASK = "allowed"
+
+
+class Jumanji(Native):
+    """An environment of jumanji.
+
+    Observations are dicts of what jumanji's have as fields. Actions of several numbers whose mask is of
+    all their combinations, as in Minesweeper, are numbered through, so that the mask holds as it is. A
+    mask that is neither that nor one for each number stays a part of the observation, named `"allowed"`,
+    and is not heeded.
+
+    Jumanji calls most ends terminations, that after `time_limit` steps as well. Here an episode that
+    ends in that step is cut. Where an environment has several rewards, they are added up.
+    """
+
+    def __init__(self, env: Any) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+
+        Raises:
+            TypeError: It is many environments at once, or has actions of another kind.
+        """
+        super().__init__(_without_wrappers(env))
+        spec = self.env.action_spec
+        self.max_steps = _limit(self.env)
+        mask = jax.eval_shape(lambda key: self._mask(self.env.reset(key)[1]), jax.random.key(0))
+        mask_shape = None if mask is None else mask.shape
+        space = _space(spec)
+        self._action_dtype = spec.dtype
+        self._combined: tuple[int, ...] = ()
+        if isinstance(space, MultiDiscrete) and mask_shape == space.nvec:
+            n_actions = math.prod(space.nvec)
+            if n_actions <= _MOST_ACTIONS:
+                self._combined, space = space.nvec, Discrete(n_actions)
+        self._is_masked = isinstance(space, Discrete) and mask is not None
+        self._masks_numbers = (
+            isinstance(space, MultiDiscrete)
+            and mask is not None
+            and ([mask.shape[1:]] * mask.shape[0] == [(n,) for n in space.nvec])
+        )
+        self.action_space = space
+        self.env = _as_new(self.env)
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Passed on to `jumanji.make`.
+
+        Returns:
+            The environment.
+        """
+        return cls(_jumanji().make(name, **options))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return sorted(_jumanji().registered_environments())
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        state, first = self.env.reset(key)
+        return self._observation(first), TimedState(state, jnp.int32(0))
+
+    def step(self, key: Key[Array, ""], state: TimedState, action: PyTree) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key, which jumanji keeps in its states.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome, with jumanji's extras as `info`.
+        """
+        if self._combined:
+            action = jnp.stack(jnp.unravel_index(action, self._combined))
+        action = jnp.asarray(action).astype(self._action_dtype)
+        native, timestep = self.env.step(state.native, action)
+        time, last = state.time + 1, timestep.last()
+        terminated = last & jnp.all(timestep.discount == 0)
+        if self.max_steps is not None:
+            terminated &= time < self.max_steps
+        return Step(
+            self._observation(timestep),
+            TimedState(native, time),
+            jnp.sum(timestep.reward),
+            terminated,
+            last & ~terminated,
+            dict(timestep.extras),
+        )
+
+    def render(self, state: TimedState) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state by jumanji.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        figures: list[Any] = []
+        env = copy.copy(self.env)
+        env._viewer = copy.copy(self.env._viewer)
+        env._viewer._display = figures.append  # in the place of a window
+
+        def draw() -> Any:
+            env.render(state.native)
+            return figures.pop()
+
+        return as_picture(draw)
+
+    def _mask(self, timestep: Any) -> Any:
+        return getattr(timestep.observation, ACTION_MASK, None)
+
+    def _observation(self, timestep: Any) -> PyTree:
+        """An observation by names, with the mask as agents take it."""
+        obs, mask = _by_name(timestep.observation), self._mask(timestep)
+        if mask is None:
+            return obs
+        obs = {name: part for name, part in obs.items() if name != ACTION_MASK}
+        if self._is_masked:
+            return {**obs, ACTION_MASK: mask.astype(bool).reshape(-1)}
+        if self._masks_numbers:
+            return {**obs, ACTION_MASK: tuple(mask.astype(bool))}
+        return {**obs, _OTHER_MASK: mask}
+
+
+def _jumanji() -> Any:
+    return require("jumanji", "jaxagents[jumanji]")
+
+
+def _without_wrappers(env: Any) -> Any:
+    """An environment without wrappers that reset.
+
+    Raises:
+        TypeError: It is many environments at once.
+    """
+    wrappers = require("jumanji.wrappers", "jaxagents[jumanji]")
+    if isinstance(env, wrappers.VmapWrapper | wrappers.VmapAutoResetWrapper):
+        raise TypeError(
+            f"{type(env).__name__} makes many environments of one: pass env.unwrapped, since agents map "
+            "over environments themselves."
+        )
+    return env.unwrapped if isinstance(env, wrappers.AutoResetWrapper) else env
+
+
+def _as_new(env: Any) -> Any:
+    """An environment without the specifications that it has kept, which compare, but have no hash."""
+    env = copy.copy(env)
+    for name in _SPECS & set(vars(env)):
+        delattr(env, name)
+    return env
+
+
+def _limit(env: Any) -> int | None:
+    limit = getattr(env, "time_limit", None)
+    return None if limit is None else int(limit)
+
+
+def _space(spec: Any) -> Space:
+    """The space of a specification of actions.
+
+    Raises:
+        TypeError: Agents do not act in it.
+    """
+    specs = require("jumanji.specs", "jaxagents[jumanji]")
+    if isinstance(spec, specs.DiscreteArray):
+        return Discrete(int(spec.num_values))
+    if isinstance(spec, specs.BoundedArray) and jnp.issubdtype(spec.dtype, jnp.integer):
+        largest = np.broadcast_to(spec.maximum, spec.shape)
+        if largest.ndim == 1 and np.all(np.asarray(spec.minimum) == 0):
+            return MultiDiscrete(tuple(int(x) + 1 for x in largest))
+    elif isinstance(spec, specs.BoundedArray):
+        return Box(np.asarray(spec.minimum), np.asarray(spec.maximum), tuple(spec.shape))
+    raise TypeError(f"Agents do not act in the actions of this environment: {spec}.")
+
+
+def _by_name(obs: Any) -> Any:
+    """What jumanji observes, with its tuples of fields and dataclasses as dicts."""
+    if dataclasses.is_dataclass(obs):
+        fields = {field.name: getattr(obs, field.name) for field in dataclasses.fields(obs)}
+    elif hasattr(obs, "_asdict"):
+        fields = obs._asdict()
+    else:
+        return obs
+    return {name: _by_name(part) for name, part in fields.items()}

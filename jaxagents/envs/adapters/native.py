@@ -1,0 +1,163 @@
+"""The part that the adapters of suites have in common, and the choice of one."""
+
+import abc
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int, PyTree
+
+from jaxagents.core.suites import SUITES, check_installed
+from jaxagents.envs.environment import Environment, Wording
+from jaxagents.envs.spaces import Box, Composite, Space
+
+
+class TimedState(NamedTuple):
+    """A state with the time, for suites that do not tell limits apart from other ends.
+
+    Attributes:
+        native: The state, as the suite has it.
+        time: Number of steps taken in the episode.
+    """
+
+    native: PyTree
+    time: Int[Array, ""]
+
+
+class Native(Environment):
+    """An environment of a suite.
+
+    Attributes:
+        env: The environment, as the suite made it, without wrappers that reset it by themselves.
+    """
+
+    def __init__(self, env: Any) -> None:
+        """Holds an environment.
+
+        Args:
+            env: The environment, as the suite made it.
+        """
+        self.env = env
+
+    @classmethod
+    def adapt(cls, env: Any, params: PyTree) -> Environment:
+        """Makes an `Environment` of an environment of the suite.
+
+        Args:
+            env: The environment.
+            params: Its parameters, for suites whose environments have some.
+
+        Returns:
+            The environment.
+
+        Raises:
+            TypeError: The environment has no parameters but is given some.
+        """
+        if params is not None:
+            raise TypeError(
+                f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
+                f"{params!r}."
+            )
+        return cls(env)
+
+    @classmethod
+    @abc.abstractmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Passed on to the suite, but for those of the adapter.
+
+        Returns:
+            The environment.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+
+    @property
+    def name(self) -> str:
+        """The name of the environment's class."""
+        return type(self.env).__name__
+
+    @property
+    def wording(self) -> Wording:
+        """The environment's class and methods."""
+        return Wording(type(self.env).__name__, "reset", "step")
+
+
+def adapter_named(suite: str) -> type[Native]:
+    """The adapter of a suite.
+
+    Args:
+        suite: The suite's name.
+
+    Returns:
+        Its class.
+
+    Raises:
+        ImportError: The suite is not installed; the message says how to install it.
+    """
+    check_installed(suite)
+    module = importlib.import_module(f"jaxagents.envs.adapters.{suite}")
+    return getattr(module, SUITES[suite].adapter)
+
+
+def adapter_of(env: Any) -> type[Native] | None:
+    """The adapter of the suite that an environment comes from.
+
+    Args:
+        env: Any object.
+
+    Returns:
+        Its class; `None` if the object comes from no suite that there is an adapter of.
+    """
+    bases = {f"{base.__module__}.{base.__qualname__}" for base in type(env).__mro__}
+    for name, suite in SUITES.items():
+        if bases & set(suite.bases):
+            return adapter_named(name)
+    return None
+
+
+def copied(tree: PyTree) -> PyTree:
+    """The same pytree in new containers, for steps that write into the dicts that they are given."""
+    return jax.tree.map(lambda x: x, tree)
+
+
+def flag(x: ArrayLike) -> Bool[Array, ""]:
+    """A flag that a suite gives in some other form, such as a float, as one boolean."""
+    return jnp.asarray(x).astype(bool).reshape(())
+
+
+def space_like(obs: PyTree) -> Space:
+    """The space of what a suite does not bound, or bounds wrongly.
+
+    Args:
+        obs: What is observed, as shapes: an array, or a dict or tuple of such.
+
+    Returns:
+        A box of all numbers of its type, or a space of such by name.
+    """
+    if isinstance(obs, Mapping):
+        return Composite({name: space_like(part) for name, part in obs.items()})
+    if isinstance(obs, tuple):
+        return Composite(tuple(map(space_like, obs)))
+    low, high = -np.inf, np.inf
+    if obs.dtype == bool:
+        low, high = 0, 1
+    elif jnp.issubdtype(obs.dtype, jnp.integer):
+        info = jnp.iinfo(obs.dtype)
+        low, high = float(info.min), float(info.max)
+    return Box(low, high, tuple(obs.shape), obs.dtype)
+
+
+def reset_shapes(env: Environment) -> tuple[PyTree, PyTree]:
+    """The first observation and the state of an environment, as shapes."""
+    return jax.eval_shape(env.reset, jax.random.key(0))

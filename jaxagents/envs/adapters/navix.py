@@ -1,0 +1,106 @@
+"""Environments of navix."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.native import Native, copied, reset_shapes, space_like
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.spaces import Discrete
+
+
+class Navix(Native):
+    """An environment of navix, whose `max_steps` is its limit."""
+
+    def __init__(self, env: Any) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+        """
+        super().__init__(env)
+        self.params = _settings(env)
+        self.max_steps = int(env.max_steps)
+        self.action_space = Discrete(len(env.action_set))
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Passed on to `navix.make`, such as `max_steps=200` or
+                `observation_fn=navix.observations.rgb`.
+
+        Returns:
+            The environment.
+        """
+        return cls(_navix().make(name, **options))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return sorted(_navix().registry())
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        timestep = self.env.reset(key)
+        return self._observation(timestep), timestep
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key, which navix keeps in its states.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome.
+        """
+        # env.step would compute a reset as well, for states that are over, which none is here.
+        timestep = self.env._step(copied(state), action)
+        truncated, terminated = timestep.is_truncation(), timestep.is_termination()
+        return Step(
+            self._observation(timestep), timestep, timestep.reward, terminated, truncated, {}
+        )
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        state = jax.tree.map(jnp.asarray, state.state)
+        return np.asarray(_navix().observations.rgb(state), np.uint8)
+
+    def _observation(self, timestep: PyTree) -> Array:
+        """An observation; kinds and colours as numbers that networks do not take for brightness."""
+        is_picture = self.env.observation_fn.__name__.startswith("rgb")
+        return timestep.observation if is_picture else timestep.observation.astype(np.float32)
+
+
+def _navix() -> Any:
+    return require("navix", "jaxagents[navix]")
+
+
+def _settings(env: Any) -> dict[str, Any]:
+    """The fields of an environment that are numbers or words."""
+    fields = {field.name: getattr(env, field.name) for field in dataclasses.fields(env)}
+    return {name: x for name, x in fields.items() if isinstance(x, bool | int | float | str)}

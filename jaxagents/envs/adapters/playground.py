@@ -1,0 +1,79 @@
+"""Environments of MuJoCo Playground, and others in MJX that inherit from its class."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.brax import Brax
+from jaxagents.envs.environment import Environment
+
+
+class Playground(Brax):
+    """An environment of MuJoCo Playground, or one of your own that inherits from its `MjxEnv`.
+
+    Steps are as in brax, and actions are numbers from -1 to 1. `max_steps` is the environment's own
+    `episode_length`, if its configuration has one.
+    """
+
+    def __init__(self, env: Any, max_steps: int | None = None) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+            max_steps: Longest episode, in steps; `None` takes that of the environment's configuration.
+
+        Raises:
+            TypeError: It simulates with warp.
+        """
+        if env._config.get("impl") == "warp":
+            raise TypeError(
+                f"{type(env).__name__} simulates with warp, in which the contacts of all environments "
+                "share one array, so that none can be reset alone: make it with "
+                'config_overrides={"impl": "jax"}.'
+            )
+        super().__init__(env, _episode_length(env) if max_steps is None else max_steps)
+
+    @classmethod
+    def named(cls, name: str, episode_length: int | None = None, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            episode_length: Longest episode, in steps; `None` takes that of its configuration.
+            **options: Passed on to `mujoco_playground.registry.load`, such as
+                `config_overrides={"sim_dt": 0.01}`, to which `"impl": "jax"` is added.
+
+        Returns:
+            The environment.
+        """
+        registry, overrides = _registry(), dict(options.pop("config_overrides", None) or {})
+        if "impl" in (options.get("config") or registry.get_default_config(name)):
+            overrides = {"impl": "jax", **overrides}
+        return cls(registry.load(name, config_overrides=overrides, **options), episode_length)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return list(_registry().ALL_ENVS)
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state by MuJoCo.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        return self.env.render([state])[0]
+
+
+def _registry() -> Any:
+    return require("mujoco_playground", "jaxagents[playground]").registry
+
+
+def _episode_length(env: Any) -> int | None:
+    length = env._config.get("episode_length")
+    return None if length is None else int(length)

@@ -1,0 +1,127 @@
+"""Environments of xminigrid."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
+
+from jaxagents.core.extras import require
+from jaxagents.envs.adapters.native import Native, reset_shapes, space_like
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.spaces import Discrete
+
+_N_LAYERS = 2
+"""The kind and the colour of a tile."""
+
+
+class XMiniGrid(Native):
+    """An environment of xminigrid and its parameters, whose `max_steps` is its limit.
+
+    In XLand the task is the environment's ruleset: wrappers of xminigrid that change it are kept, those
+    that reset are taken off.
+    """
+
+    def __init__(self, env: Any, params: PyTree = None) -> None:
+        """Reads what the environment declares.
+
+        Args:
+            env: The environment.
+            params: Its parameters; `None` takes `env.default_params()`.
+        """
+        wrappers = require("xminigrid.wrappers", "jaxagents[xminigrid]")
+        while isinstance(env, wrappers.GymAutoResetWrapper | wrappers.DmEnvAutoResetWrapper):
+            env = env._env
+        super().__init__(env)
+        self.params = env.default_params() if params is None else params
+        self.max_steps = int(self.params.max_steps)
+        self.action_space = Discrete(int(env.num_actions(self.params)))
+        self.observation_space = space_like(reset_shapes(self)[0])
+
+    @classmethod
+    def adapt(cls, env: Any, params: PyTree) -> Environment:
+        """Makes an `Environment` of an environment of the suite.
+
+        Args:
+            env: The environment.
+            params: Its parameters; `None` takes `env.default_params()`.
+
+        Returns:
+            The environment.
+        """
+        return cls(env, params)
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Environment:
+        """Makes an environment of the suite.
+
+        Args:
+            name: One of `names()`.
+            **options: Parameters other than the default ones, such as `view_size=5`.
+
+        Returns:
+            The environment.
+        """
+        return cls(*_xminigrid().make(name, **options))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the suite's environments."""
+        return list(_xminigrid().registered_environments())
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+        """Starts an episode.
+
+        Args:
+            key: Random key.
+
+        Returns:
+            The first observation and the state.
+        """
+        timestep = self.env.reset(self.params, key)
+        return self._observation(timestep), timestep
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
+        """Takes one step.
+
+        Args:
+            key: Random key, which xminigrid keeps in its states.
+            state: State.
+            action: Action.
+
+        Returns:
+            The outcome.
+        """
+        timestep = self.env.step(self.params, state, action)
+        over, terminated = timestep.last(), timestep.discount == 0
+        return Step(
+            self._observation(timestep),
+            timestep,
+            timestep.reward,
+            over & terminated,
+            over & ~terminated,
+            {},
+        )
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws a state.
+
+        Args:
+            state: State.
+
+        Returns:
+            The picture.
+        """
+        params = self.params.replace(render_mode="rgb_array")
+        return np.asarray(self.env.render(params, state), np.uint8)
+
+    def _observation(self, timestep: PyTree) -> PyTree:
+        """An observation; kinds and colours as numbers that networks do not take for brightness."""
+        return jax.tree.map(
+            lambda x: x.astype(np.float32) if x.shape[-1:] == (_N_LAYERS,) else x,
+            timestep.observation,
+        )
+
+
+def _xminigrid() -> Any:
+    return require("xminigrid", "jaxagents[xminigrid]")

@@ -1,0 +1,77 @@
+"""Environments of brax."""
+
+import jax
+import numpy as np
+import pytest
+from suite_checks import KEY, assert_equal_trees, check_suite_environment, lasts
+
+import jaxagents
+from jaxagents import PPO, ppo
+from jaxagents.envs import Episodes, as_environment
+from jaxagents.envs.adapters.native import adapter_named
+
+pytest.importorskip("brax")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def native():
+    from brax import envs
+
+    return envs.get_environment("inverted_pendulum", backend="spring")
+
+
+def test_steps_as_brax_does_and_gives_the_true_successor(native):
+    env = as_environment(native)
+    step, native_step = jax.jit(Episodes(env, 1000).step), jax.jit(native.step)
+    (_, state), over = jax.jit(Episodes(env, 1000).reset)(KEY), False
+    while not over:
+        expected = native_step(state.envstate, np.ones(1, np.float32))
+        timestep = step(KEY, state, np.ones(1, np.float32))
+        assert_equal_trees(timestep.next_obs, expected.obs)
+        assert timestep.reward == pytest.approx(float(expected.reward))
+        assert timestep.terminated == bool(expected.done)
+        state, over = timestep.envstate, timestep.terminated
+    assert not np.allclose(timestep.obs, timestep.next_obs)
+    assert state.step == 0
+
+
+def test_the_episode_length_truncates(native):
+    env = jaxagents.make("brax:fast", episode_length=3)
+    assert lasts(env, np.zeros(1), 4) == [(False, False)] * 2 + [(False, True)] * 2
+    assert jaxagents.make("brax:fast").max_steps == 1000
+    assert as_environment(native).max_steps is None
+
+
+def test_takes_wrappers_off_that_reset_and_count():
+    from brax import envs
+
+    made = as_environment(envs.create("fast", episode_length=7))
+    assert type(made.env) is envs.fast.Fast
+    assert made.max_steps == 7
+    repeats = as_environment(envs.create("fast", episode_length=6, action_repeat=2))
+    assert lasts(repeats, np.zeros(1), 3) == [(False, False)] * 2 + [(False, True)]
+    with pytest.raises(
+        TypeError, match=r"VmapWrapper makes many environments of one: pass env.env"
+    ):
+        as_environment(envs.create("fast", batch_size=4))
+    with pytest.raises(TypeError, match="Fast holds its own parameters: pass None"):
+        as_environment(envs.fast.Fast(), 3)
+
+
+def test_trains(native):
+    assert (
+        repr(check_suite_environment(as_environment(native, None))) == "<PPO on InvertedPendulum>"
+    )
+
+
+def test_agents_take_native_environments_and_names():
+    from brax import envs
+
+    config = ppo.AgentConfig()
+    assert isinstance(PPO("brax:fast", None, config).env, adapter_named("brax"))
+    assert PPO(envs.fast.Fast(), None, config).env_params is None
+    with pytest.raises(
+        ValueError, match=r"brax has no environment 'humanid'. Did you mean 'humanoid'"
+    ):
+        PPO("brax:humanid", None, config)

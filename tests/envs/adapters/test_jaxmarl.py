@@ -1,0 +1,86 @@
+"""Environments of JaxMARL."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from suite_checks import KEY, check_suite_environment, lasts
+
+import jaxagents
+from jaxagents import IPPO, PPO, ippo, ppo
+from jaxagents.envs import Episodes, as_environment
+
+jaxmarl = pytest.importorskip("jaxmarl")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_steps_as_jaxmarl_does_and_gives_the_true_successor():
+    native = jaxmarl.make("MPE_simple_spread_v3", max_steps=4)
+    env = as_environment(native)
+    assert env.n_actors == 3
+    episodes = Episodes(env, 100, (3,))
+    _, state = episodes.reset(KEY)
+    for i in range(5):  # one more than its limit, as JaxMARL has it
+        actions = jnp.array([0, 1, 4])
+        key = jax.random.split(jax.random.key(i))[0]
+        obs, _, rewards, dones, _ = native.step_env(
+            key, state.envstate.native, dict(zip(native.agents, actions, strict=True))
+        )
+        timestep = episodes.step(jax.random.key(i), state, actions)
+        for actor, agent in enumerate(native.agents):
+            np.testing.assert_allclose(timestep.next_obs[actor], obs[agent], rtol=1e-5)
+            np.testing.assert_allclose(timestep.reward[actor], rewards[agent], rtol=1e-5)
+        assert not timestep.terminated
+        assert bool(timestep.truncated) == bool(dones["__all__"]) == (i == 4)
+        state = timestep.envstate
+    assert not np.allclose(timestep.obs, timestep.next_obs)
+    check_suite_environment(env)
+
+
+def test_agents_of_different_sizes_are_filled_up_and_masked():
+    env = jaxagents.make("jaxmarl:MPE_simple_speaker_listener_v4", max_steps=3)
+    speaker, listener = (env.env.action_space(agent).n for agent in env.agents)
+    assert (speaker, listener) == (3, 5)
+    assert env.action_space.n == 5
+    obs, _ = Episodes(env, 10, (2,)).reset(KEY)
+    np.testing.assert_array_equal(obs["action_mask"], [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    sizes = [env.env.observation_space(agent).shape[0] for agent in env.agents]
+    assert obs["observation"].shape == (2, max(sizes))
+    assert not obs["observation"][0, sizes[0] :].any()
+    assert lasts(env, [0, 0], 4) == [(False, False)] * 3 + [(False, True)]
+    check_suite_environment(env)
+
+
+def test_heeds_the_masks_of_smax():
+    env = jaxagents.make("jaxmarl:HeuristicEnemySMAX", scenario="3m")
+    assert env.n_actors == 3
+    _, state = env.reset(KEY)
+    mask = env.env.get_avail_actions(state.native)["ally_0"]
+    np.testing.assert_array_equal(env.action_mask(state)[0], mask.astype(bool))
+    assert not mask.all()
+    check_suite_environment(env)
+
+
+def test_overcooked_by_the_name_of_its_layout():
+    env = jaxagents.make("jaxmarl:overcooked", layout="coord_ring", max_steps=2)
+    assert env.observation_space.dtype == np.float32
+    assert lasts(env, [4, 4], 2) == [(False, False), (False, True)]
+
+
+def test_agents_without_names():
+    env = jaxagents.make("jaxmarl:coin_game")
+    assert env.agents == ("0", "1")
+    _, state = env.reset(KEY)
+    assert env.step(KEY, state, jnp.zeros(2, int)).reward.shape == (2,)
+
+
+def test_equal_environments_are_equal():
+    def agent(**options):
+        return IPPO(jaxmarl.make("MPE_simple_spread_v3", **options), None, ippo.AgentConfig())
+
+    assert agent() == agent()
+    assert agent() != agent(max_steps=3)
+    with pytest.raises(
+        ValueError, match=r"PPO trains one actor, but SimpleSpreadMPE has 3. Use IPPO"
+    ):
+        PPO(jaxmarl.make("MPE_simple_spread_v3"), None, ppo.AgentConfig())
