@@ -4,6 +4,8 @@ It is [IPPO](ippo.md) but for the critic, which is only needed in training: it i
 environment, or, where that does not say what a critic is to see, the observations of all actors.
 """
 
+import functools
+
 from flax import linen as nn
 
 from jaxagents.agents.runners import Runner
@@ -12,7 +14,7 @@ from jaxagents.core.metrics import MetricStats
 from jaxagents.core.observed import critic_state, is_observed_beside
 from jaxagents.ippo import IPPO
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.networks import CriticView, StateCritic
+from jaxagents.networks import StateCritic, critic_view
 from jaxagents.ppo import AgentConfig, HyperParameters, TrainState
 
 __all__ = [
@@ -41,9 +43,10 @@ class MAPPO(IPPO):
         """The default critic, one network with a value for each actor."""
         sees_state = critic_state(self._observation) is not None
         n_categories = None if sees_state else self._observed_categories()
-        return StateCritic(n_categories=n_categories, n_values=self.n_actors)
+        make = functools.partial(StateCritic, n_values=self.n_actors)
+        return self._default(make, n_categories)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if field == "critic_network" and is_observed_beside(self._observation):
-            return CriticView(network)
+            return critic_view(network)
         return super()._for_observation(field, network)

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import PyTree
 
+from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
 from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
+from jaxagents.networks import Recurrent
 
 
 def check_eval_rng(rng: object) -> None:
@@ -60,6 +63,34 @@ def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) ->
                 f"{agent}: actions of {env} are discrete, and must be whole numbers, such as those of "
                 f"jnp.argmax or jax.random.categorical, got {leaf.dtype}."
             )
+
+
+def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> None:
+    """Raises if a configuration does not fit networks with or without a memory.
+
+    Args:
+        agent: Name of the agent.
+        config: The configuration.
+        **networks: The networks, by their fields of the configuration.
+
+    Raises:
+        TypeError: The configuration asks for a memory that a default network does not have.
+        ValueError: Groups of environments cannot share the sequences of a minibatch equally.
+    """
+    has_memory = {name: isinstance(network, Recurrent) for name, network in networks.items()}
+    forgetful = [name for name in networks if not has_memory[name] and not getattr(config, name)]
+    if config.memory is not None and forgetful:
+        raise TypeError(
+            f"{agent}._{forgetful[0]} makes a network without a memory, although "
+            f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
+            "config.memory alone."
+        )
+    n_sequences = config.batch_size // config.n_minibatches
+    if any(has_memory.values()) and n_sequences % config.n_groups:
+        raise ValueError(
+            f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
+            f"minibatch, got {config.n_groups}."
+        )
 
 
 def check_one_observation(obs: PyTree, expected: PyTree) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import optax
 from flax import struct
@@ -12,6 +12,9 @@ from jaxagents.core.config import StaticConfig
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
+
+Memory = Literal["gru", "lstm", "min_gru"]
+"""Kinds of recurrent cells."""
 
 _OUTSIDE = {
     "checkpoint_dir": None,
@@ -157,6 +160,9 @@ class OnPolicyConfig(Config):
         actor_network: A `flax.linen` module, or a module class or other function that is called
             with this configuration to make one. `None` takes a default network.
         critic_network: As `actor_network`, for the value.
+        memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
+        memory_size: Number of units of the cell.
         optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
             given those fields of the `OptimizerParams` that it takes as arguments and that no
             partial fixes.
@@ -175,6 +181,8 @@ class OnPolicyConfig(Config):
     critic_epochs: int = 1
     actor_network: Any = None
     critic_network: Any = None
+    memory: Memory | None = None
+    memory_size: int = 64
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
     normalise_observations: bool = False
@@ -186,10 +194,16 @@ class OnPolicyConfig(Config):
         """Validates the fields."""
         super().__post_init__()
         self._check_positive(
-            "batch_size", "rollout_length", "minibatch_size", "actor_epochs", "critic_epochs"
+            "batch_size",
+            "rollout_length",
+            "minibatch_size",
+            "actor_epochs",
+            "critic_epochs",
+            "memory_size",
         )
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
+        self._check_memory()
         if self.minibatch_size is None:
             return
         self._check_divides("minibatch_size", "batch_size")
@@ -198,6 +212,19 @@ class OnPolicyConfig(Config):
             raise ValueError(
                 f"{type(self).__name__}.n_groups must divide the {samples} samples of a minibatch "
                 f"(minibatch_size * rollout_length), got {self.n_groups}."
+            )
+
+    def _check_memory(self) -> None:
+        if self.memory is None:
+            return
+        name, kinds = type(self).__name__, get_args(Memory)
+        if self.memory not in kinds:
+            raise ValueError(f"{name}.memory must be None or one of {kinds}, got {self.memory!r}.")
+        if self.actor_network is not None and self.critic_network is not None:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for default networks, but actor_network and "
+                "critic_network are both given: put the memory into these, with "
+                "jaxagents.networks.WithMemory."
             )
 
     @property

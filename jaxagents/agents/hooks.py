@@ -13,6 +13,7 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import check_one_observation
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.critic import Critic, MemorylessCritic, RecurrentCritic
 from jaxagents.agents.hooks_policy import Hooks, HooksPolicy
 from jaxagents.agents.policy import DistributionPolicy, Policy
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
@@ -153,6 +154,13 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             return HooksPolicy(hooks)
         return DistributionPolicy(self._distribution, self.policy)
 
+    @property
+    def _critic(self) -> Critic:
+        """How the agent estimates values."""
+        if isinstance(self._network_of_critic(), Recurrent):
+            return RecurrentCritic(self._per_actor)
+        return MemorylessCritic(self._value)
+
     def initial_carry(self, training: TrainState) -> PyTree:
         """The memory of the policy at the start of an episode; `()` if it has none.
 
@@ -264,7 +272,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the critic's training; differentiated in its `params`.
-            obs: Observations of a minibatch, samples first.
+            obs: Observations of a minibatch, samples first; sequences of a critic with a memory.
             targets: Returns to be estimated.
             hyperparams: Hyperparameters.
 
@@ -272,7 +280,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
             arrays that describe the samples.
         """
-        value = jax.vmap(lambda o: self._value(training, training.params, o))(obs)
+        value = self._values(training, obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
 
     def _actor_minibatch(self, *inputs: PyTree) -> tuple[Any, ...]:
@@ -308,7 +316,7 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        return traj.obs, traj.target
+        return self._critic.inputs(traj), traj.target
 
     def _kl_threshold(self, hyperparams: OnPolicyHyperparametersT) -> Traced | None:
         """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
@@ -329,6 +337,18 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         outputs = self._policy.log_probs_and_entropies(training, obs, actions)
         return jax.tree.map(jax.vmap(self._per_actor), outputs)
+
+    def _values(self, training: TrainState, obs: PyTree) -> Float[Array, "samples ..."]:
+        """The critic's values of a minibatch.
+
+        Args:
+            training: State of the critic's training.
+            obs: The observations that `_critic_loss` is given.
+
+        Returns:
+            The value of each sample (and actor).
+        """
+        return self._critic.values(training, obs)
 
     def _actor_network(self) -> nn.Module:
         """The actor, if the configuration names none."""
@@ -353,7 +373,16 @@ class OnPolicyHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return network
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
-        """The critic's value of one observation (for each actor)."""
+        """The value of one observation (for each actor), of a critic without a memory.
+
+        Raises:
+            TypeError: The critic has a memory.
+        """
+        if isinstance(training.model_def, Recurrent):
+            raise TypeError(
+                f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
+                "gives the values of a whole minibatch."
+            )
         return self._per_actor(training.apply_fn(params, obs))
 
     def _per_actor(self, x: Array) -> Array:

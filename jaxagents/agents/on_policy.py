@@ -1,6 +1,5 @@
 """The base of agents that learn from rollouts of their current policy."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import TypedDict
@@ -11,8 +10,10 @@ from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.checks import check_discrete_action
+from jaxagents.agents import sequences
+from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.hooks import (
     POLICY_HOOKS,
     OnPolicyConfigT,
@@ -66,7 +67,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     _config_type = OnPolicyConfig
     _hyperparams_type = OnPolicyHyperparameters
-    split_fields = ("envstate", "obs", "carry", "received")
+    split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
 
     @property
     def actor_training(self) -> TrainState:
@@ -116,7 +117,9 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
-        config, hyperparams, policy = self.config, runner.hyperparams, self._policy
+        config, hyperparams = self.config, runner.hyperparams
+        learns_in_order = isinstance(self._critic, RecurrentCritic)
+        dealt = sequences if learns_in_order else self._policy
         actor_hook: Callable = self._actor_loss
         critic_hook: Callable = self._critic_loss
 
@@ -127,12 +130,12 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             return described(critic_hook(*samples, hyperparams))
 
         def samples(*elements: PyTree) -> tuple[PyTree, ...]:
-            return policy.samples(elements)
+            return dealt.samples(elements)
 
         actor = Fit(
             runner.actor_training,
             actor_loss,
-            policy.elements(self._actor_loss_input(runner, traj)),
+            dealt.elements(self._actor_loss_input(runner, traj)),
             config.actor_epochs,
             self._kl_threshold(hyperparams),
             samples,
@@ -140,7 +143,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic = Fit(
             runner.critic_training,
             critic_loss,
-            policy.elements(self._critic_loss_input(runner, traj)),
+            dealt.elements(self._critic_loss_input(runner, traj)),
             config.critic_epochs,
             prepare=samples,
         )
@@ -165,6 +168,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             update_step=jnp.zeros((), jnp.int32),
             info={},
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
+            critic_carry=_broadcast(self._critic.initial(critic), (self.config.batch_size,)),
         )
         if self.config.normalise_rewards:
             shape = self._actors_shape
@@ -175,7 +179,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _info_names(self, runner: Runner) -> Info:
         """The names of the numbers that an update reports, found without playing."""
-        obs, carry = jax.tree.map(lambda x: x[0], (runner.obs, runner.carry))
+        of_all = runner.obs, runner.carry, runner.critic_carry
+        obs, carry, critic_carry = jax.tree.map(lambda x: x[0], of_all)
         _, distribution = self._policy.step(runner.actor_training, carry, obs)
         of_each_actor = jnp.zeros(self._actors_shape, jnp.float32)
         step = Transition(
@@ -191,6 +196,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             advantage=of_each_actor,
             target=of_each_actor,
             carry=carry,
+            critic_carry=critic_carry,
             info=self._no_info(runner),
         )
         traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
@@ -219,12 +225,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        network, carry = self._network_of_actor(), ()
-        if isinstance(network, Recurrent):
-            carry = (network.initial(),)
-        actor = _with_parameters(network, actor_rng, *carry, obs)
-        critic = self._network_of_critic()
-        return actor, _with_parameters(critic, critic_rng, obs)
+        actor, critic = self._network_of_actor(), self._network_of_critic()
+        return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
 
     def _with_optimizer(self, network: TrainState, optimizer_params: OptimizerParams) -> TrainState:
         optimizer = make_optimizer(self.config.optimizer, optimizer_params)
@@ -267,6 +269,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             traj = sharding.whole(traj)
         if self.config.normalise_rewards:
             runner, traj = self._with_normalised_rewards(runner, traj)
+        runner, traj = self._with_values(runner, traj)
         traj = self._with_targets(runner, traj)
         return runner, traj, rngs[2:].reshape(shape)
 
@@ -297,17 +300,22 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
         return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
 
+    def _with_values(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with its values, and the runner with the critic's memories after it."""
+        carry, steps_at_once = runner.critic_carry, self._steps_at_once()
+        placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
+        carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
+        carry = placed(carry)
+        return runner.replace(critic_carry=carry), traj
+
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
-        critic, hyperparams = runner.critic_training, runner.hyperparams
-        values = jax.vmap(functools.partial(self._value, critic, critic.params))
+        hyperparams = runner.hyperparams
         return with_targets(
             traj,
-            values,
             hyperparams.gamma,
             self._gae_lambda(hyperparams),
             advantages=self._trajectory_advantages,
             returns=self._trajectory_returns,
-            steps_at_once=self._steps_at_once(),
         )
 
     def _steps_at_once(self) -> int:
@@ -324,7 +332,11 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
-        value = jax.eval_shape(lambda critic, obs: critic(obs), critic, obs)
+        _, value = jax.eval_shape(
+            lambda critic, obs: self._critic.step(critic, self._critic.initial(critic), obs),
+            critic,
+            obs,
+        )
 
         name, env = type(self).__name__, self.episodes.env.wording.environment
         actions = self.episodes.action_space, name, env
@@ -358,30 +370,18 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "_distribution instead of all of them; or, for an actor network with a memory, "
                 "_distribution_of(output), which makes a distribution of actions of what it emits."
             )
-        critic = self._network_of_critic()
-        if isinstance(critic, Recurrent):
+        actor, critic = self._network_of_actor(), self._network_of_critic()
+        blind = [*hooks, *["_distribution"] * self._gives("_distribution")]
+        if isinstance(actor, Recurrent) and blind:
             raise TypeError(
-                f"{name}: the critic's network must have no memory, got {type(critic).__name__}."
-            )
-        if isinstance(self._network_of_actor(), Recurrent):
-            self._check_recurrent([*hooks, *["_distribution"] * self._gives("_distribution")])
-
-    def _check_recurrent(self, hooks: list[str]) -> None:
-        name, config = type(self).__name__, self.config
-        if hooks:
-            raise TypeError(
-                f"{name} has an actor network with a memory, which {', '.join(hooks)} would know "
+                f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
                 "nothing of: give _distribution_of(output) alone."
             )
-        n_sequences = config.batch_size // config.n_minibatches
-        if n_sequences % config.n_groups:
-            raise ValueError(
-                f"With an actor network with a memory, n_groups must divide the {n_sequences} "
-                f"environments of a minibatch, got {config.n_groups}."
-            )
+        check_memory(name, self.config, actor_network=actor, critic_network=critic)
 
 
-def _with_parameters(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> TrainState:
+def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
+    inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 

@@ -1,5 +1,8 @@
 """A policy and default networks for actions of many kinds."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 from flax import linen as nn
 from jaxtyping import PyTree
@@ -16,11 +19,18 @@ from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
-    ObservationOnly,
-    PerActor,
+    MinGRUCell,
     StateCritic,
+    Torso,
+    WithMemory,
+    for_each_actor,
     mask_actions,
+    observation_only,
 )
+
+_CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
+_WIDTH = 64
+"""Units of each layer before and after a memory."""
 
 
 class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
@@ -28,7 +38,8 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     The actor emits logits for discrete actions, a tuple of logits for several of them, and a mean and a
     logarithm of the standard deviation for box actions, both in units of half the box where its bounds
-    are finite. Where actions are dicts or tuples, so is what it emits.
+    are finite. Where actions are dicts or tuples, so is what it emits. With `config.memory`, default
+    networks have a memory.
     """
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
@@ -38,22 +49,39 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
-        space, n_categories = self.episodes.action_space, self._observed_categories()
-        return self._lift(default_actor(space, n_categories=n_categories))
+        make = functools.partial(default_actor, self.episodes.action_space)
+        return self._lift(self._default(make, self._observed_categories()))
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._lift(StateCritic(n_categories=self._observed_categories()))
+        return self._lift(self._default(StateCritic, self._observed_categories()))
+
+    def _default(self, make: Callable[..., nn.Module], n_categories: int | None) -> nn.Module:
+        """A default network of one actor, whose hidden layers may have a memory between them.
+
+        Args:
+            make: Makes the network of the fields `features` and `n_categories`.
+            n_categories: See [`Torso`][jaxagents.networks.Torso].
+
+        Returns:
+            The network.
+        """
+        config = self.config
+        if config.memory is None:
+            return make(n_categories=n_categories)
+        cell = _CELLS[config.memory](features=config.memory_size)
+        torso = Torso(features=(_WIDTH,), n_categories=n_categories)
+        return WithMemory(make(features=(_WIDTH,)), cell, torso)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if not is_observed_beside(self._observation):
             return network
-        return mask_actions(network) if field == "actor_network" else ObservationOnly(network)
+        return mask_actions(network) if field == "actor_network" else observation_only(network)
 
     def _lift(self, network: nn.Module) -> nn.Module:
         if not self._actors_shape:
             return network
-        return PerActor(network, self.n_actors, own_observations=self._own_observations())
+        return for_each_actor(network, self.n_actors, own_observations=self._own_observations())
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""

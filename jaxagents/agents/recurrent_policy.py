@@ -1,30 +1,16 @@
 """Policies with a memory, which learn from sequences."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from jaxagents.agents import sequences
 from jaxagents.agents.policy import Carry, Distribution, Policy
+from jaxagents.agents.sequences import Sequence, outputs_of, sequence_of
 from jaxagents.agents.transitions import Transition
-from jaxagents.core.arrays import select
 from jaxagents.learners.train_state import TrainState
-
-
-class Sequence(NamedTuple):
-    """Observations in order, as a policy with a memory learns from them.
-
-    Attributes:
-        obs: Observations, time first.
-        carry: The memory before each step.
-        first: Whether a new episode starts at the step.
-    """
-
-    obs: PyTree
-    carry: Carry
-    first: Bool[Array, "..."]
 
 
 @final
@@ -48,44 +34,28 @@ class RecurrentPolicy(Policy):
         self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
     ) -> Distribution:
         """The distributions of actions at the observations of a sequence; see `Policy`."""
-        initial = self.initial(network)
-
-        def step(carry: Carry, at_t: tuple[Any, Array]) -> tuple[Carry, Any]:
-            obs, first = at_t
-            return network(select(first, initial, carry), obs)
-
-        _, outputs = jax.lax.scan(step, carry, (obs, first))
+        _, outputs = network(carry, obs, first, method="unroll")
         return jax.vmap(self._distribution)(outputs)
 
     def inputs(self, traj: Transition) -> Sequence:
         """Observations, memories and beginnings of episodes."""
-        over = traj.terminated | traj.truncated
-        first = jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
-        return Sequence(traj.obs, traj.carry, first)
+        return sequence_of(traj, traj.carry)
 
     def elements(self, rollout: PyTree) -> PyTree:
         """One element for each environment: its whole sequence."""
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
+        return sequences.elements(rollout)
 
     def samples(self, minibatch: PyTree) -> PyTree:
         """The steps of all sequences one after another, except for sequences of the policy."""
-
-        def flat(x: PyTree) -> PyTree:
-            return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
-
-        return jax.tree.map(flat, minibatch, is_leaf=lambda x: isinstance(x, Sequence))
+        return sequences.samples(minibatch)
 
     def log_probs_and_entropies(
         self, network: TrainState, inputs: Sequence, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
-        def of_sequence(sequence: Sequence) -> Distribution:
-            start = jax.tree.map(lambda x: x[0], sequence.carry)
-            return self.unroll(network, start, sequence.obs, sequence.first)
-
-        def of_sample(distribution: Distribution, action: PyTree) -> tuple[Array, Array]:
+        def of_sample(output: Any, action: PyTree) -> tuple[Array, Array]:
+            distribution = self._distribution(output)
             return distribution.log_prob(action), distribution.entropy()
 
-        distributions = self.samples(jax.vmap(of_sequence)(inputs))
-        return jax.vmap(of_sample)(distributions, actions)
+        return jax.vmap(of_sample)(sequences.samples(outputs_of(network, inputs)), actions)

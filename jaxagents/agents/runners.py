@@ -42,6 +42,7 @@ class Runner(struct.PyTreeNode):
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
+        critic_carry: Memories of the critic, environments first; `()` if it has none.
     """
 
     actor_training: TrainState
@@ -55,6 +56,7 @@ class Runner(struct.PyTreeNode):
     carry: PyTree = ()
     received: PyTree = ()
     returns: PyTree = ()
+    critic_carry: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

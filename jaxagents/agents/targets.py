@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -17,33 +16,25 @@ BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 
 def with_targets(
     traj: Transition,
-    values: Callable[[Any], Array],
     gamma: Traced,
     gae_lambda: Traced,
     *,
     advantages: BackwardStep,
     returns: BackwardStep,
-    steps_at_once: int,
 ) -> Transition:
-    """A rollout with its values, advantages and targets.
+    """A rollout with its advantages and targets.
 
     Args:
-        traj: The rollout, shaped `(time, environments, ...)`.
-        values: Maps the observations of all environments to their values.
+        traj: The rollout with its values, shaped `(time, environments, ...)`.
         gamma: Discount.
         gae_lambda: Weight of the trace.
         advantages: One backward step of the advantages.
         returns: One backward step of the returns.
-        steps_at_once: Number of steps whose values are computed at once.
 
     Returns:
         The rollout.
     """
-    value, next_value = jax.lax.map(
-        lambda at_t: (values(at_t[0]), values(at_t[1])),
-        (traj.obs, traj.next_obs),
-        batch_size=steps_at_once,
-    )
+    value, next_value = traj.value, traj.next_value
     terminated, truncated = (
         jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
         for flag in (traj.terminated, traj.truncated)
@@ -63,7 +54,7 @@ def with_targets(
     )
     bootstrap = (jnp.zeros_like(value), next_value)
     advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
-    return traj._replace(value=value, next_value=next_value, advantage=advantage, target=target)
+    return traj._replace(advantage=advantage, target=target)
 
 
 def _append_axes(x: Array, ndim: int) -> Array:

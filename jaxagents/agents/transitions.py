@@ -26,6 +26,7 @@ class Transition(NamedTuple):
         advantage: Advantage of `action`.
         target: Return that the critic is fitted to.
         carry: Memory of the policy before the step; `()` if it has none.
+        critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
         info: The entries of the environment's info that the configuration names in `final_info` and
             `summed_info`.
     """
@@ -42,6 +43,7 @@ class Transition(NamedTuple):
     advantage: Array = NOT_YET
     target: Array = NOT_YET
     carry: PyTree = ()
+    critic_carry: PyTree = ()
     info: PyTree = ()
 
 

@@ -13,12 +13,19 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import CriticView, Masked, ObservationOnly, mask_actions
+from jaxagents.networks.masks import (
+    CriticView,
+    Masked,
+    ObservationOnly,
+    critic_view,
+    mask_actions,
+    observation_only,
+)
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
-from jaxagents.networks.per_actor import PerActor
+from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, for_each_actor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
-from jaxagents.networks.recurrent import Recurrent, WithMemory
+from jaxagents.networks.recurrent import MinGRUCell, Recurrent, WithMemory
 from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "JointActor",
     "MLPHead",
     "Masked",
+    "MinGRUCell",
     "MultiCategoricalActor",
     "Normalised",
     "NormalisedRecurrent",
@@ -43,6 +51,7 @@ __all__ = [
     "ObservationOnly",
     "PatchConv",
     "PerActor",
+    "PerActorWithMemory",
     "Policy",
     "Recurrent",
     "StateCritic",
@@ -50,9 +59,12 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
+    "critic_view",
     "default_init",
     "ensemblize",
+    "for_each_actor",
     "mask_actions",
     "normalised",
     "observation_encoder",
+    "observation_only",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
-from jaxtyping import PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import action_mask, critic_state, network_input
@@ -63,15 +63,14 @@ class CriticView(nn.Module):
 
     def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """The output of the network; further arguments are passed on to it."""
-        state = critic_state(obs)
-        return self.network(network_input(obs) if state is None else state, *args, **kwargs)
+        return self.network(_critic_input(obs), *args, **kwargs)
 
 
-class MaskedWithMemory(Recurrent):
-    """A network with a memory in which actions that are not allowed have no probability.
+class ObservationOnlyWithMemory(Recurrent):
+    """A network with a memory that sees neither masks of actions nor what centralised critics see.
 
     Attributes:
-        network: A network with a memory; see [`Masked`][jaxagents.networks.Masked].
+        network: The network; see [`ObservationOnly`][jaxagents.networks.ObservationOnly].
     """
 
     network: Recurrent
@@ -83,8 +82,45 @@ class MaskedWithMemory(Recurrent):
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
-        carry, output = self.network(carry, network_input(obs))
+        return self.network(carry, self._seen(obs))
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        return self.network.unroll(carry, self._seen(obs), first)
+
+    @nn.nowrap
+    def _seen(self, obs: PyTree) -> PyTree:
+        return network_input(obs)
+
+
+class MaskedWithMemory(ObservationOnlyWithMemory):
+    """A network with a memory in which actions that are not allowed have no probability.
+
+    Attributes:
+        network: A network with a memory; see [`Masked`][jaxagents.networks.Masked].
+    """
+
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+        """Takes one step; see `Recurrent`."""
+        carry, output = super().__call__(carry, obs)
         return carry, _masked(output, action_mask(obs))
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        carries, outputs = super().unroll(carry, obs, first)
+        return carries, _masked(outputs, action_mask(obs))
+
+
+class CriticViewWithMemory(ObservationOnlyWithMemory):
+    """A centralised critic with a memory; see [`CriticView`][jaxagents.networks.CriticView].
+
+    Attributes:
+        network: The network.
+    """
+
+    @nn.nowrap
+    def _seen(self, obs: PyTree) -> PyTree:
+        return _critic_input(obs)
 
 
 def mask_actions(network: nn.Module) -> nn.Module:
@@ -98,6 +134,37 @@ def mask_actions(network: nn.Module) -> nn.Module:
     """
     is_recurrent = isinstance(network, Recurrent)
     return MaskedWithMemory(network) if is_recurrent else Masked(network)
+
+
+def observation_only(network: nn.Module) -> nn.Module:
+    """A network, with or without a memory, that sees neither masks nor what critics see.
+
+    Args:
+        network: The network.
+
+    Returns:
+        It, behind [`ObservationOnly`][jaxagents.networks.ObservationOnly] or its like with a memory.
+    """
+    is_recurrent = isinstance(network, Recurrent)
+    return ObservationOnlyWithMemory(network) if is_recurrent else ObservationOnly(network)
+
+
+def critic_view(network: nn.Module) -> nn.Module:
+    """A centralised critic, with or without a memory.
+
+    Args:
+        network: The network.
+
+    Returns:
+        It, behind [`CriticView`][jaxagents.networks.CriticView] or its like with a memory.
+    """
+    is_recurrent = isinstance(network, Recurrent)
+    return CriticViewWithMemory(network) if is_recurrent else CriticView(network)
+
+
+def _critic_input(obs: PyTree) -> PyTree:
+    state = critic_state(obs)
+    return network_input(obs) if state is None else state
 
 
 def _masked(output: Any, mask: Any) -> Any:

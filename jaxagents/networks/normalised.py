@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
 from jaxagents.networks.recurrent import Recurrent
@@ -129,6 +129,10 @@ class NormalisedRecurrent(Recurrent):
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
         return self.network(carry, self.statistics(obs))
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        return self.network.unroll(carry, self.statistics(obs), first)
 
     def observe(self, observations: PyTree) -> None:
         """Adds observations, with leading axes, to the statistics."""

@@ -1,12 +1,16 @@
 """Networks with a memory."""
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
+from jaxagents.core.arrays import select
+from jaxagents.networks.dense import Dense
 from jaxagents.networks.torsos import Torso
 
 
@@ -36,6 +40,19 @@ class Recurrent(nn.Module):
             The memory afterwards, and the output.
         """
 
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence.
+
+        Args:
+            carry: The memory before the first step.
+            obs: Observations, time first.
+            first: Whether a new episode, with a fresh memory, starts at a step.
+
+        Returns:
+            The memories after each step, and the outputs, time first.
+        """
+        return _scan(self, lambda network: network, self.initial(), carry, obs, first)
+
 
 class WithMemory(Recurrent):
     """A torso, a recurrent cell, and a network of the cell's output.
@@ -44,6 +61,10 @@ class WithMemory(Recurrent):
     head = CategoricalActor(n_actions=2, features=())
     actor = WithMemory(head, cell=nn.GRUCell(features=32))
     ```
+
+    In a sequence the torso and the network see all steps at once, and only the cell takes one after the
+    other. A cell with a method `unroll` like that of
+    [`MinGRUCell`][jaxagents.networks.MinGRUCell] sees them at once as well.
 
     Attributes:
         network: Maps the cell's output to that of the whole.
@@ -60,8 +81,109 @@ class WithMemory(Recurrent):
         """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
-    @nn.compact
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
         """Takes one step; see `Recurrent`."""
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output)
+
+    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        inputs = _at_each_step(self, lambda network: network.torso, obs)
+        if hasattr(self.cell, "unroll"):
+            carries, outputs = self.cell.unroll(carry, inputs, first)
+        else:
+            initial = self.initial()
+            carries, outputs = _scan(self, lambda x: x.cell, initial, carry, inputs, first)
+        return carries, _at_each_step(self, lambda network: network.network, outputs)
+
+
+class MinGRUCell(nn.RNNCellBase):
+    r"""The minimal gated recurrent unit, whose steps are computed side by side.
+
+    $$h_t = (1 - z_t) \, h_{t-1} + z_t \, \tilde h_t, \quad z_t = \sigma(W_z x_t + b_z),
+    \quad \tilde h_t = W_h x_t + b_h$$
+
+    The memory is linear in the one before, so that a sequence takes a logarithmic number of steps on
+    hardware that can make them at once.
+
+    Feng et al., 2024, "Were RNNs all we needed?", section 3.1.
+
+    Attributes:
+        features: Size of the memory.
+    """
+
+    features: int
+
+    def setup(self) -> None:
+        """Makes the layer of the gate and of the candidate."""
+        self.layer = Dense(2 * self.features)
+
+    def __call__(
+        self, carry: Float[Array, "features"], inputs: Float[Array, "inputs"]
+    ) -> tuple[Float[Array, "features"], Float[Array, "features"]]:
+        """Takes one step: the memory afterwards, which is also the output."""
+        kept, added = self._kept_and_added(inputs)
+        carry = kept * carry + added
+        return carry, carry
+
+    def unroll(
+        self,
+        carry: Float[Array, "features"],
+        inputs: Float[Array, "time inputs"],
+        first: Bool[Array, "time"],
+    ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
+        """Takes the steps of a sequence: the memories after each, which are also the outputs."""
+        kept, added = self._kept_and_added(inputs)
+        kept = jnp.where(first[:, None], 0.0, kept)
+        added = added.at[0].add(kept[0] * carry)
+        _, carries = jax.lax.associative_scan(_one_after_the_other, (kept, added))
+        return carries, carries
+
+    @nn.nowrap
+    def initialize_carry(
+        self, rng: Array, input_shape: tuple[int, ...]
+    ) -> Float[Array, "*batch features"]:
+        """A memory of zeros, for inputs of a shape."""
+        return jnp.zeros((*input_shape[:-1], self.features))
+
+    @property
+    def num_feature_axes(self) -> int:
+        """Number of axes of the features of an input."""
+        return 1
+
+    def _kept_and_added(self, inputs: Float[Array, "*time inputs"]) -> tuple[Array, Array]:
+        """The share of the memory that is kept, and what is added to it."""
+        gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
+        return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate
+
+
+def _one_after_the_other(
+    before: tuple[Array, Array], after: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Two maps of the form `kept * carry + added` as a single one."""
+    return after[0] * before[0], after[0] * before[1] + after[1]
+
+
+def _scan(
+    network: nn.Module,
+    part: Callable[[Any], Any],
+    initial: PyTree,
+    carry: PyTree,
+    inputs: PyTree,
+    first: Bool[Array, "time"],
+) -> tuple[Any, Any]:
+    """A part of a network, step by step: its memories after each step, and its outputs."""
+
+    def step(network: nn.Module, carry: PyTree, at_t: tuple[Any, Array]) -> tuple[Any, Any]:
+        inputs, first = at_t
+        carry, output = part(network)(select(first, initial, carry), inputs)
+        return carry, (carry, output)
+
+    scan = nn.scan(step, variable_broadcast=True, split_rngs={})
+    return scan(network, carry, (inputs, first))[1]
+
+
+def _at_each_step(network: nn.Module, part: Callable[[Any], Any], inputs: PyTree) -> Any:
+    """The outputs of a part of a network at all steps at once."""
+    each = nn.vmap(lambda network, x: part(network)(x), variable_axes={True: None}, split_rngs={})
+    return each(network, inputs)

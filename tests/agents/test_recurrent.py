@@ -1,4 +1,4 @@
-"""Policies with a memory."""
+"""Policies and critics with a memory."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from probes import Probe
+from probes import Allowed, Probe
 
-from jaxagents import PPO, PPOBase, ops
+from jaxagents import IPPO, MAPPO, PPO, REINFORCE, PPOBase, ops
+from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
+from jaxagents.agents.sequences import elements
+from jaxagents.agents.transitions import Transition
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -33,10 +36,22 @@ class Recall(Probe):
         return jnp.where(state.time == self.n_steps - 1, right.astype(float), 0.0)
 
 
-def make(**fields):
+class Delayed(Recall):
+    """Shows a sign at first, which is the reward two steps later whatever is done."""
+
+    def reward(self, state, action):
+        return jnp.where(state.time == self.n_steps - 1, state.sign, 0.0)
+
+
+FORGETFUL = CategoricalActor(2, features=(8,))
+REMEMBER = {"memory": "gru", "memory_size": 8, "actor_network": None, "critic_network": None}
+"""Default networks, both with a memory."""
+
+
+def make(env=Recall, agent=PPO, **fields):
     fields = {"n_steps": 2, "n_evals": 16, "critic_network": StateCritic(features=(8,)), **fields}
     sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 8, "actor_network": MEMORY}
-    return PPO(Recall(), None, AgentConfig(**{**sizes, **fields}))
+    return agent(env(), None, AgentConfig(**{**sizes, **fields}))
 
 
 def hyperparams(learning_rate=1e-2):
@@ -84,25 +99,28 @@ def test_the_first_ratio_of_an_update_is_one():
 
 
 def test_the_memory_of_a_runner_is_fresh_where_an_episode_has_just_ended():
-    agent = make(rollout_length=3)
+    agent = make(rollout_length=3, **REMEMBER)
     runner, _ = agent.train(KEY, hyperparams(), progress=False)
-    np.testing.assert_array_equal(runner.carry, 0.0)
-    agent = make(rollout_length=4)
+    for carry in (runner.carry, runner.critic_carry):
+        np.testing.assert_array_equal(carry, 0.0)
+    agent = make(rollout_length=4, **REMEMBER)
     runner, _ = agent.train(KEY, hyperparams(), n_steps=1, progress=False)
-    assert np.all(np.any(np.asarray(runner.carry) != 0.0, axis=1))
+    for carry in (runner.carry, runner.critic_carry):
+        assert np.all(np.any(np.asarray(carry) != 0.0, axis=1))
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
-    whole, _ = make().train(KEY, hyperparams(), n_steps=4, progress=False)
-    make(checkpoint_dir=tmp_path).train(KEY, hyperparams(), n_steps=2, progress=False)
-    agent = make(checkpoint_dir=tmp_path, restore_agent=True)
+    fields = {"rollout_length": 4, **REMEMBER}
+    whole, _ = make(**fields).train(KEY, hyperparams(), n_steps=4, progress=False)
+    make(checkpoint_dir=tmp_path, **fields).train(KEY, hyperparams(), n_steps=2, progress=False)
+    agent = make(checkpoint_dir=tmp_path, restore_agent=True, **fields)
     runner, _ = agent.restore("last")
     resumed, _ = agent.train(None, None, runner, n_steps=2, progress=False)
     trees.assert_equal(whole, resumed)
 
 
 def test_two_devices_make_the_training_of_one():
-    agent = make(n_groups=2, replicated_updates=True)
+    agent = make(n_groups=2, replicated_updates=True, rollout_length=4, **REMEMBER)
     alone, shared = (
         agent.train(KEY, hyperparams(), progress=False, mesh=mesh) for mesh in (None, make_mesh(2))
     )
@@ -134,11 +152,75 @@ def test_refuses_what_knows_nothing_of_the_memory():
         ByHooks(Recall(), None, config)
     with pytest.raises(TypeError, match=r"with a memory, _distribution_of\(output\)"):
         WithoutDistribution(Recall(), None, config)
-    with pytest.raises(TypeError, match="critic's network must have no memory, got WithMemory"):
-        make(critic_network=MEMORY)
     with pytest.raises(ValueError, match="n_groups must divide the 1 environments of a minibatch"):
         make(batch_size=4, minibatch_size=1, n_groups=2)
+    with pytest.raises(ValueError, match="n_groups must divide the 1 environments of a minibatch"):
+        make(batch_size=4, minibatch_size=1, n_groups=2, **{**REMEMBER, "actor_network": FORGETFUL})
+    with pytest.raises(ValueError, match=r"memory must be None or one of \('gru', .* got 'GRU'"):
+        AgentConfig(memory="GRU")
+    with pytest.raises(ValueError, match="actor_network and critic_network are both given"):
+        make(memory="gru")
+
+    class OwnDefault(PPO):
+        def _critic_network(self):
+            return StateCritic()
+
+    with pytest.raises(TypeError, match="_critic_network makes a network without a memory"):
+        make(agent=OwnDefault, **REMEMBER)
     agent = make()
     actor = agent.start(KEY, hyperparams()).actor_training
     with pytest.raises(TypeError, match="has a memory: call act"):
         agent.policy(actor, jnp.zeros(2))
+
+
+@pytest.mark.parametrize("memory", ["lstm", "min_gru"])
+def test_a_critic_with_a_memory_values_what_was_seen_before(memory):
+    fields = {"n_steps": 40, "eval_frequency": 40, "actor_network": FORGETFUL}
+    agent = make(Delayed, **{**fields, "critic_network": None}, memory=memory, memory_size=8)
+    _, metrics = agent.train(KEY, hyperparams(), progress=False)
+    assert metrics["explained_variance"][-1] > 0.95
+    _, metrics = make(Delayed, **fields).train(KEY, hyperparams(), progress=False)
+    assert metrics["explained_variance"][-1] < 0.6
+
+
+def test_values_pass_through_the_memory_and_over_ends_of_episodes():
+    """The true successor is valued with the memory of its episode, even where that ends."""
+    network = WithMemory(StateCritic(features=()), nn.OptimizedLSTMCell(features=4))
+    obs, next_obs = jax.random.normal(KEY, (2, 7, 3, 2))
+    initial = network.initial()
+    training = TrainState.from_variables(network, network.init(KEY, initial, obs[0, 0]))
+    carry = jax.tree.map(lambda x: jax.random.normal(KEY, (3, *x.shape)), initial)
+    terminated, truncated = np.zeros((2, 7, 3), bool)
+    terminated[2, 0] = truncated[4, 1] = truncated[6, 2] = True
+    traj = Transition(obs, None, None, None, None, next_obs, terminated, truncated)
+    critic = RecurrentCritic(lambda x: x)
+    after, judged = critic.judge(training, carry, traj, steps_at_once=2)
+    for i in range(3):
+        memory = jax.tree.map(lambda x, i=i: x[i], carry)
+        for t in range(7):
+            trees.assert_close(
+                jax.tree.map(lambda x, t=t, i=i: x[t, i], judged.critic_carry), memory
+            )
+            memory, value = training(memory, obs[t, i])
+            np.testing.assert_allclose(judged.value[t, i], value, rtol=1e-5, atol=1e-6)
+            _, value = training(memory, next_obs[t, i])
+            np.testing.assert_allclose(judged.next_value[t, i], value, rtol=1e-5, atol=1e-6)
+            memory = initial if terminated[t, i] or truncated[t, i] else memory
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], after), memory)
+    sequences = jax.tree.map(lambda x: x[0], elements(critic.inputs(judged)))
+    trees.assert_close(critic.values(training, sequences), judged.value.T.reshape(-1))
+
+
+@pytest.mark.parametrize("agent", [REINFORCE, IPPO, MAPPO])
+def test_default_networks_of_every_agent_may_have_a_memory(agent):
+    n_actors = None if agent is REINFORCE else 2
+    fields = {"batch_size": 8, "rollout_length": 4, "n_steps": 2, "n_evals": 2}
+    config = agent._config_type(memory="lstm", memory_size=8, normalise_observations=True, **fields)
+    trained = agent(Allowed(n_actors), None, config)
+    runner, metrics = trained.train(KEY, agent._hyperparams_type(), progress=False)
+    own, all_see = (() if n_actors is None else (n_actors,)), agent is MAPPO
+    assert {x.shape for x in runner.carry} == {(8, *own, 8)}
+    assert {x.shape for x in runner.critic_carry} == {(8, 8) if all_see else (8, *own, 8)}
+    assert np.all(np.isfinite(metrics["actor_loss"][1:]))
+    outcomes = trained.eval(KEY, n_evals=2)
+    assert np.all(np.isfinite(outcomes["returns"]))

@@ -21,6 +21,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["new/report.md", "new/pendulum.png"],
         "| jaxagents",
     ),
+    "memory.py": (
+        "--tasks 'CartPole without velocities' --memories none gru --share 0.001 --markdown report.md",
+        ["report.md"],
+        "| CartPole without velocities | gru |",
+    ),
     "normalisation.py": (
         "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01 --markdown report.md",
         ["report.md"],

@@ -148,6 +148,7 @@ def test_targets_across_a_truncation_by_hand():
     agent = PPO(Counting(), None, config)
     runner = agent.start(KEY, HyperParameters(gamma=0.5, gae_lambda=0.8))
     runner, traj = agent._rollout(runner, KEY)
+    runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)
 
     np.testing.assert_array_equal(traj.reward[:, 0], [1, 2, 1])
@@ -400,6 +401,7 @@ def test_environments_that_report_truncation_bootstrap():
     agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
     runner = agent.start(KEY, HyperParameters(gamma=0.5))
     _, traj = agent._rollout(runner, KEY)
+    runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)
     np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0, 1])
     np.testing.assert_array_equal(traj.terminated, False)

@@ -1,11 +1,12 @@
 """Mistakes with networks."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from probes import MatchSign
 
-from jaxagents import IPPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner, ippo
+from jaxagents import IPPO, PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner, ippo
 from jaxagents.networks import (
     MLP,
     CategoricalActor,
@@ -19,7 +20,7 @@ from jaxagents.networks import (
 )
 from jaxagents.networks.vision import make_encoder
 from mistakes.entries import Theme
-from mistakes.things import make_box_ppo, make_dqn, make_ppo, make_sac
+from mistakes.things import hyperparams, key, make_box_ppo, make_dqn, make_ppo, make_sac
 
 mistake = Theme("Networks")
 
@@ -153,11 +154,41 @@ def base_without_networks():
     make_ppo(agent=Bare, critic_network=None)
 
 
-@mistake(TypeError, r"the critic's network must have no memory, got WithMemory")
-def critic_with_a_memory():
-    """A critic with a memory."""
-    memory = WithMemory(StateCritic(features=()), cell=nn.GRUCell(features=4))
-    make_ppo(critic_network=memory)
+@mistake(ValueError, r"memory must be None or one of \('gru', 'lstm', 'min_gru'\), got 'rnn'")
+def unknown_memory():
+    """A memory of a kind that there is not."""
+    make_ppo(memory="rnn")
+
+
+@mistake(ValueError, r"memory='gru' is for default networks, but actor_network and critic_network")
+def memory_for_given_networks():
+    """`memory` beside networks that have none."""
+    make_ppo(memory="gru", actor_network=CategoricalActor(2), critic_network=StateCritic())
+
+
+@mistake(
+    TypeError, r"Own\._actor_network makes a network without a memory, although config\.memory="
+)
+def memory_for_a_default_network_without_one():
+    """`memory` for a subclass whose default network has none."""
+
+    class Own(PPO):
+        def _actor_network(self):
+            return CategoricalActor(2)
+
+    make_ppo(agent=Own, memory="gru", actor_network=None, critic_network=None)
+
+
+@mistake(TypeError, r"The critic of Own has a memory: call _values\(training, obs\)")
+def loss_of_one_observation_for_a_critic_with_a_memory():
+    """A loss that values one observation by itself, with a critic that has a memory."""
+
+    class Own(PPO):
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            return jax.vmap(lambda o: self._value(training, training.params, o))(obs) - targets
+
+    agent = make_ppo(agent=Own, memory="gru", actor_network=None, critic_network=None)
+    agent.train(key(), hyperparams(), progress=False)
 
 
 @mistake(TypeError, r"has an actor network with a memory, which _entropy would know nothing of")

@@ -1,0 +1,133 @@
+"""Trains PPO with and without a memory, where what is seen now is not enough.
+
+In MemoryChain the first observation says what to do in the last step. In the other tasks velocities are
+hidden. The agents have default networks, which differ in nothing but their memory.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnax
+import jax
+import numpy as np
+
+from jaxagents import PPO
+from jaxagents.envs import Environment, Step, as_environment
+from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+
+TITLE = "# PPO with and without a memory"
+MEMORIES = {"none": None, "gru": "gru", "lstm": "lstm", "min_gru": "min_gru"}
+BATCH_SIZE = 64
+N_EVALS = 128
+
+
+class Hidden(Environment):
+    """An environment of which some numbers of an observation are seen."""
+
+    def __init__(self, env: Environment, seen: tuple[int, ...]) -> None:
+        """Takes the environment, and the places of the numbers that are seen."""
+        self._env, self._seen = env, seen
+        self.action_space, self.max_steps = env.action_space, env.max_steps
+
+    def reset(self, key: jax.Array) -> tuple[jax.Array, Any]:
+        """Starts an episode."""
+        obs, state = self._env.reset(key)
+        return obs[np.array(self._seen)], state
+
+    def step(self, key: jax.Array, state: Any, action: Any) -> Step:
+        """Takes a step."""
+        step = self._env.step(key, state, action)
+        return step._replace(obs=step.obs[np.array(self._seen)])
+
+
+class Task(NamedTuple):
+    """What is to be learnt.
+
+    Attributes:
+        env: The environment.
+        n_updates: Number of updates.
+        rollout_length: Steps taken in each environment before an update.
+        gamma: Discount.
+        learning_rate: Step size.
+    """
+
+    env: Environment
+    n_updates: int
+    rollout_length: int
+    gamma: float = 0.99
+    learning_rate: float = 1e-3
+
+
+def memory_chain(length: int) -> Environment:
+    """MemoryChain of bsuite, of a length."""
+    env, params = gymnax.make("MemoryChain-bsuite")
+    return as_environment(env, params.replace(memory_length=length))
+
+
+def tasks() -> dict[str, Task]:
+    """The tasks, by name."""
+    cartpole, pendulum = (as_environment(*gymnax.make(x)) for x in ("CartPole-v1", "Pendulum-v1"))
+    return {
+        "MemoryChain, 10 steps": Task(memory_chain(10), 60, 64),
+        "MemoryChain, 40 steps": Task(memory_chain(40), 120, 128),
+        "CartPole without velocities": Task(Hidden(cartpole, (0, 2)), 150, 128),
+        "Pendulum without velocity": Task(Hidden(pendulum, (0, 1)), 300, 128, 0.95),
+    }
+
+
+def main() -> None:
+    """Runs the benchmark, and prints its table."""
+    args = parse_args()
+    lines = [TITLE, "", "| Task | Memory | Mean return, by seed | Mean |"]
+    lines += ["|---|---|---|---|"]
+    for name in args.tasks:
+        for memory in args.memories:
+            returns = train(tasks()[name], MEMORIES[memory], args)
+            by_seed = ", ".join(f"{x:.2f}" for x in returns)
+            row = [name, memory, by_seed, f"{returns.mean():.2f}"]
+            lines.append(f"| {' | '.join(row)} |")
+            print(lines[-1], file=sys.stderr)
+    table = "\n".join(lines)
+    print(table)
+    if args.markdown is not None:
+        args.markdown.write_text(f"{table}\n", encoding="utf-8")
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--tasks", nargs="+", default=list(tasks()), choices=list(tasks()))
+    add("--memories", nargs="+", default=list(MEMORIES), choices=list(MEMORIES))
+    add("--seeds", type=int, default=3)
+    add("--share", type=float, default=1.0, help="of the updates")
+    add("--markdown", type=Path, help="file for the table")
+    return parser.parse_args()
+
+
+def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarray:
+    """Mean returns after training, of each seed."""
+    n_updates = max(1, round(args.share * task.n_updates))
+    config = AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        n_evals=N_EVALS,
+        batch_size=BATCH_SIZE,
+        rollout_length=task.rollout_length,
+        minibatch_size=BATCH_SIZE // 4,
+        memory=memory,
+    )
+    optimizer = OptimizerParams(learning_rate=task.learning_rate, grad_clip=0.5)
+    hyperparams = HyperParameters(
+        gamma=task.gamma, actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
+    )
+    agent = PPO(task.env, None, config)
+    keys = jax.random.split(jax.random.key(0), args.seeds)
+    _, metrics = jax.vmap(lambda key: agent.train(key, hyperparams))(keys)
+    return np.asarray(metrics["returns"])[:, -1].mean(axis=-1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Sequences: how what has a memory learns from a rollout, in the order of its steps."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree
+
+from jaxagents.agents.transitions import Transition
+from jaxagents.learners.train_state import TrainState
+
+
+class Sequence(NamedTuple):
+    """Observations in order, as a network with a memory learns from them.
+
+    Attributes:
+        obs: Observations, time first.
+        carry: The memory before the first step, with an axis of time of length 1.
+        first: Whether a new episode starts at the step.
+    """
+
+    obs: PyTree
+    carry: PyTree
+    first: Bool[Array, "..."]
+
+
+def sequence_of(traj: Transition, carry: PyTree) -> Sequence:
+    """The sequences of a rollout.
+
+    Args:
+        traj: The rollout, shaped `(time, environments, ...)`.
+        carry: The memories before its steps, time first.
+
+    Returns:
+        The sequences, shaped `(time, environments, ...)`.
+    """
+    return Sequence(traj.obs, jax.tree.map(lambda x: x[:1], carry), first_of(traj))
+
+
+def first_of(traj: Transition) -> Bool[Array, "time environments"]:
+    """Whether a new episode starts at a step of a rollout, to which the memory is not fresh yet."""
+    over = traj.terminated | traj.truncated
+    return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
+
+
+def outputs_of(network: TrainState, sequences: Sequence) -> PyTree:
+    """The outputs of a network at all steps of some sequences.
+
+    Args:
+        network: State of the training of a network with a memory.
+        sequences: Sequences, with a leading axis.
+
+    Returns:
+        The outputs, shaped `(sequences, time, ...)`.
+    """
+
+    def of_one(sequence: Sequence) -> Any:
+        start = jax.tree.map(lambda x: x[0], sequence.carry)
+        return network(start, sequence.obs, sequence.first, method="unroll")[1]
+
+    return jax.vmap(of_one)(sequences)
+
+
+def elements(rollout: PyTree) -> PyTree:
+    """A rollout as the elements that are dealt to minibatches: the sequences of environments.
+
+    Args:
+        rollout: Pytree shaped `(time, environments, ...)`.
+
+    Returns:
+        The pytree, shaped `(1, environments, time, ...)`.
+    """
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
+
+
+def samples(minibatch: PyTree) -> PyTree:
+    """The steps of all sequences one after another, except for what is a `Sequence` itself.
+
+    Args:
+        minibatch: Pytree shaped `(sequences, time, ...)`.
+
+    Returns:
+        The pytree, shaped `(samples, ...)`.
+    """
+
+    def flat(x: PyTree) -> PyTree:
+        return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
+
+    return jax.tree.map(flat, minibatch, is_leaf=lambda x: isinstance(x, Sequence))

@@ -1,0 +1,79 @@
+"""Networks with a memory, step by step and in sequences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import (
+    CategoricalActor,
+    MinGRUCell,
+    WithMemory,
+    for_each_actor,
+    mask_actions,
+    normalised,
+    observation_only,
+)
+
+KEY = jax.random.key(0)
+FIRST = jnp.array([False, False, True, False, False, True, False])
+OBS = jax.random.normal(KEY, (7, 3, 2))
+
+
+def assert_unrolls_as_it_steps(network, obs):
+    carry = network.initial()
+    first_obs = jax.tree.map(lambda x: x[0], obs)
+    state = TrainState.from_variables(network, network.init(KEY, carry, first_obs))
+    carry = jax.tree.map(lambda x: x + 0.3, carry)
+    unrolled = jax.jit(lambda: state(carry, obs, FIRST, method="unroll"))()
+    for t in range(len(FIRST)):
+        carry = network.initial() if FIRST[t] else carry
+        carry, output = state(carry, jax.tree.map(lambda x, t=t: x[t], obs))
+        trees.assert_close(jax.tree.map(lambda x, t=t: x[t], unrolled), (carry, output))
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
+def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins(cell):
+    network = WithMemory(CategoricalActor(2, features=(5,)), cell)
+    assert_unrolls_as_it_steps(normalised(network), OBS[:, 0])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("own", [True, False])
+def test_each_actor_has_a_memory_of_its_own(shared, own):
+    network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
+    lifted = for_each_actor(network, 3, shared_params=shared, own_observations=own)
+    assert_unrolls_as_it_steps(lifted, OBS)
+    variables = lifted.init(KEY, lifted.initial(), OBS[0])
+    carry = jax.random.normal(KEY, (3, 4))
+    after, logits = lifted.apply(variables, carry, OBS[0])
+    params = variables["params"]["actors"]
+    for i in range(3):
+        own_params = params if shared else jax.tree.map(lambda x, i=i: x[i], params)
+        alone = network.apply({"params": own_params}, carry[i], OBS[0, i] if own else OBS[0])
+        trees.assert_close((after[i], logits[i]), alone)
+
+
+@pytest.mark.parametrize("wrap", [mask_actions, observation_only])
+def test_masks_are_known_at_every_step(wrap):
+    network = wrap(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4)))
+    allowed = jnp.ones((7, 2), bool).at[3, 1].set(False)
+    obs = {"observation": OBS[:, 0], "action_mask": allowed}
+    assert_unrolls_as_it_steps(network, obs)
+
+
+def test_a_minimal_gru_is_that_of_its_equations():
+    cell, x = MinGRUCell(4), OBS[:, 0]
+    variables = cell.init(KEY, jnp.zeros(4), x[0])
+    layer = jax.tree.map(np.asarray, variables["params"]["layer"])
+    gate, candidate = np.split(np.asarray(x) @ layer["kernel"] + layer["bias"], 2, axis=1)
+    z, h, expected = 1.0 / (1.0 + np.exp(-gate)), np.ones(4), []
+    for t in range(len(x)):
+        h = np.zeros(4) if FIRST[t] else h
+        h = (1.0 - z[t]) * h + z[t] * candidate[t]
+        expected.append(h)
+    _, outputs = cell.apply(variables, jnp.ones(4), x, FIRST, method="unroll")
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
