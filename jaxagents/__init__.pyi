@@ -8,6 +8,14 @@ from .agents.on_policy import OnPolicyBase
 from .bc import BC, BCLearner, DiscreteBCLearner
 from .c51 import C51, C51Learner
 from .compilation_cache import cache_programs
+from .core.schedules import (
+    CosineSchedule,
+    ExponentialSchedule,
+    FunctionSchedule,
+    LinearSchedule,
+    PiecewiseSchedule,
+    Schedule,
+)
 from .cql import CQL, CQLLearner, DiscreteCQLLearner
 from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from .envs.checking import check_env
@@ -45,6 +53,7 @@ __all__ = [
     "BCLearner",
     "C51Learner",
     "CQLLearner",
+    "CosineSchedule",
     "DDQNLearner",
     "DQNBase",
     "DQNLearner",
@@ -52,17 +61,22 @@ __all__ = [
     "DiscreteCQLLearner",
     "DiscreteSACLearner",
     "Environment",
+    "ExponentialSchedule",
     "ExportedPolicy",
+    "FunctionSchedule",
     "IPPOBase",
     "IQLLearner",
     "Learner",
+    "LinearSchedule",
     "OffPolicyBase",
     "OfflineBase",
     "OnPolicyBase",
     "PPOBase",
+    "PiecewiseSchedule",
     "QRDQNLearner",
     "REINFORCEBase",
     "SACLearner",
+    "Schedule",
     "TD3Learner",
     "TrainState",
     "cache_programs",

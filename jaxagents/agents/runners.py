@@ -21,6 +21,11 @@ class AnyRunner(Protocol):
         """Scalars that describe the last update."""
         ...
 
+    @property
+    def hyperparams(self) -> Any:
+        """Hyperparameters, which may have schedules among them."""
+        ...
+
     def replace(self, **fields: Any) -> Self:
         """The runner with other fields."""
         ...
