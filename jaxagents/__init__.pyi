@@ -26,6 +26,7 @@ from .iql import IQL, IQLLearner
 from .learners.learner import Learner
 from .learners.train_state import TrainState, nonpytree_field, target_update
 from .ppo import PPO, PPOBase
+from .pqn import PQN, PQNLearner
 from .qrdqn import QRDQN, QRDQNLearner
 from .reinforce import REINFORCE, REINFORCEBase
 from .sac import SAC, DiscreteSACLearner, SACLearner
@@ -44,6 +45,7 @@ __all__ = [
     "IPPO",
     "IQL",
     "PPO",
+    "PQN",
     "QRDQN",
     "REINFORCE",
     "SAC",
@@ -72,6 +74,7 @@ __all__ = [
     "OfflineBase",
     "OnPolicyBase",
     "PPOBase",
+    "PQNLearner",
     "PiecewiseSchedule",
     "QRDQNLearner",
     "REINFORCEBase",

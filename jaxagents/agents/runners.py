@@ -93,6 +93,18 @@ class LearnerRunner(struct.PyTreeNode):
         return self.learner.hyperparams
 
 
+class RolloutRunner(LearnerRunner):
+    """Everything that the training of a learner by rollouts carries from one update step to the next.
+
+    Attributes:
+        envstate: States of the environments, `batch_size` along the first axis.
+        obs: Their current observations.
+    """
+
+    envstate: PyTree
+    obs: PyTree
+
+
 class OffPolicyRunner(LearnerRunner):
     """Everything that training carries from one update step to the next.
 
