@@ -17,6 +17,7 @@ from jaxagents import (
     sac,
 )
 from jaxagents.core.describe import describe, to_json
+from jaxagents.core.grid import Grid
 
 N = 10
 STEPS = np.arange(N + 3)
@@ -146,6 +147,15 @@ def test_a_learned_weight_is_no_schedule():
     weight = LinearSchedule(1.0, 0.1, 10)
     with pytest.raises(ValueError, match="is learned with a target_action_gap"):
         cql.HyperParameters(conservative_weight=weight, target_action_gap=1.0).check_ranges()
+
+
+def test_sets_differ_by_the_kinds_of_their_schedules():
+    kinds = (LinearSchedule, CosineSchedule)
+    sets = [ppo.HyperParameters(gamma=kind(0.9, 0.99, 10)) for kind in kinds]
+    linear, cosine = (Grid.of(jax.random.split(jax.random.key(0), 2), x) for x in sets)
+    assert linear.difference(linear.notes()) is None
+    difference = "its gamma.schedule is LinearSchedule, and this one's CosineSchedule"
+    assert cosine.difference(linear.notes()) == difference
 
 
 def test_one_training_takes_single_numbers():
