@@ -12,7 +12,8 @@ import numpy as np
 from jaxagents import host, sac
 from jaxagents.data import Dataset
 
-VALUE_BASED = {"DQN": "dqn", "DDQN": "ddqn", "C51": "c51", "QR-DQN": "qrdqn"}
+VALUE_BASED = {"DQN": "dqn", "DDQN": "ddqn", "C51": "c51", "QR-DQN": "qrdqn", "PQN": "pqn"}
+REPLAYED = ("DQN", "DDQN", "C51", "QR-DQN")
 
 
 class Task(NamedTuple):
@@ -57,12 +58,12 @@ def mixed_data(n_steps: int) -> Dataset:
 
 def value_based(name: str, *labels: str) -> dict[str, str]:
     """Presets of the value-based agents in an environment."""
-    return {label: f"{VALUE_BASED[label]}-{name}" for label in labels or VALUE_BASED}
+    return {label: f"{VALUE_BASED[label]}-{name}" for label in labels or REPLAYED}
 
 
-def minatar(game: str, meaning: str) -> Task:
-    """DQN, C51 and QR-DQN in a game of MinAtar."""
-    agents = value_based(game.lower(), "DQN", "C51", "QR-DQN")
+def minatar(game: str, meaning: str, *further: str) -> Task:
+    """DQN, C51, QR-DQN and further agents in a game of MinAtar."""
+    agents = value_based(game.lower(), "DQN", "C51", "QR-DQN", *further)
     return Task(f"{game}-MinAtar", meaning, {}, agents)
 
 
@@ -71,7 +72,7 @@ TASKS = {
         "CartPole-v1",
         "The largest return is 500.",
         {"DQN": 500.0, "QR-DQN": 500.0},
-        value_based("cartpole"),
+        value_based("cartpole", *REPLAYED, "PQN"),
     ),
     "acrobot": Task(
         "Acrobot-v1",
@@ -105,7 +106,9 @@ TASKS = {
         {"BC": "bc-pendulum", "IQL": "iql-pendulum", "CQL": "cql-pendulum"},
         mixed_data,
     ),
-    "breakout": minatar("Breakout", "A return is the number of bricks, of which a wall has 30."),
+    "breakout": minatar(
+        "Breakout", "A return is the number of bricks, of which a wall has 30.", "PQN"
+    ),
     "freeway": minatar("Freeway", "A return is the number of crossings in 2,500 steps."),
     "asterix": minatar("Asterix", "A return is the number of treasures."),
     "space_invaders": minatar(

@@ -8,6 +8,14 @@ from .agents.on_policy import OnPolicyBase
 from .bc import BC, BCLearner, DiscreteBCLearner
 from .c51 import C51, C51Learner
 from .compilation_cache import cache_programs
+from .core.schedules import (
+    CosineSchedule,
+    ExponentialSchedule,
+    FunctionSchedule,
+    LinearSchedule,
+    PiecewiseSchedule,
+    Schedule,
+)
 from .cql import CQL, CQLLearner, DiscreteCQLLearner
 from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
 from .envs.adapters.making import make
@@ -20,6 +28,7 @@ from .learners.learner import Learner
 from .learners.train_state import TrainState, nonpytree_field, target_update
 from .mappo import MAPPO
 from .ppo import PPO, PPOBase
+from .pqn import PQN, PQNLearner
 from .qrdqn import QRDQN, QRDQNLearner
 from .reinforce import REINFORCE, REINFORCEBase
 from .sac import SAC, DiscreteSACLearner, SACLearner
@@ -39,6 +48,7 @@ __all__ = [
     "IQL",
     "MAPPO",
     "PPO",
+    "PQN",
     "QRDQN",
     "REINFORCE",
     "SAC",
@@ -48,6 +58,7 @@ __all__ = [
     "BCLearner",
     "C51Learner",
     "CQLLearner",
+    "CosineSchedule",
     "DDQNLearner",
     "DQNBase",
     "DQNLearner",
@@ -55,17 +66,23 @@ __all__ = [
     "DiscreteCQLLearner",
     "DiscreteSACLearner",
     "Environment",
+    "ExponentialSchedule",
     "ExportedPolicy",
+    "FunctionSchedule",
     "IPPOBase",
     "IQLLearner",
     "Learner",
+    "LinearSchedule",
     "OffPolicyBase",
     "OfflineBase",
     "OnPolicyBase",
     "PPOBase",
+    "PQNLearner",
+    "PiecewiseSchedule",
     "QRDQNLearner",
     "REINFORCEBase",
     "SACLearner",
+    "Schedule",
     "TD3Learner",
     "TrainState",
     "cache_programs",

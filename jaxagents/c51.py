@@ -54,8 +54,8 @@ class C51Hyperparameters(QHyperparameters):
         v_max: Largest return; larger ones are clipped to it.
     """
 
-    v_min: Traced = hyperparameter(-10.0, -float("inf"))
-    v_max: Traced = hyperparameter(10.0, -float("inf"))
+    v_min: Traced = hyperparameter(-10.0, -float("inf"), constant=True)
+    v_max: Traced = hyperparameter(10.0, -float("inf"), constant=True)
 
     def check_ranges(self, path: str = "") -> None:
         """Raises if a concrete value lies outside of its interval.

@@ -41,6 +41,7 @@ CATALOGUE = {
     "ddqn": Entry("dqn", "DDQN", "double Q-learning", "discrete"),
     "c51": Entry("c51", "C51", "distributions of returns, atoms", "discrete"),
     "qrdqn": Entry("qrdqn", "QRDQN", "distributions of returns, quantiles", "discrete"),
+    "pqn": Entry("pqn", "PQN", "Q-networks without replay", "discrete"),
     "sac": Entry("sac", "SAC", "soft actor-critic", "discrete, box"),
     "td3": Entry("td3", "TD3", "twin delayed policy gradient", "box"),
     "bc": Entry(

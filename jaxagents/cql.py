@@ -17,6 +17,7 @@ from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
+from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
@@ -111,6 +112,11 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
         super().check_ranges(path)
         weight = self.conservative_weight
         is_learned = self.target_action_gap is not None
+        if is_learned and is_schedule(weight):
+            raise ValueError(
+                f"{path}conservative_weight is learned with a target_action_gap: give a number to start "
+                f"from, not a {type(weight).__name__}."
+            )
         if is_learned and not is_traced(weight) and np.any(np.asarray(weight) == 0.0):
             raise ValueError(
                 f"{path}conservative_weight must be above 0 with a target_action_gap: it is learned as "

@@ -53,7 +53,7 @@ class SACHyperparameters(Hyperparameters):
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
     tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     target_entropy: Traced = None
-    initial_temperature: Traced = hyperparameter(1.0, 1e-8)
+    initial_temperature: Traced = hyperparameter(1.0, 1e-8, constant=True)
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     temperature_learning_rate: Traced = hyperparameter(3e-4, 0.0)

@@ -21,6 +21,7 @@ from jaxagents import (
     dqn,
     iql,
     ppo,
+    pqn,
     qrdqn,
     sac,
     td3,
@@ -171,6 +172,16 @@ class LearnerCase(Case):
 
 
 @dataclasses.dataclass(frozen=True)
+class RolloutCase(LearnerCase):
+    """An agent around a learner that learns from its own rollouts."""
+
+    @property
+    def _family(self) -> dict[str, Any]:
+        sizes = {"batch_size": 4, "rollout_length": 16, "gradient_steps": 4}
+        return {"features": (16, 16), "minibatch_size": 32, **sizes}
+
+
+@dataclasses.dataclass(frozen=True)
 class OfflineCase(LearnerCase):
     """An offline agent under test.
 
@@ -283,6 +294,7 @@ VALUE_BASED = [
         value=_largest,
         updates=3,
     ),
+    RolloutCase("PQN", pqn.PQN, hyper={"gamma": 0.5, "epsilon": 0.2}, value=_largest),
 ]
 
 ACTOR_CRITIC = [

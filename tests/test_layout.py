@@ -18,7 +18,7 @@ FLOORS = [
     ["running"],
     ["agents"],
     ["host"],
-    ["a2c", "bc", "dqn", "ppo", "reinforce", "sac", "td3", "verification"],
+    ["a2c", "bc", "dqn", "ppo", "pqn", "reinforce", "sac", "td3", "verification"],
     ["c51", "cql", "ippo", "iql", "qrdqn"],
     ["mappo"],
     ["presets"],

@@ -43,6 +43,12 @@ def test_presets_make_agents(name):
     jax.eval_shape(agent.start, jax.random.key(0), chosen.hyperparams)
 
 
+def test_presets_may_have_schedules():
+    chosen = preset("pqn-cartpole")
+    assert chosen.hyperparams.epsilon == jaxagents.LinearSchedule(1.0, 0.05, 25)
+    assert chosen.hyperparams.critic_learning_rate.n_steps == chosen.config.n_steps
+
+
 def test_the_nearest_preset_is_named():
     with pytest.raises(ValueError, match=r"no preset 'dqn-cartpol'. Did you mean 'dqn-cartpole'\?"):
         preset("dqn-cartpol")

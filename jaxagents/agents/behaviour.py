@@ -20,6 +20,7 @@ from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import positive
+from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
@@ -119,6 +120,21 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     @abc.abstractmethod
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
+
+    def _holding(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """A runner with hyperparameters that it keeps for its next update, schedules or not."""
+        return runner.replace(hyperparams=hyperparams)
+
+    def _at_present(self, runner: RunnerT) -> RunnerT:
+        """A runner with the numbers that its schedules give in its next update."""
+        if not has_schedules(runner.hyperparams):
+            return runner
+        return self._with_hyperparams(runner, values_at(runner.hyperparams, runner.update_step))
+
+    def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
+        """A runner with the schedules that an earlier one had."""
+        given = earlier.hyperparams
+        return self._holding(runner, given) if has_schedules(given) else runner
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:

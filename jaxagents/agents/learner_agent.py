@@ -14,6 +14,7 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.observed import network_input
+from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
@@ -76,7 +77,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""
-        return {"the networks of the learner": runner.learner.replace(hyperparams=None, rng=None)}
+        networks = runner.learner.replace(hyperparams=None, rng=None, n_updates=None)
+        return {"the networks of the learner": networks}
 
     def _acting(self, runner: LearnerRunnerT) -> Learner:
         return runner.learner
@@ -84,14 +86,19 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _with_hyperparams(
         self, runner: LearnerRunnerT, hyperparams: HyperparametersT
     ) -> LearnerRunnerT:
+        learner = self._holding(runner, hyperparams).learner
+        return runner.replace(learner=learner.replace(n_updates=None))
+
+    def _holding(self, runner: LearnerRunnerT, hyperparams: HyperparametersT) -> LearnerRunnerT:
         learner = runner.learner
         kept = jax.tree.map(
             lambda new, old: old if new is None else new,
             hyperparams,
             learner.hyperparams,
-            is_leaf=lambda x: x is None,
+            is_leaf=lambda x: x is None or is_schedule(x),
         )
-        return runner.replace(learner=learner.replace(hyperparams=kept))
+        n_updates = runner.update_step if has_schedules(kept) else None
+        return runner.replace(learner=learner.replace(hyperparams=kept, n_updates=n_updates))
 
     def _update(self, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
         """One update of the learner; with `replicated_updates`, each device makes the whole of it."""

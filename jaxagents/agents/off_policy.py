@@ -113,8 +113,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             The runner with the new replay buffer.
         """
         rng, rngs = self._split(runner.rng, self.config.n_warmup_steps)
-        runner = runner.replace(rng=rng, buffer=self._empty_buffer())
-        return self._collect(runner, rngs, self._explore)[0]
+        present = self._at_present(runner).replace(rng=rng, buffer=self._empty_buffer())
+        return self._as_before(self._collect(present, rngs, self._explore)[0], runner)
 
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         return self.refill(runner) if runner.buffer is None else runner

@@ -13,6 +13,7 @@ from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.envs.play import play_episodes, record_episode
 from jaxagents.running.driver import train_in_one_program
 
@@ -53,12 +54,18 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
         """A fresh runner."""
-        runner = self.behaviour._create_runner(as_key(rng), _float32_copy(hyperparams))
+        given = _float32_copy(hyperparams)
+        runner = self.behaviour._create_runner(as_key(rng), values_at(given, 0))
+        if has_schedules(given):
+            runner = self.behaviour._holding(runner, given)
         return without_weak_types(runner)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """The runner with other hyperparameters."""
-        return self.behaviour._with_hyperparams(runner, _float32_copy(hyperparams))
+        holding = self.behaviour._holding(runner, _float32_copy(hyperparams))
+        given = holding.hyperparams
+        now = values_at(given, runner.update_step)
+        return self.behaviour._holding(self.behaviour._with_hyperparams(holding, now), given)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""
@@ -68,7 +75,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner after updates, and which of them first came upon what is not finite."""
 
         def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
-            runner = self.behaviour._training_step(carry[0])
+            present = self.behaviour._at_present(carry[0])
+            runner = self.behaviour._training_step(present)
+            runner = self.behaviour._as_before(runner, carry[0])
             info, flags = without_flags(runner.info)
             record = carry[1].after(runner.update_step, info, flags)
             return runner.replace(info=info), record
@@ -79,7 +88,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report, in order, by name."""
-        return self.behaviour._reports_of_minibatches(runner)
+        present = self.behaviour._at_present(runner)
+        return self.behaviour._reports_of_minibatches(present)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""

@@ -21,6 +21,11 @@ class AnyRunner(Protocol):
         """Scalars that describe the last update."""
         ...
 
+    @property
+    def hyperparams(self) -> Any:
+        """Hyperparameters, which may have schedules among them."""
+        ...
+
     def replace(self, **fields: Any) -> Self:
         """The runner with other fields."""
         ...
@@ -88,6 +93,18 @@ class LearnerRunner(struct.PyTreeNode):
     def hyperparams(self) -> Any:
         """Hyperparameters."""
         return self.learner.hyperparams
+
+
+class RolloutRunner(LearnerRunner):
+    """Everything that the training of a learner by rollouts carries from one update step to the next.
+
+    Attributes:
+        envstate: States of the environments, `batch_size` along the first axis.
+        obs: Their current observations.
+    """
+
+    envstate: PyTree
+    obs: PyTree
 
 
 class OffPolicyRunner(LearnerRunner):

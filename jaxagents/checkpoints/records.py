@@ -11,13 +11,14 @@ from jaxtyping import ArrayLike, PyTree
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.recorded import RecordedAgent
 from jaxagents.checkpoints.shared_writer import SharedWriter
-from jaxagents.checkpoints.store import Store
+from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
 from jaxagents.core import processes
 from jaxagents.core.finite import not_finite
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
 from jaxagents.loggers import JSONLLogger, Logger
 
 __all__ = [
@@ -192,7 +193,7 @@ def restore(
         agent: The agent, whose configuration names the folder.
         mode: `"best"`, `"last"`, or the number of an update step.
         best_fn: Maps the metrics at the kept checkpoints to the index of the best.
-        hyperparams: Hyperparameters structured as those that were saved.
+        hyperparams: Hyperparameters structured as those that were saved, but for schedules.
 
     Returns:
         The runner, and the history of metrics up to it.
@@ -206,10 +207,12 @@ def restore(
     def fresh(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return agent.checkpointed(agent.start(rng, hyperparams))
 
-    template = jax.eval_shape(fresh, jax.random.key(0), hyperparams)
-    runner, history, _ = store.first_readable(
-        mode, best_fn, lambda step: store.read(step, identity_of(agent), template)
-    )
+    def read(step: int) -> Restored:
+        like_saved = structured_as_saved(hyperparams, store.notes(step))
+        template = jax.eval_shape(fresh, jax.random.key(0), like_saved)
+        return store.read(step, identity_of(agent), template)
+
+    runner, history, _ = store.first_readable(mode, best_fn, read)
     return runner, history
 
 
@@ -231,7 +234,8 @@ def records_of(
     def snapshot(runner: PyTree) -> Snapshot:
         is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
         is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), {}, not is_spoilt)
+        notes = notes_of_schedules(runner.hyperparams)
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
 
     assert agent.config.checkpoint_dir is not None
     store = AgentStore(agent.config.checkpoint_dir)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxagents.core.arrays import is_key
+from jaxagents.core.schedules import Schedule
 
 
 def to_json(x: Any) -> Any:
@@ -37,7 +38,8 @@ def to_json(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return [to_json(item) for item in x]
     if dataclasses.is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "apply"):
-        return {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+        kind = {"schedule": type(x).__name__} if isinstance(x, Schedule) else {}
+        return kind | {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
     return name_of(x)
 
 

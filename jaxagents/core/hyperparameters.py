@@ -2,41 +2,22 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self, cast
 
-import numpy as np
 from flax import struct
+from jaxtyping import ArrayLike
 
-from jaxagents.core.arrays import is_traced
 from jaxagents.core.config import KnownFields
+from jaxagents.core.intervals import Interval
+from jaxagents.core.schedules import (
+    FunctionSchedule,
+    Schedule,
+    Traced,
+    check_one_number,
+    values_at,
+)
 
-Traced = Any
-"""A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """The values that a hyperparameter may take.
-
-    Attributes:
-        low: The smallest.
-        high: The largest.
-        infinite: Whether a value may be infinite.
-    """
-
-    low: float
-    high: float
-    infinite: bool
-
-    def holds(self, values: np.ndarray) -> bool:
-        """Whether all values lie in it."""
-        inside = (values >= self.low) & (values <= self.high)
-        return bool(np.all(inside & (self.infinite | np.isfinite(values))))
-
-    def __str__(self) -> str:
-        left = "[" if self.infinite or np.isfinite(self.low) else "("
-        right = "]" if self.infinite or np.isfinite(self.high) else ")"
-        return f"{left}{self.low:g}, {self.high:g}{right}"
+__all__ = ["Hyperparameters", "Traced", "hyperparameter"]
 
 
 def hyperparameter(
@@ -46,6 +27,7 @@ def hyperparameter(
     *,
     infinite: bool = False,
     kw_only: bool = False,
+    constant: bool = False,
 ) -> Any:
     """A traced hyperparameter with the interval of values that it may take.
 
@@ -55,19 +37,41 @@ def hyperparameter(
         high: The largest.
         infinite: Whether a value may be infinite, such as that of a limit.
         kw_only: Whether it is given by its name only.
+        constant: Whether it stays the same throughout a training, and so may not be a schedule.
 
     Returns:
         The field.
     """
-    metadata = {"interval": Interval(low, high, infinite)}
+    metadata = {"interval": Interval(low, high, infinite), "constant": constant}
     return struct.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
 class Hyperparameters(KnownFields, struct.PyTreeNode):
     """Base of the traced hyperparameters: numbers that are only multiplied, added or compared.
 
-    Every leaf may be an array with a leading axis for `jax.vmap`.
+    Every leaf may be an array with a leading axis for `jax.vmap`. In the place of a number there may be
+    a [`Schedule`][jaxagents.Schedule], or a function of the update step.
     """
+
+    def __post_init__(self) -> None:
+        """Makes schedules of functions."""
+        for field in dataclasses.fields(self):
+            value: Any = getattr(self, field.name)
+            is_number = not isinstance(field.default, Hyperparameters)
+            is_number &= field.metadata.get("pytree_node", True)
+            if is_number and not isinstance(value, Schedule) and callable(value):
+                object.__setattr__(self, field.name, FunctionSchedule(cast(Any, value)))
+
+    def at(self, update_step: ArrayLike) -> Self:
+        """The hyperparameters of one update: numbers in place of schedules.
+
+        Args:
+            update_step: Number of update steps made before.
+
+        Returns:
+            The hyperparameters.
+        """
+        return values_at(self, update_step)
 
     def check_ranges(self, path: str = "") -> None:
         """Raises if a concrete value lies outside of its interval.
@@ -83,14 +87,18 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if value is None and field.default is None:
                 continue
+            interval = field.metadata.get("interval")
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a number, got {value!r}.")
             if isinstance(value, Hyperparameters):
                 value.check_ranges(f"{name}.")
             elif isinstance(field.default, Hyperparameters):
                 raise _not_nested(name, type(field.default).__name__, value)
-            elif "interval" in field.metadata and not is_traced(value):
-                _check_interval(name, np.asarray(value), field.metadata["interval"])
+            elif isinstance(value, Schedule):
+                _check_may_change(name, field, value)
+                value.check(name, interval)
+            elif interval is not None:
+                interval.check(name, value)
 
     def check_single(self, path: str = "") -> None:
         """Raises if a value is an array, where one training takes one number.
@@ -105,18 +113,18 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if isinstance(value, Hyperparameters):
                 value.check_single(f"{name}.")
-            elif "interval" in field.metadata and np.ndim(value):
-                raise ValueError(
-                    f"{name} is an array of shape {np.shape(value)}, but a training takes one number: "
-                    "for several trainings at once, use agent.sweep or jax.vmap."
-                )
+            elif isinstance(value, Schedule):
+                value.check_single(name)
+            elif "interval" in field.metadata:
+                check_one_number(name, value)
 
 
-def _check_interval(name: str, values: np.ndarray, interval: Interval) -> None:
-    if values.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must be a number, got {values}.")
-    if not interval.holds(values):
-        raise ValueError(f"{name} must lie in {interval}, got {values}.")
+def _check_may_change(name: str, field: dataclasses.Field, schedule: Schedule) -> None:
+    if field.metadata.get("constant"):
+        raise ValueError(
+            f"{name} stays the same throughout a training: give a number, not a "
+            f"{type(schedule).__name__}."
+        )
 
 
 def _not_nested(name: str, kind: str, value: object) -> TypeError:

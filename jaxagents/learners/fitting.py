@@ -273,7 +273,7 @@ def _epochs(
 
     def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
-        data = jax.tree.map(lambda x: _in_groups(x, len(indices)), inputs)
+        data = jax.tree.map(lambda x: in_groups(x, len(indices)), inputs)
         elements = ops.take_minibatch(data, indices)
         samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
         found = gradients(fits, trainings, samples)
@@ -358,7 +358,7 @@ def equal_parts(size: int) -> int:
     return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 
 
-def _in_groups(x: Array, n_groups: int) -> Array:
+def in_groups(x: Array, n_groups: int) -> Array:
     """From `(time, environments, ...)` to `(groups, samples, ...)`."""
     time, n_envs, *rest = x.shape
     by_group = jnp.moveaxis(x.reshape(time, n_groups, n_envs // n_groups, *rest), 1, 0)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 from jax.typing import ArrayLike
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.arrays import without_weak_types
@@ -22,6 +22,7 @@ from jaxagents.core.keys import as_key
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
+from jaxagents.core.schedules import has_schedules
 from jaxagents.learners.batches import (
     check_batch,
     check_example_actions,
@@ -64,10 +65,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
 
     Attributes:
         config: Static fields, on which compiled programs depend. In an agent, they are the agent's.
-        hyperparams: Hyperparameters, which may be traced.
+        hyperparams: Hyperparameters, which may be traced. In hooks they are numbers, without schedules.
         rng: Random key of the updates to come.
         n_actions: Number of discrete actions (static), if it is known.
         learner_type: Class of the learner (static), by which compiled programs tell learners apart.
+        n_updates: Number of updates made, by which schedules go; `None` unless there are any among the
+            hyperparameters. In an agent, it is the number of the agent's update steps.
     """
 
     config: ConfigT = struct.field(pytree_node=False)
@@ -77,6 +80,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     learner_type: "type[Learner] | None" = struct.field(
         pytree_node=False, default=None, kw_only=True, repr=False
     )
+    n_updates: Int[Array, ""] | None = struct.field(default=None, kw_only=True)
 
     _config_type: ClassVar[type[LearnerConfig]]
     _hyperparams_type: ClassVar[type[Hyperparameters]]
@@ -188,8 +192,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
-        self._check_batch(batch, ["batch"])
-        return self._with_learning_rates()._update(batch)
+        learner = self._at_present()
+        learner._check_batch(batch, ["batch"])
+        learner, info = learner._with_learning_rates()._update(batch)
+        return learner._after(self), info
 
     @jit_by_structure
     def update_many(self, batches: Batch) -> tuple[Self, Info]:
@@ -206,7 +212,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
-        self._check_batch(batches, ["n", "batch"])
+        self._at_present()._check_batch(batches, ["n", "batch"])
+        if self.n_updates is not None:
+            return jax.lax.scan(lambda learner, batch: learner.update(batch), self, dict(batches))
         first = self._with_learning_rates()
         return jax.lax.scan(lambda learner, batch: learner._update(batch), first, dict(batches))
 
@@ -228,7 +236,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         Returns:
             Actions, in [-1, 1] if they are continuous.
         """
-        policy = self._policy(observations, temperature)
+        policy = self._at_present()._policy(observations, temperature)
         actions = policy.mode() if seed is None else policy.sample(as_key(seed))
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
@@ -282,6 +290,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             Those of n-step transitions, `batch["discounts"]`, or one for all.
         """
         return batch.get("discounts", cast(Discounting, self.hyperparams).gamma)
+
+    def _at_present(self) -> Self:
+        """The learner with the numbers that its schedules give in its next update."""
+        if self.n_updates is None:
+            return self
+        return self.replace(hyperparams=self.hyperparams.at(self.n_updates), n_updates=None)
+
+    def _after(self, earlier: Self) -> Self:
+        """The learner after an update, with the schedules that it had before."""
+        if earlier.n_updates is None:
+            return self
+        return self.replace(hyperparams=earlier.hyperparams, n_updates=earlier.n_updates + 1)
 
     def _with_learning_rates(self) -> Self:
         """The learner whose optimizers have the learning rates of its hyperparameters."""
@@ -339,9 +359,11 @@ def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
     @jax.jit
     def create(hyperparams: Hyperparameters, rng: Key[Array, ""], example: Example) -> Learner:
         one = example.first if config.normalise_observations else example
-        learner = cls._initial(config, hyperparams, rng, one)
+        learner = cls._initial(config, hyperparams.at(0), rng, one)
         learner = learner.replace(n_actions=example.n_actions)
         learner._check_networks(example)
+        if has_schedules(hyperparams):
+            learner = learner.replace(hyperparams=hyperparams, n_updates=jnp.zeros((), jnp.int32))
         return without_weak_types(learner)
 
     return create

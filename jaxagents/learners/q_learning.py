@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -23,21 +23,30 @@ from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class QConfig(LearnerConfig):
-    """Static fields of Q-learners, and so of the agents around them.
+class ValueConfig(LearnerConfig):
+    """Static fields of learners of the values of discrete actions.
 
     Attributes:
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
-            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
-            updates).
     """
 
     actor_network: ClassVar[None] = None
     features: tuple[int, ...] = (128, 128)
     dueling: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class QConfig(ValueConfig):
+    """Static fields of Q-learners, and so of the agents around them.
+
+    Attributes:
+        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
+            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
+            updates).
+    """
+
     target_update_period: int = 1
 
     def __post_init__(self) -> None:
@@ -62,29 +71,34 @@ class QHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
+class Exploring(Protocol):
+    """Hyperparameters of learners that explore by random actions."""
+
+    epsilon: Traced
+
+
+ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig)
+ValueHyperparametersT = TypeVar("ValueHyperparametersT", bound=Hyperparameters)
 QConfigT = TypeVar("QConfigT", bound=QConfig)
 QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 
 
-class QLearner(Learner[QConfigT, QHyperparametersT]):
-    """A network of action values with a target copy, for discrete actions.
+class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
+    """A network of action values, for discrete actions.
 
-    A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
-    `_q`. An agent uses the hooks of its learner, and has no such hooks itself.
+    A subclass gives the hook `_loss`, which is written for batches, and may override `_q`. An agent uses
+    the hooks of its learner, and has no such hooks itself. Hyperparameters have an `epsilon` and a
+    `critic_learning_rate`.
 
     Attributes:
         critic: The network.
-        target_critic: Its slowly moving copy.
     """
 
     critic: TrainState
-    target_critic: TrainState
 
-    _config_type = QConfig
-    _hyperparams_type = QHyperparameters
-    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
     discrete_actions = True
-    hooks = ("_q", "_q_target", "_loss")
+    hooks = ("_q", "_loss")
+    _layer_norm: ClassVar[bool] = False
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
@@ -97,17 +111,6 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
             The values.
         """
         return self.critic(obs, params=params)
-
-    @abstractmethod
-    def _q_target(self, batch: Batch) -> Float[Array, "batch ..."]:
-        """Targets for the values of the batch's actions.
-
-        Args:
-            batch: Transitions.
-
-        Returns:
-            The targets, samples first.
-        """
 
     @abstractmethod
     def _loss(
@@ -163,36 +166,31 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
         return ops.among_allowed(self._q(params, obs), action_mask(obs))
 
     @classmethod
-    def _n_outputs(cls, config: QConfigT) -> int | None:
+    def _n_outputs(cls, config: ValueConfigT) -> int | None:
         """Number of outputs of the network for each action; `None` if it gives the value alone."""
         return None
 
     @classmethod
-    def _initial(
-        cls, config: QConfigT, hyperparams: QHyperparametersT, rng: Key[Array, ""], example: Example
-    ) -> Self:
-        rng, key = jax.random.split(rng)
+    def _create_critic(
+        cls, config: ValueConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
+    ) -> tuple[TrainState, PyTree]:
+        """The network before its first gradient step, and its variables."""
         default = DuelingCritic if config.dueling else DiscreteCritic
         critic = config.critic_of(
             config.critic_network
             or default(
                 features=config.features,
+                layer_norm=cls._layer_norm,
                 n_actions=example.action_size,
                 n_outputs=cls._n_outputs(config),
             ),
             example.observations,
         )
         variables = initialise(critic, key, example.observations)
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            critic=optimized(critic, variables, config.optimizer, hyperparams.critic_learning_rate),
-            target_critic=TrainState.from_variables(critic, variables),
-        )
+        return optimized(critic, variables, config.optimizer, learning_rate), variables
 
-    def _update(self, batch: Batch) -> tuple[Self, Info]:
-        targets = self._q_target(batch)
+    def _fitted(self, batch: Batch, targets: Float[Array, "batch ..."]) -> tuple[TrainState, Info]:
+        """The network after a gradient step, and what is reported of it."""
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             losses, details = self._loss(params, batch, targets)
@@ -203,7 +201,66 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
         reported = {name: x.mean() for name, x in info.items() if name != "td_errors"}
         if "weights" in batch:
             reported["td_errors"] = info["td_errors"]
-        return self.replace(critic=critic, target_critic=self._next_target(critic)), reported
+        return critic, reported
+
+    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
+        epsilon = jnp.clip(temperature * cast(Exploring, self.hyperparams).epsilon, 0.0, 1.0)
+        return self.epsilon_greedy(observations, epsilon)
+
+    def _check_networks(self, example: Example) -> None:
+        values = jax.eval_shape(type(self).q, self, example.observations)
+        lead = jnp.shape(example.actions)
+        check_values_of_actions(type(self).__name__, values.shape, (*lead, example.action_size))
+        super()._check_networks(example)
+
+
+class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
+    """A network of action values with a target copy, for discrete actions.
+
+    A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
+    `_q`. An agent uses the hooks of its learner, and has no such hooks itself.
+
+    Attributes:
+        critic: The network.
+        target_critic: Its slowly moving copy.
+    """
+
+    target_critic: TrainState
+
+    _config_type = QConfig
+    _hyperparams_type = QHyperparameters
+    batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
+    hooks = ("_q", "_q_target", "_loss")
+
+    @abstractmethod
+    def _q_target(self, batch: Batch) -> Float[Array, "batch ..."]:
+        """Targets for the values of the batch's actions.
+
+        Args:
+            batch: Transitions.
+
+        Returns:
+            The targets, samples first.
+        """
+
+    @classmethod
+    def _initial(
+        cls, config: QConfigT, hyperparams: QHyperparametersT, rng: Key[Array, ""], example: Example
+    ) -> Self:
+        rng, key = jax.random.split(rng)
+        rate = hyperparams.critic_learning_rate
+        critic, variables = cls._create_critic(config, rate, key, example)
+        return cls(
+            config=config,
+            hyperparams=hyperparams,
+            rng=rng,
+            critic=critic,
+            target_critic=TrainState.from_variables(critic.model_def, variables),
+        )
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        critic, info = self._fitted(batch, self._q_target(batch))
+        return self.replace(critic=critic, target_critic=self._next_target(critic)), info
 
     def _next_target(self, critic: TrainState) -> TrainState:
         """The target network after an update."""
@@ -218,16 +275,6 @@ class QLearner(Learner[QConfigT, QHyperparametersT]):
             critic,
             target,
         )
-
-    def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
-        epsilon = jnp.clip(temperature * self.hyperparams.epsilon, 0.0, 1.0)
-        return self.epsilon_greedy(observations, epsilon)
-
-    def _check_networks(self, example: Example) -> None:
-        values = jax.eval_shape(type(self).q, self, example.observations)
-        lead = jnp.shape(example.actions)
-        check_values_of_actions(type(self).__name__, values.shape, (*lead, example.action_size))
-        super()._check_networks(example)
 
 
 def td_targets(

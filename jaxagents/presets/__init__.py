@@ -63,7 +63,8 @@ def preset(name: str) -> Preset:
         from jaxagents.agents.annealing import annealed
 
         config = annealed(config)
-    hyperparams = hyperparams_type(**settings.hyperparams, **_optimizers(settings))
+    changing = {**_optimizers(settings), **_schedules(settings)}
+    hyperparams = hyperparams_type(**settings.hyperparams, **changing)
     return Preset(settings.env, agent, config, hyperparams, settings.anneals)
 
 
@@ -82,3 +83,11 @@ def _optimizers(settings: Settings) -> dict[str, Any]:
 
     params = OptimizerParams(**settings.optimizer)
     return {"actor_optimizer_params": params, "critic_optimizer_params": params}
+
+
+def _schedules(settings: Settings) -> dict[str, Any]:
+    if not settings.lines:
+        return {}
+    from jaxagents.core.schedules import LinearSchedule
+
+    return {name: LinearSchedule(*line) for name, line in settings.lines.items()}

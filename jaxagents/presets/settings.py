@@ -16,6 +16,7 @@ class Settings:
         config: Fields of the configuration.
         hyperparams: Hyperparameters.
         optimizer: Parameters of both optimizers, of on-policy agents.
+        lines: Hyperparameters that go from one value to another in so many update steps.
         anneals: Whether the learning rate falls linearly to zero.
         sees_images: Whether a small convolution encodes the observations.
         holds_noise: Whether TD3 explores with one draw of noise for each update step.
@@ -26,6 +27,7 @@ class Settings:
     config: Fields
     hyperparams: Fields
     optimizer: Fields = dataclasses.field(default_factory=dict)
+    lines: dict[str, tuple[float, float, int]] = dataclasses.field(default_factory=dict)
     anneals: bool = False
     sees_images: bool = False
     holds_noise: bool = False
@@ -92,6 +94,16 @@ def _minatar(game: str) -> dict[str, Settings]:
         )
         for agent, own_rates in own.items()
     }
+
+
+def _pqn(env: str, n_updates: int, config: Fields, rate: float, **fields: Any) -> Settings:
+    """PQN, which explores less and less in the first tenth, and whose step size falls to zero."""
+    lines = {
+        "epsilon": (1.0, 0.05, n_updates // 10),
+        "critic_learning_rate": (rate, 0.0, n_updates),
+    }
+    config = {**_evaluated(n_updates), **config}
+    return Settings(agent="pqn", env=env, config=config, lines=lines, **fields)
 
 
 def _offline(agent: str, config: Fields, hyperparams: Fields) -> Settings:
@@ -161,6 +173,21 @@ PRESETS = {
         (-50.0, 0.0),
         {"critic_learning_rate": 4e-3, "gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
         {"batch_size": 1, "rollout_length": 16, "gradient_steps": 8},
+    ),
+    "pqn-cartpole": _pqn(
+        "CartPole-v1",
+        250,
+        {"batch_size": 32, "rollout_length": 64, "gradient_steps": 64},
+        rate=1e-3,
+        hyperparams={"q_lambda": 0.95},
+    ),
+    "pqn-breakout": _pqn(
+        "Breakout-MinAtar",
+        1_000,
+        {"batch_size": 64, "rollout_length": 32, "gradient_steps": 32, "features": (128,)},
+        rate=5e-4,
+        hyperparams={"q_lambda": 0.65},
+        sees_images=True,
     ),
     "sac-pendulum": Settings(agent="sac", env="Pendulum-v1", config=_PENDULUM, hyperparams=_RATES),
     "td3-pendulum": Settings(agent="td3", env="Pendulum-v1", config=_PENDULUM, hyperparams=_RATES),

@@ -17,7 +17,7 @@ from jaxagents.networks import CategoricalActor, PerActor, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
-NAMES = ["PPO", "IPPO", "DQN", "DDQN", "C51", "QRDQN", "discrete SAC"]
+NAMES = ["PPO", "IPPO", "DQN", "DDQN", "C51", "QRDQN", "PQN", "discrete SAC"]
 CASES = [case for case in registry.AGENTS if case.name in NAMES]
 ALLOWED, FOUR = Allowed(None), Discrete(4)
 BEST = {1.0: 1, -1.0: 2}

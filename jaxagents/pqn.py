@@ -1,0 +1,320 @@
+"""Parallelised Q-networks (Gallici et al., 2024): neither a replay buffer nor a target network."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key, PyTree
+
+from jaxagents import ops, sharding
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.learner_agent import LearnerAgent
+from jaxagents.agents.runners import RolloutRunner
+from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.config import Example
+from jaxagents.learners.fitting import in_groups
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.q_learning import ValueConfig, ValueLearner
+
+__all__ = [
+    "PQN",
+    "AgentConfig",
+    "HyperParameters",
+    "PQNConfig",
+    "PQNHyperparameters",
+    "PQNLearner",
+    "clipped_radam",
+]
+
+
+def clipped_radam(learning_rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
+    """Rectified Adam (Liu et al., 2020) of gradients whose norm is at most 10, as in the paper."""
+    return optax.chain(optax.clip_by_global_norm(10.0), optax.radam(learning_rate))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PQNConfig(ValueConfig):
+    """Static fields of the learner of PQN, and so of the agent around it.
+
+    Attributes:
+        optimizer: Any function that makes an optax optimizer of a learning rate.
+    """
+
+    optimizer: Callable[..., optax.GradientTransformation] = clipped_radam
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(LearnerAgentConfig, PQNConfig):
+    """Static configuration of PQN.
+
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and makes
+    `gradient_steps` gradient steps on them, each on `minibatch_size` transitions.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before learning from them.
+        minibatch_size: Number of transitions that a gradient step learns from; divides those of a
+            rollout.
+        gradient_steps: Number of gradient steps of an update step: those of whole epochs.
+    """
+
+    n_steps: int = 1_000
+    eval_frequency: int = 100
+    batch_size: int = 32
+    rollout_length: int = 64
+    minibatch_size: int = 128
+    gradient_steps: int = 64
+
+    shared_out = ("batch_size", "minibatch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive("batch_size", "rollout_length")
+        self._check_divides("n_groups", "batch_size")
+        n_samples, name = self.batch_size * self.rollout_length, type(self).__name__
+        if n_samples % self.minibatch_size:
+            raise ValueError(
+                f"{name}.minibatch_size must divide the {n_samples} transitions of a rollout "
+                f"(batch_size * rollout_length), got {self.minibatch_size}."
+            )
+        if self.gradient_steps % self.n_minibatches:
+            raise ValueError(
+                f"{name}.gradient_steps must be a multiple of the {self.n_minibatches} minibatches of "
+                f"a rollout, got {self.gradient_steps}."
+            )
+
+    @property
+    def n_minibatches(self) -> int:
+        """Number of minibatches of an epoch."""
+        return self.batch_size * self.rollout_length // self.minibatch_size
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of times that each transition is learned from."""
+        return self.gradient_steps // self.n_minibatches
+
+
+class PQNHyperparameters(Hyperparameters):
+    """Traced hyperparameters of PQN.
+
+    Attributes:
+        gamma: Discount.
+        q_lambda: Weight of the trace in the returns: 0 looks one step ahead, 1 takes all rewards of the
+            rollout.
+        epsilon: Probability of a random action, such as a [schedule][jaxagents.LinearSchedule].
+        critic_learning_rate: Step size of the network.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    q_lambda: Traced = hyperparameter(0.65, 0.0, 1.0)
+    epsilon: Traced = hyperparameter(0.1, 0.0, 1.0)
+    critic_learning_rate: Traced = hyperparameter(2.5e-4, 0.0)
+
+
+HyperParameters = PQNHyperparameters
+
+
+class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
+    """A network of action values, with normalised layers, that is fitted to returns.
+
+    Gallici et al., 2024, "Simplifying deep temporal difference learning", algorithm 1. Its batches hold
+    `returns`, such as [`ops.lambda_returns`][jaxagents.ops.lambda_returns] of the largest values.
+
+    Attributes:
+        critic: The network.
+    """
+
+    _config_type = PQNConfig
+    _hyperparams_type = PQNHyperparameters
+    _layer_norm = True
+    batch_keys = ("observations", "actions", "returns")
+
+    @classmethod
+    def _initial(
+        cls,
+        config: PQNConfig,
+        hyperparams: PQNHyperparameters,
+        rng: Key[Array, ""],
+        example: Example,
+    ) -> Self:
+        rng, key = jax.random.split(rng)
+        critic, _ = cls._create_critic(config, hyperparams.critic_learning_rate, key, example)
+        return cls(config=config, hyperparams=hyperparams, rng=rng, critic=critic)
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        critic, info = self._fitted(batch, batch["returns"])
+        return self.replace(critic=critic), info
+
+    def _loss(
+        self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
+    ) -> tuple[Float[Array, "batch"], Info]:
+        """Half the squared error."""
+        q = ops.values_of(self._q(params, batch["observations"]), batch["actions"])
+        return optax.l2_loss(q, targets), {"q": q}
+
+
+class _Steps(NamedTuple):
+    """What a rollout gives, shaped `(time, environments, ...)`."""
+
+    obs: PyTree
+    action: Array
+    reward: Array
+    next_value: Array
+    terminated: Array
+    truncated: Array
+    next_obs: list[Array]
+
+
+class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
+    r"""Parallelised Q-networks, complete for discrete actions.
+
+    Many environments take the place of a replay buffer, and normalised layers that of a target network:
+    the network learns from its own rollouts, in minibatches, and is fitted to the returns
+
+    $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$
+
+    of the values that it had while it played, cut at the end of the rollout and where episodes are
+    truncated.
+
+    ```python
+    env, env_params = gymnax.make("CartPole-v1")
+    agent = PQN(env, env_params, AgentConfig(n_steps=250))
+    exploration = LinearSchedule(1.0, 0.05, 50)
+    runner, metrics = agent.train(
+        jax.random.key(0), HyperParameters(epsilon=exploration)
+    )
+    agent.q(obs), agent.policy(obs)
+    ```
+    """
+
+    split_fields = ("envstate", "obs")
+    _config_type = AgentConfig
+    _hyperparams_type = PQNHyperparameters
+    _discrete_learner = PQNLearner
+
+    @property
+    def learner(self) -> PQNLearner:
+        """The trained learner.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._trained_runner().learner
+
+    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
+        """The values of all actions, as trained.
+
+        Args:
+            obs: One observation, or a batch of them.
+
+        Returns:
+            The values.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self.learner.q(obs)
+
+    def vital_arrays(self, runner: RolloutRunner) -> dict[str, PyTree]:
+        """The networks of the learner, and observations; see `Behaviour`."""
+        return {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: PQNHyperparameters) -> RolloutRunner:
+        learner_rng, env_rng, rng = jax.random.split(rng, 3)
+        obs, envstate = jax.vmap(self.episodes.reset)(
+            jax.random.split(env_rng, self.config.batch_size)
+        )
+        runner = RolloutRunner(
+            learner=self._create_learner(learner_rng, hyperparams),
+            rng=rng,
+            update_step=jnp.zeros((), jnp.int32),
+            info={},
+            envstate=envstate,
+            obs=obs,
+        )
+        info = jax.eval_shape(self._reports_of_minibatches, runner)
+        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
+
+    def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
+        runner, steps, rngs = self._play(runner)
+        learner, infos = self._epochs(runner.learner, steps, rngs)
+        if self.config.normalise_observations:
+            learner = learner.observe(steps.obs)
+        info = in_32_bits(jax.tree.map(jnp.mean, infos))
+        given = {REWARDS: steps.reward, OBSERVATIONS: steps.next_obs}
+        return runner.replace(
+            learner=learner, info=with_flags(info, given), update_step=runner.update_step + 1
+        )
+
+    @property
+    def _n_watched_environments(self) -> int:
+        return self.config.batch_size
+
+    def _reports_of_minibatches(self, runner: RolloutRunner) -> Info:
+        runner, steps, rngs = self._play(runner)
+        return jax.tree.map(jnp.ravel, self._epochs(runner.learner, steps, rngs)[1])
+
+    def _play(
+        self, runner: RolloutRunner
+    ) -> tuple[RolloutRunner, _Steps, Key[Array, "epochs n_groups"]]:
+        """The runner after a rollout, the rollout, and the keys of the epochs that learn from it."""
+        config = self.config
+        n_keys = config.rollout_length * (1 + 2 * config.batch_size)
+        rngs = jax.random.split(runner.rng, 1 + n_keys + config.n_epochs * config.n_groups)
+        step_rngs = rngs[1 : 1 + n_keys].reshape(config.rollout_length, -1)
+
+        def act_and_step(carry: tuple, rngs: Key[Array, "keys"]) -> tuple[tuple, _Steps]:
+            obs, envstate = carry
+            action = runner.learner.sample_actions(obs, seed=rngs[0])
+            keys = sharding.whole(rngs[1:].reshape(config.batch_size, 2))
+            taken = self.episodes.step_all(keys, envstate, action)
+            next_value = self._largest_value(runner.learner, taken.next_obs)
+            outcome = taken.reward, next_value, taken.terminated, taken.truncated
+            steps = _Steps(obs, action, *outcome, floating(taken.next_obs))
+            return (taken.obs, taken.envstate), steps
+
+        (obs, envstate), steps = jax.lax.scan(
+            act_and_step, (runner.obs, runner.envstate), step_rngs
+        )
+        if config.replicated_updates:
+            steps = sharding.whole(steps)
+        rngs_of_epochs = rngs[1 + n_keys :].reshape(config.n_epochs, config.n_groups)
+        return runner.replace(rng=rngs[0], obs=obs, envstate=envstate), steps, rngs_of_epochs
+
+    def _largest_value(self, learner: PQNLearner, obs: PyTree) -> Float[Array, "environments"]:
+        """The value of the greedy action."""
+        return learner.allowed_q(learner.critic.params, obs).max(axis=-1)
+
+    def _epochs(
+        self, learner: PQNLearner, steps: _Steps, rngs: Key[Array, "epochs n_groups"]
+    ) -> tuple[PQNLearner, Info]:
+        """The learner after all epochs, and what each minibatch reports."""
+        config, hyperparams = self.config, learner.hyperparams
+        returns = ops.lambda_returns(
+            steps.reward,
+            steps.next_value,
+            steps.terminated,
+            steps.truncated,
+            hyperparams.gamma,
+            hyperparams.q_lambda,
+        )
+        samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
+        samples = jax.tree.map(lambda x: in_groups(x, config.n_groups), samples)
+        n_of_group = config.batch_size * config.rollout_length // config.n_groups
+
+        def minibatch(learner: PQNLearner, indices: Array) -> tuple[PQNLearner, Info]:
+            return self._update(learner, ops.take_minibatch(samples, indices))
+
+        def epoch(learner: PQNLearner, rngs: Key[Array, "n_groups"]) -> tuple[PQNLearner, Info]:
+            seeds = jax.random.key_data(rngs)[..., :2]
+            indices = ops.minibatch_indices(seeds, n_of_group, config.n_minibatches)
+            return jax.lax.scan(minibatch, learner, indices)
+
+        return jax.lax.scan(epoch, learner, rngs)

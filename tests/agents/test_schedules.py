@@ -1,0 +1,178 @@
+"""Schedules of hyperparameters in trainings."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import MatchSign
+from registry import AGENTS
+from trees import assert_equal
+
+from jaxagents import DQN, DQNLearner, LinearSchedule, PiecewiseSchedule, dqn
+from jaxagents.core.schedules import has_schedules
+from jaxagents.learners.optimizer import OptimizerParams
+
+CASES = {case.name: case for case in AGENTS}
+KEY = jax.random.key(0)
+N = 5
+
+
+def ppo_hyperparams(rate, **fields):
+    optimizer = OptimizerParams(learning_rate=rate)
+    params = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
+    return CASES["PPO"].agent._hyperparams_type(**params, **fields)
+
+
+def reached(agent, hyperparams, n_updates=N):
+    return agent.advance(agent.start(KEY, hyperparams), n_updates)
+
+
+def stepwise(agent, hyperparams, n_updates=N):
+    """A training whose hyperparameters are replaced by hand before each update."""
+    runner = agent.start(KEY, hyperparams.at(0))
+    for step in range(n_updates):
+        runner = agent.advance(agent.restart(runner, hyperparams.at(step)), 1)
+    return runner
+
+
+SCHEDULED = {
+    "PPO": ppo_hyperparams(LinearSchedule(1e-2, 0.0, N), eps_clip=LinearSchedule(0.2, 0.0, N)),
+    "DQN": dqn.HyperParameters(
+        epsilon=LinearSchedule(1.0, 0.0, N),
+        epsilon_steps=0.0,
+        critic_learning_rate=PiecewiseSchedule((0.0, 1e-2, 0.0), (0, 2, N)),
+    ),
+    "SAC": CASES["SAC"].hyperparams(
+        LinearSchedule(1e-2, 0.0, N), gamma=lambda t: 0.9 + 0.01 * t, target_entropy=-1.0
+    ),
+    "IQL": CASES["IQL"].hyperparams(LinearSchedule(1e-2, 0.0, N)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_each_update_has_its_numbers(name):
+    agent, hyperparams = CASES[name].make(MatchSign), SCHEDULED[name]
+    runner, by_hand = reached(agent, hyperparams), stepwise(agent, hyperparams)
+    assert_equal(agent.vital_arrays(runner), agent.vital_arrays(by_hand))
+    assert has_schedules(runner.hyperparams)
+
+
+def test_a_learning_rate_of_zero_learns_nothing():
+    agent = CASES["PPO"].make(MatchSign)
+    done = reached(agent, SCHEDULED["PPO"])
+    params = jax.tree.map(np.asarray, done.actor_training.params)
+    assert_equal(params, agent.advance(done, 2).actor_training.params)
+
+
+def test_agents_train_evaluate_and_act_with_schedules():
+    agent = CASES["DQN"].make(MatchSign, eval_deterministic=False)
+    runner, metrics = agent.train(KEY, SCHEDULED["DQN"], progress=False)
+    assert np.isfinite(metrics["returns"]).all()
+    agent.eval(KEY, 2, deterministic=False)
+    _, obs, _ = agent.env_reset(KEY)
+    agent.policy(obs), agent.learner.sample_actions(obs, seed=KEY)
+    assert int(agent.learner.n_updates) == int(runner.update_step) == N
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_vmapped_trainings_have_schedules_of_their_own(name):
+    agent = CASES[name].make(MatchSign, eval_during_training=False)
+
+    def hyperparams(first):
+        rate = LinearSchedule(first, 0.0, N)
+        return CASES[name].hyperparams(rate)
+
+    def train(first):
+        runner, _ = agent.train(KEY, hyperparams(first))
+        return agent.vital_arrays(runner)
+
+    many = jax.vmap(train)(jnp.array([1e-3, 1e-2]))
+    alone = agent.vital_arrays(reached(agent, hyperparams(1e-2)))
+    for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(x[1], y, atol=1e-4)
+
+
+def test_sweeps_over_the_number_of_a_schedule():
+    agent = CASES["PPO"].make(MatchSign)
+    rate = LinearSchedule(np.array([1e-3, 1e-2]), 0.0, N)
+    result = agent.sweep(KEY[None], ppo_hyperparams(rate), progress=False)
+    alone = reached(agent, ppo_hyperparams(LinearSchedule(1e-2, 0.0, N)))
+    member = jax.tree.map(lambda x: x[1, 0], result.runners)
+    assert_equal(agent.vital_arrays(member), agent.vital_arrays(alone))
+    best = result.best_hyperparams.actor_optimizer_params.learning_rate
+    assert isinstance(best, LinearSchedule)
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_interrupted_trainings_are_the_same(name, tmp_path):
+    case, hyperparams = CASES[name], SCHEDULED[name]
+    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    again = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    resumed, _ = again.resume(KEY, hyperparams, progress=False)
+    whole = reached(case.make(MatchSign), hyperparams)
+    assert_equal(resumed.replace(info={}), whole.replace(info={}))
+    restored, _ = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True).restore("last")
+    assert_equal(restored.hyperparams, whole.hyperparams)
+    assert "LinearSchedule" in (tmp_path / "hyperparameters.json").read_text()
+
+
+def test_a_training_goes_on_with_numbers_or_schedules(tmp_path):
+    case = CASES["PPO"]
+    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(KEY, ppo_hyperparams(1e-2), n_steps=2, progress=False)
+    for hyperparams, total in ((SCHEDULED["PPO"], 4), (ppo_hyperparams(1e-2), 5)):
+        fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "n_steps": total}
+        runner, _ = case.make(MatchSign, **fields).resume(KEY, hyperparams, progress=False)
+        assert has_schedules(runner.hyperparams) == has_schedules(hyperparams)
+
+
+def test_a_function_cannot_be_restored_without_it(tmp_path):
+    case, hyperparams = CASES["PPO"], ppo_hyperparams(lambda t: 1e-3 / (1.0 + t))
+    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    with pytest.raises(ValueError, match=r"learning_rate was a FunctionSchedule .* give the hyper"):
+        agent.restore("last")
+    agent.restore("last", hyperparams=hyperparams)
+
+
+def batch_of(n):
+    obs = jax.random.normal(KEY, (n, 8, 3))
+    numbers = jnp.ones((n, 8))
+    return {
+        "observations": obs,
+        "next_observations": obs,
+        "actions": jnp.zeros((n, 8), jnp.int32),
+        "rewards": numbers,
+        "masks": numbers,
+    }
+
+
+def test_learners_count_their_own_updates():
+    rate = LinearSchedule(1e-2, 0.0, 3)
+    kwargs = {"n_actions": 2, "features": (8,), "epsilon": LinearSchedule(1.0, 0.0, 3)}
+    learner = DQNLearner.create(0, jnp.zeros(3), 0, critic_learning_rate=rate, **kwargs)
+    batches = batch_of(4)
+    at_once, _ = learner.update_many(batches)
+    for i in range(4):
+        expected = rate(i)
+        before = learner
+        learner, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], batches))
+        assert learner.critic.opt_state.hyperparams["learning_rate"] == expected
+    assert int(learner.n_updates) == int(at_once.n_updates) == 4
+    assert_equal(learner.critic.params, before.critic.params)  # the last rate was zero
+    for x, y in zip(*map(jax.tree.leaves, (learner.critic, at_once.critic)), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    obs = jnp.zeros((64, 3))
+    np.testing.assert_array_equal(
+        learner.sample_actions(obs, seed=KEY), learner.sample_actions(obs)
+    )
+
+
+def test_a_new_buffer_is_filled_at_the_present_epsilon():
+    agent = CASES["DQN"].make(MatchSign, checkpoint_buffer=False)
+    assert isinstance(agent, DQN)
+    runner = reached(agent, SCHEDULED["DQN"])
+    refilled = agent.refill(agent.checkpointed(runner))
+    assert has_schedules(refilled.hyperparams)
+    assert int(refilled.learner.n_updates) == N

@@ -1,0 +1,164 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxagents import (
+    CosineSchedule,
+    ExponentialSchedule,
+    FunctionSchedule,
+    LinearSchedule,
+    PiecewiseSchedule,
+    Schedule,
+    c51,
+    cql,
+    ppo,
+    sac,
+)
+from jaxagents.core.describe import describe, to_json
+from jaxagents.core.grid import Grid
+
+N = 10
+STEPS = np.arange(N + 3)
+POINTS = {"values": (0.0, 2.0, 1.0), "steps": (1, 3, 9)}
+
+
+def linear(t):
+    return 0.5 + (0.1 - 0.5) * min(t / N, 1.0)
+
+
+def cosine(t):
+    return 0.1 + 0.5 * (0.5 - 0.1) * (1.0 + np.cos(np.pi * min(t / N, 1.0)))
+
+
+def exponential(t):
+    return 0.5 * (0.1 / 0.5) ** min(t / N, 1.0)
+
+
+def lines(t):
+    return np.interp(t, POINTS["steps"], POINTS["values"])
+
+
+def jumps(t):
+    return [0.0, 0.0, 2.0, 1.0][sum(t >= step for step in POINTS["steps"])]
+
+
+CASES = [
+    (LinearSchedule(0.5, 0.1, N), linear, optax.linear_schedule(0.5, 0.1, N)),
+    (CosineSchedule(0.5, 0.1, N), cosine, optax.cosine_decay_schedule(0.5, N, 0.2)),
+    (
+        ExponentialSchedule(0.5, 0.1, N),
+        exponential,
+        optax.exponential_decay(0.5, N, 0.2, end_value=0.1),
+    ),
+    (PiecewiseSchedule(**POINTS), lines, None),
+    (PiecewiseSchedule(**POINTS, interpolate=False), jumps, None),
+    (FunctionSchedule(optax.linear_schedule(0.5, 0.1, N)), linear, None),
+]
+
+
+@pytest.mark.parametrize(("schedule", "expected", "of_optax"), CASES)
+def test_schedules_follow_their_equations(schedule, expected, of_optax):
+    values = jax.jit(jax.vmap(schedule))(STEPS)
+    np.testing.assert_allclose(values, [expected(t) for t in STEPS], rtol=1e-5, atol=1e-7)
+    if of_optax is not None:
+        np.testing.assert_allclose(values, jax.vmap(of_optax)(STEPS), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [LinearSchedule, CosineSchedule, ExponentialSchedule])
+def test_ends_are_exact(kind):
+    schedule = kind(0.3, 0.1, 7)
+    assert schedule(0) == np.float32(0.3)
+    assert schedule(7) == schedule(100) == np.float32(0.1)
+
+
+def test_numbers_of_schedules_are_vmapped():
+    schedules = LinearSchedule(jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.array([10.0, 20.0]))
+    np.testing.assert_allclose(jax.vmap(lambda s: s(5))(schedules), [0.5, 1.5])
+    first = jnp.array([0.0, 1.0])
+    values = jax.vmap(lambda x: PiecewiseSchedule((x, 1.0), (0, 10))(5))(first)
+    np.testing.assert_allclose(values, [0.5, 1.0])
+
+
+def test_hyperparameters_of_an_update_are_numbers():
+    optimizer = ppo.OptimizerParams(learning_rate=LinearSchedule(1.0, 0.0, 10))
+    given = ppo.HyperParameters(eps_clip=lambda t: 0.1 * t, actor_optimizer_params=optimizer)
+    assert isinstance(given.eps_clip, FunctionSchedule)
+    now = given.at(5)
+    assert (now.actor_optimizer_params.learning_rate, now.eps_clip) == (0.5, np.float32(0.5))
+    assert now.gamma == given.gamma
+    assert jax.tree.structure(now) == jax.tree.structure(ppo.HyperParameters())
+
+
+def test_schedules_are_described():
+    hyperparams = sac.HyperParameters(gamma=CosineSchedule(0.9, 0.99, 100))
+    expected = {"schedule": "CosineSchedule", "initial": 0.9, "final": 0.99, "n_steps": 100}
+    assert to_json(hyperparams)["gamma"] == expected
+    assert "schedule: CosineSchedule" in describe("Hyperparameters", hyperparams)
+
+
+class Constant(Schedule):
+    value: float = 0.5
+
+    def __call__(self, update_step):
+        return jnp.float32(self.value)
+
+
+def test_own_schedules_are_checked():
+    ppo.HyperParameters(gamma=Constant()).check_ranges()
+    with pytest.raises(ValueError, match=r"gamma\.value must lie in \[0, 1\], got 2"):
+        ppo.HyperParameters(gamma=Constant(2.0)).check_ranges()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (LinearSchedule(2.0, 0.5, 10), r"gamma\.initial must lie in \[0, 1\], got 2"),
+        (LinearSchedule(0.5, -1.0, 10), r"gamma\.final must lie in \[0, 1\], got -1"),
+        (LinearSchedule(0.5, 1.0, 0), r"gamma\.n_steps must lie in \[1, inf\), got 0"),
+        (LinearSchedule("a", 1.0, 1), r"gamma\.initial must be a number"),
+        (ExponentialSchedule(0.5, 0.0, 9), r"gamma\.final of an ExponentialSchedule must lie"),
+        (PiecewiseSchedule((0.5, 2.0), (0, 1)), r"gamma\.values\[1\] must lie in \[0, 1\], got 2"),
+        (PiecewiseSchedule((0.5, 0.6), (3, 3)), r"gamma\.steps must rise, got \(3, 3\)"),
+        (PiecewiseSchedule((0.5,), (0, 1)), r"tuple of values and one of as many steps"),
+        (lambda t: t + 2.0, r"gamma of the first update must lie in \[0, 1\], got 2"),
+        (lambda t: jnp.ones(3), r"gamma of the first update is an array of shape \(3,\)"),
+    ],
+)
+def test_schedules_out_of_range_are_refused(schedule, message):
+    with pytest.raises(ValueError, match=message):
+        ppo.HyperParameters(gamma=schedule).check_ranges()
+
+
+@pytest.mark.parametrize(
+    "hyperparams",
+    [
+        c51.HyperParameters(v_min=LinearSchedule(-1.0, -2.0, 10)),
+        sac.HyperParameters(initial_temperature=LinearSchedule(1.0, 0.1, 10)),
+    ],
+)
+def test_some_hyperparameters_are_constant(hyperparams):
+    with pytest.raises(ValueError, match="stays the same throughout a training"):
+        hyperparams.check_ranges()
+
+
+def test_a_learned_weight_is_no_schedule():
+    weight = LinearSchedule(1.0, 0.1, 10)
+    with pytest.raises(ValueError, match="is learned with a target_action_gap"):
+        cql.HyperParameters(conservative_weight=weight, target_action_gap=1.0).check_ranges()
+
+
+def test_sets_differ_by_the_kinds_of_their_schedules():
+    kinds = (LinearSchedule, CosineSchedule)
+    sets = [ppo.HyperParameters(gamma=kind(0.9, 0.99, 10)) for kind in kinds]
+    linear, cosine = (Grid.of(jax.random.split(jax.random.key(0), 2), x) for x in sets)
+    assert linear.difference(linear.notes()) is None
+    difference = "its gamma.schedule is LinearSchedule, and this one's CosineSchedule"
+    assert cosine.difference(linear.notes()) == difference
+
+
+def test_one_training_takes_single_numbers():
+    several = LinearSchedule(np.ones(3), 0.5, 10)
+    with pytest.raises(ValueError, match=r"gamma\.initial is an array of shape \(3,\)"):
+        ppo.HyperParameters(gamma=several).check_single()

@@ -1,0 +1,143 @@
+"""PQN beyond the shared suite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from probes import KnownValues, MatchSign
+from registry import AGENTS
+
+from jaxagents import PQN, LinearSchedule, PQNLearner, pqn
+from jaxagents.agents.annealing import annealed
+from jaxagents.sharding import make_mesh
+
+(CASE,) = [case for case in AGENTS if case.name == "PQN"]
+KEY = jax.random.key(0)
+
+
+def returns_by_loops(steps, gamma, q_lambda):
+    reward, value = np.asarray(steps.reward), np.asarray(steps.next_value)
+    returns, n_steps = np.zeros_like(reward), len(reward)
+    for env in range(reward.shape[1]):
+        for t in reversed(range(n_steps)):
+            is_cut = steps.truncated[t, env] or t == n_steps - 1
+            after = value[t, env] if is_cut else returns[t + 1, env]
+            future = (1.0 - q_lambda) * value[t, env] + q_lambda * after
+            returns[t, env] = reward[t, env] + gamma * (not steps.terminated[t, env]) * future
+    return returns
+
+
+class Recorder(PQNLearner):
+    """Reports all returns of its batches, in their order."""
+
+    def _loss(self, params, batch, targets):
+        losses, info = super()._loss(params, batch, targets)
+        return losses, {**info, "targets": targets, "squares": targets**2}
+
+
+class RecordingPQN(PQN):
+    _discrete_learner = Recorder
+
+
+def test_targets_are_the_returns_of_the_true_successors():
+    whole = {"minibatch_size": 64, "gradient_steps": 1, "max_episode_steps": 3}
+    config = CASE.config(**whole)
+    agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
+    runner = agent.start(KEY, CASE.hyperparams(q_lambda=0.7))
+    _, steps, _ = agent._play(runner)
+    assert steps.truncated.any()
+    assert steps.terminated.any()
+    expected = returns_by_loops(steps, 0.5, 0.7)
+    after = agent.advance(runner, 1)
+    np.testing.assert_allclose(after.info["targets"], expected.mean(), rtol=1e-5)
+    np.testing.assert_allclose(after.info["squares"], (expected**2).mean(), rtol=1e-5)
+
+
+def test_every_transition_is_learned_from_once_an_epoch():
+    agent = RecordingPQN(MatchSign(None), None, CASE.config(), eval_during_training=False)
+    runner = agent.start(KEY, CASE.hyperparams())
+    seen = agent.program.reports_of_minibatches(runner)["targets"]
+    assert seen.shape == (4,)
+    np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
+
+
+def test_values_are_those_of_normalised_layers_without_a_target():
+    learner = CASE.make(MatchSign).start(KEY, CASE.hyperparams()).learner
+    assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in leaves(learner.critic))
+    assert not hasattr(learner, "target_critic")
+
+
+def leaves(critic):
+    return jax.tree_util.tree_leaves_with_path(critic.params)
+
+
+def test_two_devices_make_the_training_of_one():
+    fields = {"n_groups": 2, "replicated_updates": True, "normalise_observations": True}
+    agent = CASE.make(MatchSign, False, **fields)
+    alone, shared = (
+        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)
+        for mesh in (None, make_mesh(2))
+    )
+    trees.assert_equal(alone, shared)
+    (moments,) = shared[0].learner.critic.extra_variables["observed"]["statistics"]["moments"]
+    assert moments.count == 5 * 64
+
+
+def test_two_devices_that_share_gradients_learn():
+    agent = CASE.make(MatchSign, n_groups=2, n_steps=150, eval_frequency=150)
+    _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False, mesh=make_mesh(2))
+    np.testing.assert_array_equal(metrics["returns"][-1], 1.0)
+
+
+def test_exploration_follows_a_schedule():
+    agent = CASE.make(MatchSign, False)
+    hyperparams = CASE.hyperparams(0.0, epsilon=LinearSchedule(1.0, 0.0, 1))
+    runner = agent.start(KEY, hyperparams)
+    for differ in (True, False):
+        present = agent._at_present(runner)
+        _, steps, _ = agent._play(present)
+        greedy = jax.vmap(present.learner.sample_actions)(steps.obs)
+        assert (steps.action != greedy).any() == differ
+        runner = agent.advance(runner, 1)
+
+
+def test_a_learner_alone_learns_returns():
+    learner = PQNLearner.create(
+        0, jnp.zeros(2), 0, n_actions=2, features=(8,), critic_learning_rate=1e-2
+    )
+    batch = {
+        "observations": jnp.ones((4, 2)),
+        "actions": jnp.array([0, 1, 0, 1]),
+        "returns": jnp.array([1.0, -1.0, 1.0, -1.0]),
+    }
+    for _ in range(300):
+        learner, _ = learner.update(batch)
+    np.testing.assert_allclose(learner.q(jnp.ones(2)), [1.0, -1.0], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"minibatch_size": 48}, "minibatch_size must divide the 64 transitions of a rollout"),
+        ({"gradient_steps": 3}, "gradient_steps must be a multiple of the 2 minibatches"),
+        ({"rollout_length": 0}, "rollout_length must be a positive integer"),
+        ({"n_groups": 3}, "n_groups must divide"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        CASE.config(**fields)
+
+
+def test_epochs_are_those_of_the_gradient_steps():
+    config = pqn.AgentConfig(
+        batch_size=8, rollout_length=4, minibatch_size=16, gradient_steps=6, n_steps=5
+    )
+    assert (config.n_minibatches, config.n_epochs) == (2, 3)
+    assert annealed(config).optimizer.keywords == {"n_gradient_steps": 30}
+
+
+def test_box_actions_are_refused():
+    with pytest.raises(ValueError, match="PQN acts in discrete spaces"):
+        PQN(MatchSign(None, True), None, CASE.config())
