@@ -10,6 +10,7 @@ import time
 import traceback
 import warnings
 from importlib.metadata import version
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from jaxagents.envs.films import draw_states
 from jaxagents.envs.random_play import player_of
 
 ENVIRONMENTS = {
+    "gymnax:CartPole-v1": {},
     "brax:inverted_pendulum": {"backend": "spring"},
     "brax:ant": {"backend": "spring"},
     "craftax:Craftax-Classic-Symbolic-v1": {},
@@ -51,12 +53,16 @@ SIZES = {"n_steps": 2, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4
 def main() -> None:
     """Prints a row for each environment."""
     args = parse_args()
-    print(f"With {args.n_envs} environments at once on {jax.devices()[0].device_kind}:\n")
-    print(_row(HEAD), _row(["---"] * len(HEAD)), sep="\n")
+    title = f"# With {args.n_envs} environments at once on {jax.devices()[0].device_kind}"
+    lines = [title, "", _row(HEAD), _row(["---"] * len(HEAD))]
+    print("\n".join(lines))
     for name, options in ENVIRONMENTS.items():
         suite = name.split(":")[0]
         if is_installed(suite) and suite in (args.only or [suite]):
-            print(_row(found(name, options, args.n_envs, args.n_steps)), flush=True)
+            lines.append(_row(found(name, options, args.n_envs, args.n_steps)))
+            print(lines[-1], flush=True)
+    if args.markdown is not None:
+        args.markdown.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def parse_args() -> argparse.Namespace:
@@ -65,6 +71,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="SUITE", help="suites to go through")
     parser.add_argument("--n-envs", type=int, default=256, help="environments at once")
     parser.add_argument("--n-steps", type=int, default=64, help="steps that are timed")
+    parser.add_argument("--markdown", type=Path, help="file for the table")
     return parser.parse_args()
 
 

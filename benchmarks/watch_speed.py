@@ -8,6 +8,7 @@ of the processor's time that both take.
 
 import argparse
 import time
+from pathlib import Path
 
 import gymnax
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
 from jaxagents.core.first_spoilt import without_flags
 
+HEAD = "| Agent | Median ratio | Half of the rounds |"
 CASES = {
     "PPO": (
         PPO,
@@ -67,12 +69,18 @@ def measure(name, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
-    for name in CASES:
-        seconds = measure(name, rounds)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=[*CASES])
+    parser.add_argument("--markdown", type=Path, help="file for the table")
+    args = parser.parse_args()
+    lines = ["# Looking for numbers that are not finite", "", HEAD, "|---|---|---|"]
+    for name in args.only:
+        seconds = measure(name, args.rounds)
         ratios = np.divide(seconds["with"], seconds["without"])
         low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-        print(f"{name}: {middle:.3f} (half of the rounds: {low:.3f} to {high:.3f})", flush=True)
+        lines.append(f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} |")
+        print(lines[-1], flush=True)
+    if args.markdown is not None:
+        args.markdown.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

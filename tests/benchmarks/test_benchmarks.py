@@ -16,6 +16,11 @@ REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
 RUNS = {  # options of a small run, what it writes, and a row of its report
+    "environments.py": (
+        "--only gymnax --n-envs 4 --n-steps 2 --markdown report.md",
+        ["report.md"],
+        "| `gymnax:CartPole-v1` |",
+    ),
     "learners.py": (
         "--only pendulum --quick --libraries jaxagents --output new",
         ["new/report.md", "new/pendulum.png"],
@@ -52,6 +57,7 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["report.md"],
         "| Pendulum-v1 | jaxagents",
     ),
+    "watch_speed.py": ("--only PPO --rounds 1 --markdown report.md", ["report.md"], "| PPO |"),
     "scaling.py": (
         "--devices 2 --envs 32 --repeats 1 --seconds 0.01 --markdown report.md",
         ["report.md"],
