@@ -114,7 +114,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (_check_real, outcome.reward, f"{what}: reward"),
         (_check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
-        (_check_info_names, episodes, outcome.info, what),
+        (_check_info_names, episodes, outcome.info if isinstance(outcome.info, dict) else {}, what),
     ]
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
 
