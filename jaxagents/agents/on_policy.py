@@ -30,7 +30,7 @@ from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
-from jaxagents.envs.play import EpisodeOutcomes
+from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.learners.fitting import (
     KEPT,
     OF_EVERY_FIT,
@@ -45,9 +45,6 @@ from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_op
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
-
-_TAKEN = ("update_step", *EpisodeOutcomes._fields)
-"""Names of the metrics of an evaluation."""
 
 
 class _Minibatches(TypedDict):
@@ -401,7 +398,7 @@ def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
         raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
-    taken = [name for part in parts for name in part if name in _TAKEN]
+    taken = [name for part in parts for name in part if name in NAMES_OF_METRICS]
     if taken:
         raise ValueError(
             f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."

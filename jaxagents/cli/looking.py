@@ -1,7 +1,5 @@
 """The commands that look at runs: `eval`, `plot`, `replay`, `verify` and `list`."""
 
-import contextlib
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,9 +117,7 @@ def list_names(words: Sequence[str]) -> None:
     """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
-        with contextlib.redirect_stdout(io.StringIO()):  # some suites print when they are imported
-            names = [*environment_names(), *names_of_suites()]
-        print("\n".join(names))
+        print("\n".join([*environment_names(), *names_of_suites()]))
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)

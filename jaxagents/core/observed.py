@@ -54,6 +54,19 @@ def network_input(obs: PyTree) -> PyTree:
     return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
 
 
+def entries_beside(obs: PyTree) -> dict[str, Any]:
+    """The entries of an observation that networks do not see.
+
+    Args:
+        obs: One observation, or a batch of them.
+
+    Returns:
+        Those that say anything, by name.
+    """
+    entries = {ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
+    return {name: x for name, x in entries.items() if x is not None}
+
+
 def is_observed_beside(obs: PyTree) -> bool:
     """Whether an observation has entries that networks do not see.
 

@@ -15,6 +15,7 @@ from jaxagents.core.observed import action_mask
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.spaces import (
     Space,
     is_array,
@@ -24,8 +25,6 @@ from jaxagents.envs.spaces import (
     parts,
 )
 
-_METRICS = ("update_step", "returns", "final_rewards", "terminated", "truncated", "lengths", "info")
-"""Names that metrics of evaluations have already."""
 _NEED_NUMBERS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -312,7 +311,7 @@ def _check_info_names(episodes: Episodes, info: dict[str, Any], what: str) -> No
         raise ValueError(
             f"final_info and summed_info name {missing}, but the info of {what} has {sorted(info)}."
         )
-    taken = [name for name in names if name in _METRICS or names.count(name) > 1]
+    taken = [name for name in names if name in NAMES_OF_METRICS or names.count(name) > 1]
     if taken:
         raise ValueError(
             f"final_info and summed_info name {taken}, which name another metric, or are named twice: "

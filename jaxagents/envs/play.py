@@ -39,6 +39,10 @@ class EpisodeOutcomes(NamedTuple):
     info: dict[str, Shaped[Array, "n_episodes ..."]]
 
 
+NAMES_OF_METRICS = ("update_step", *EpisodeOutcomes._fields)
+"""Names that metrics of an evaluation have already."""
+
+
 def play_episodes(
     episodes: Episodes,
     policy: Act,

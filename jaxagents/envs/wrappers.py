@@ -9,11 +9,8 @@ from jaxtyping import Array, Float, Key, PyTree, UInt8
 
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import (
-    ACTION_MASK,
-    CRITIC_STATE,
     OBSERVATION,
-    action_mask,
-    critic_state,
+    entries_beside,
     network_input,
     observed_beside,
 )
@@ -128,13 +125,16 @@ class FrameStack(Wrapper):
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
         frames = jax.tree.map(self._repeated, self._seen(obs))
-        return _beside(frames, obs), Remembered(envstate, frames)
+        return observed_beside(frames, **entries_beside(obs)), Remembered(envstate, frames)
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
         frames = jax.tree.map(self._after, state.past, self._seen(step.obs))
-        return step._replace(obs=_beside(frames, step.obs), state=Remembered(step.state, frames))
+        return step._replace(
+            obs=observed_beside(frames, **entries_beside(step.obs)),
+            state=Remembered(step.state, frames),
+        )
 
     @property
     def name(self) -> str:
@@ -211,9 +211,7 @@ class WithPrevious(Wrapper):
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
     def _shown_with(self, past: dict[str, Array], obs: PyTree) -> dict[str, Any]:
-        entries = {ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
-        given = {name: x for name, x in entries.items() if x is not None}
-        return {OBSERVATION: self._seen(obs), **past, **given}
+        return {OBSERVATION: self._seen(obs), **past, **entries_beside(obs)}
 
     @property
     def _actors(self) -> tuple[int, ...]:
@@ -239,13 +237,6 @@ class WithPrevious(Wrapper):
         if inside is None:
             return None
         return Composite({"observation": inside, **self._spaces_of_past()})
-
-
-def _beside(shown: PyTree, obs: PyTree) -> PyTree:
-    """What is shown, with what the observation inside says beside what is observed."""
-    return observed_beside(
-        shown, **{ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
-    )
 
 
 def _box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Box:
