@@ -32,10 +32,12 @@ from jaxagents.core.numbers import positive
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
+from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.replay import Replay, replay
 from jaxagents.running.sweeps import SweepResult
 from jaxagents.running.trainable import programs_of
+from jaxagents.running.where import program_of
 
 
 class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
@@ -122,7 +124,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
         self._check_hyperparams(hyperparams, optional=runner is not None)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
-        program = OnDevice(self) if mesh is None else OnMesh(self, mesh)
+        if mesh is not None:
+            self.episodes.env.check_compiled()
+        program = program_of(self) if mesh is None else OnMesh(self, mesh)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
@@ -187,7 +191,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
-        program: OnDevice[RunnerT] | OnMesh[RunnerT],
+        program: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
             return program.start(single_key(rng, "train"), hyperparams)
@@ -245,6 +249,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: There are checkpoints, but `restore_agent` is not set; or something else is
                 writing to the folder.
         """
+        self.episodes.env.check_compiled()
         self._check_hyperparams(hyperparams, several=True)
         callbacks = as_callbacks(callbacks)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)

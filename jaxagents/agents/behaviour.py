@@ -6,11 +6,12 @@ import functools
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
-from jaxagents.agents.checks import check_eval_rng, check_kind
+from jaxagents.agents.checks import check_eval_rng, check_kind, learns_elsewhere
 from jaxagents.agents.config import Config
 from jaxagents.agents.former_hooks import FORMER_HOOKS
+from jaxagents.agents.host_program import ProgramOnHost
 from jaxagents.agents.identity import Frozen
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.compilation import Programs
@@ -25,6 +26,7 @@ from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes, InfoNames
+from jaxagents.running.host_rollout import HostRollout
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -58,6 +60,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _plays_on_host: ClassVar[bool] = False
+    """Whether environments may be stepped on the host."""
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
@@ -90,7 +94,9 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         environment = as_environment(env, env_params)
         check_kind(type(self).__name__, self._config_type, config)
-        self.env = environment if isinstance(env, str) else env
+        if environment.on_host and not self._plays_on_host:
+            raise TypeError(learns_elsewhere(type(self).__name__, environment))
+        self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
         self.config = config
         self.eval_during_training = bool(eval_during_training)
@@ -227,6 +233,28 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return {}
 
+    def _draw_on_host(self, runner: RunnerT, block: ArrayLike) -> PyTree:
+        """Random numbers of as many steps of all environments as a rollout has.
+
+        This and the hooks below are the parts of an update between which environments are stepped on the
+        host, of families that play there (`_plays_on_host`).
+        """
+        raise NotImplementedError
+
+    def _act_on_host(
+        self, training: PyTree, carry: PyTree, obs: PyTree, noise: PyTree
+    ) -> tuple[PyTree, PyTree, Array]:
+        """Memories after a step of all environments, actions, and their log-probabilities."""
+        raise NotImplementedError
+
+    def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> RunnerT:
+        """Learns from a rollout, after which the runner's environments stand already."""
+        raise NotImplementedError
+
+    def _reports_of_host(self, runner: RunnerT, rollout: HostRollout) -> Metrics:
+        """The numbers that the minibatches of such an update report."""
+        raise NotImplementedError
+
     def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
         """The arrays of a runner that must stay finite for training to go on.
 
@@ -273,7 +301,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
         """The pure functions of a runner that training consists of."""
-        return Program(self.behaviour)
+        on_host = self.episodes.env.on_host
+        return ProgramOnHost(self.behaviour) if on_host else Program(self.behaviour)
 
     @property
     def programs(self) -> Programs[Self] | None:

@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
 from jaxagents.networks import Recurrent
@@ -43,6 +44,15 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     elif type(given).__module__ == "builtins":
         found = repr(given)
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
+
+
+def learns_elsewhere(agent: str, env: Environment) -> str:
+    """The message for an agent that is given an environment on the host, and does not play there."""
+    return (
+        f"{agent} plays in compiled environments alone, and {env.name} is one of Gymnasium, which runs on "
+        "the host. Train a learner in it with jaxagents.host.train_online, or on a dataset with "
+        "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
+    )
 
 
 def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:

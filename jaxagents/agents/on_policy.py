@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
@@ -21,15 +21,16 @@ from jaxagents.agents.hooks import (
     OnPolicyHyperparametersT,
 )
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
-from jaxagents.agents.rollout import Players, rollout
+from jaxagents.agents.rollout import Players, drawing, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
+from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.learners.fitting import (
     KEPT,
@@ -45,6 +46,13 @@ from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_op
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
+from jaxagents.running.host_rollout import HostRollout
+
+
+class _Keys(NamedTuple):
+    next_runner: Key[Array, ""]
+    rollout: Key[Array, ""]
+    epochs: Key[Array, "epochs n_groups"]
 
 
 class _Minibatches(TypedDict):
@@ -63,6 +71,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """
 
     _config_type = OnPolicyConfig
+    _plays_on_host = True
     _hyperparams_type = OnPolicyHyperparameters
     split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
 
@@ -103,7 +112,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         )
 
     def _reports_of_minibatches(self, runner: Runner) -> Info:
-        runner, traj, rngs = self._collect(runner)
+        return self._reports_of_rollout(*self._rollout(runner))
+
+    def _reports_of_rollout(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Info:
+        """The numbers that the minibatches report of an update that learns from a rollout."""
+        runner, traj = self._with_learning_targets(runner, traj)
         actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
         return {**_with_network_name("actor", actor), **_with_network_name("critic", critic)}
 
@@ -245,7 +260,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
-        runner, traj, rngs = self._collect(runner)
+        return self._learn_from(*self._rollout(runner))
+
+    def _learn_from(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Runner:
+        """Learns from a rollout, after which the runner stands already."""
+        runner, traj = self._with_learning_targets(runner, traj)
         runner = self._learn(runner, traj, rngs)
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
         return runner.replace(
@@ -256,31 +277,63 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _n_watched_environments(self) -> int:
         return self.config.batch_size
 
-    def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
-        """A rollout with targets, and the keys of the epochs that learn from it."""
+    def _rollout(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
+        """A rollout, the runner after it, and the keys of the epochs that learn from it."""
+        keys = self._keys(runner)
+        players, traj = rollout(
+            self._policy,
+            runner.actor_training,
+            self.episodes,
+            Players(runner.obs, runner.envstate, runner.carry),
+            keys.rollout,
+            self.config.rollout_length,
+        )
+        return runner.replace(rng=keys.next_runner, **players._asdict()), traj, keys.epochs
+
+    def _keys(self, runner: Runner) -> "_Keys":
         n_epochs = max(self.config.actor_epochs, self.config.critic_epochs)
         shape = (n_epochs, self.config.n_groups)
         rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
-        runner, traj = self._rollout(runner.replace(rng=rngs[0]), rngs[1])
+        return _Keys(rngs[0], rngs[1], rngs[2:].reshape(shape))
+
+    def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with all that is learned from it."""
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
         if self.config.normalise_rewards:
             runner, traj = self._with_normalised_rewards(runner, traj)
         runner, traj = self._with_values(runner, traj)
-        traj = self._with_targets(runner, traj)
-        return runner, traj, rngs[2:].reshape(shape)
+        return runner, self._with_targets(runner, traj)
 
-    def _rollout(self, runner: Runner, rng: Key[Array, ""]) -> tuple[Runner, Transition]:
-        players = Players(runner.obs, runner.envstate, runner.carry)
-        players, traj = rollout(
-            self._policy,
-            runner.actor_training,
-            self.episodes,
-            players,
-            rng,
-            self.config.rollout_length,
-        )
-        return runner.replace(**players._asdict()), traj
+    # The parts of an update between which environments are stepped on the host.
+
+    def _draw_on_host(self, runner: Runner, block: ArrayLike) -> PyTree:
+        draw, _ = self._drawing(runner.actor_training, runner.carry, runner.obs)
+        key = jax.random.fold_in(self._keys(runner).rollout, block)
+        return draw(key, (self.config.rollout_length, self.config.batch_size))
+
+    def _act_on_host(
+        self, actor: TrainState, carry: PyTree, obs: PyTree, noise: PyTree
+    ) -> tuple[PyTree, PyTree, Array]:
+        _, act = self._drawing(actor, carry, obs)
+        return jax.vmap(act)(noise, carry, obs)
+
+    def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> Runner:
+        return self._learn_from(*self._taken_over(runner, rollout))
+
+    def _reports_of_host(self, runner: Runner, rollout: HostRollout) -> Info:
+        return self._reports_of_rollout(*self._taken_over(runner, rollout))
+
+    def _taken_over(
+        self, runner: Runner, rollout: HostRollout
+    ) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
+        """What `_rollout` gives, of a rollout from the host."""
+        keys = self._keys(runner)
+        traj = Transition(value=NOT_YET, **rollout._asdict())
+        return runner.replace(rng=keys.next_runner), traj, keys.epochs
+
+    def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
+        return drawing(self._policy, actor, carry, obs, self._actors_shape)
 
     def _with_normalised_rewards(
         self, runner: Runner, traj: Transition
@@ -326,6 +379,9 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _validate(self) -> None:
         self._check_hooks()
         self._check_actors()
+        env = self.episodes.env
+        if isinstance(env, HostEnvironment):
+            env.check(self.config.batch_size, self.eval_during_training)
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
@@ -335,8 +391,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             obs,
         )
 
-        name, env = type(self).__name__, self.episodes.env.wording.environment
-        actions = self.episodes.action_space, name, env
+        name = type(self).__name__
+        actions = self.episodes.action_space, name, env.wording.environment
 
         def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
             carry = self.initial_carry(actor)
@@ -351,7 +407,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         for what, output in outputs.items():
             check_size(output, self._actors_shape, f"{name}: {what}")
         check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
-        check_environment(self.episodes, action)
+        if not env.on_host:
+            check_environment(self.episodes, action)
 
     def _check_actors(self) -> None:
         check = check_several_actors if self._actors_shape else check_one_actor

@@ -14,7 +14,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.schedules import has_schedules, values_at
-from jaxagents.envs.play import play_episodes, record_episode
+from jaxagents.envs.play import EpisodeOutcomes, play_episodes, record_episode
 from jaxagents.running.driver import train_in_one_program
 
 if TYPE_CHECKING:
@@ -76,15 +76,22 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
         def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
             present = self.behaviour._at_present(carry[0])
-            runner = self.behaviour._training_step(present)
-            runner = self.behaviour._as_before(runner, carry[0])
-            info, flags = without_flags(runner.info)
-            record = carry[1].after(runner.update_step, info, flags)
-            return runner.replace(info=info), record
+            return self._noted(self.behaviour._training_step(present), *carry)
 
-        record = Record.none_yet(runner.info, self.behaviour._n_watched_environments)
+        record = self.no_record(runner)
         runner, record = jax.lax.fori_loop(0, n_updates, update, (runner, record))
         return runner, record.by_name(runner.info)
+
+    def no_record(self, runner: RunnerT) -> Record:
+        """A record of what is not finite, before any update."""
+        return Record.none_yet(runner.info, self.behaviour._n_watched_environments)
+
+    def _noted(self, runner: RunnerT, earlier: RunnerT, record: Record) -> tuple[RunnerT, Record]:
+        """A runner after an update, with the schedules that it had, and the record with the update."""
+        runner = self.behaviour._as_before(runner, earlier)
+        info, flags = without_flags(runner.info)
+        record = record.after(runner.update_step, info, flags)
+        return runner.replace(info=info), record
 
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report, in order, by name."""
@@ -93,12 +100,29 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
-        metrics = {"update_step": runner.update_step, **runner.info}
-        if self.behaviour.eval_during_training:
-            rng = jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng
-            acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
-            metrics |= self.play(as_key(rng), acting, self.n_evals, deterministic)
+        metrics = self.report(runner)
+        if self.evaluates:
+            acting, deterministic = self.acting(runner), self.config.eval_deterministic
+            metrics |= self.play(self.eval_rng, acting, self.n_evals, deterministic)
         return metrics
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluation points play episodes."""
+        return self.behaviour.eval_during_training
+
+    @property
+    def eval_rng(self) -> Key[Array, ""]:
+        """Random key of the episodes of evaluation points."""
+        return as_key(jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng)
+
+    def acting(self, runner: RunnerT) -> PyTree:
+        """The part of a runner that acts."""
+        return self.behaviour._acting(runner)
+
+    def report(self, runner: RunnerT) -> Metrics:
+        """The update step, and what the last update reported."""
+        return {"update_step": runner.update_step, **runner.info}
 
     def play(
         self,
@@ -113,6 +137,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
         outcomes = play_episodes(
             self.behaviour.episodes, act, carry, rng, n_evals, deterministic=deterministic
         )
+        return self.metrics_of(outcomes)
+
+    def metrics_of(self, outcomes: EpisodeOutcomes) -> Metrics:
+        """The metrics of an evaluation."""
         metrics = self.behaviour._eval_metrics(
             outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
         )

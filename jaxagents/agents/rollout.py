@@ -53,15 +53,8 @@ def rollout(
     Returns:
         Their state afterwards, and the rollout, shaped `(time, environments, ...)`.
     """
-    first = jax.tree.map(lambda x: x[0], players)
     initial = policy.initial(actor)
-    draw, action_of = _sampling(policy, actor, first)
-
-    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
-        carry, distribution = policy.step(actor, carry, obs)
-        action = action_of(distribution, noise)
-        log_prob = distribution.log_prob(action).reshape(episodes.actors_shape)
-        return carry, action, log_prob
+    draw, act = drawing(policy, actor, players.carry, players.obs, episodes.actors_shape)
 
     def act_and_step(
         players: Players, draws: tuple[PyTree, Key[Array, "environments 2"]]
@@ -90,12 +83,38 @@ def rollout(
     return jax.lax.scan(act_and_step, players, draws)
 
 
-def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callable, Callable]:
-    """The function that draws for all steps at once, and that which turns each draw into an action.
+def drawing(
+    policy: Policy, actor: TrainState, carry: Carry, obs: PyTree, actors_shape: tuple[int, ...]
+) -> tuple[Callable, Callable]:
+    """The two halves of acting at random: random numbers for many steps at once, and actions made of them.
 
-    Draws are the noise of the distribution if that is few numbers, and otherwise keys.
+    Args:
+        policy: How actions are drawn.
+        actor: State of the actor's training.
+        carry: Memories of the policy, environments first.
+        obs: Observations, environments first.
+        actors_shape: `()` for one actor, `(n_actors,)` for several.
+
+    Returns:
+        A function that maps a random key and a shape to so many draws, and one that maps a draw, a memory
+        and one observation to the memory afterwards, an action and its log-probability. A draw is the
+        noise of the distribution if that is few numbers, and otherwise a key.
     """
-    _, distribution = jax.eval_shape(policy.step, actor, first.carry, first.obs)
+    of_one = jax.tree.map(lambda x: x[0], (carry, obs))
+    _, distribution = jax.eval_shape(policy.step, actor, *of_one)
+    draw, action_of = _draw_of(distribution)
+
+    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
+        carry, distribution = policy.step(actor, carry, obs)
+        action = action_of(distribution, noise)
+        log_prob = distribution.log_prob(action).reshape(actors_shape)
+        return carry, action, log_prob
+
+    return draw, act
+
+
+def _draw_of(distribution: ops.Distribution) -> tuple[Callable, Callable]:
+    """How random numbers of a distribution are drawn, and how they are turned into an action."""
     if isinstance(distribution, ops.Reparametrised) and distribution.draws_noise:
         noise = jax.eval_shape(distribution.noise, jax.random.key(0))
         if sum(x.size for x in jax.tree.leaves(noise)) <= _MOST_NOISE:

@@ -10,16 +10,20 @@ from jaxagents.core.compilation import compiled
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import EpisodeState
+from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice
+from jaxagents.running.where import program_of
 
 
 class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     """The steps that a training consists of, and those of an environment, compiled on one device."""
 
     @property
-    def _steps(self) -> OnDevice[RunnerT] | Program[HyperparametersT, RunnerT]:
+    def _steps(
+        self,
+    ) -> OnDevice[RunnerT] | OnHost[RunnerT] | Program[HyperparametersT, RunnerT]:
         """The compiled program; within a program, the program as it stands."""
-        return self.program if self.programs is None else OnDevice(self)
+        return self.program if self.programs is None else program_of(self)
 
     def start(self, rng: RandomKey, hyperparams: HyperparametersT) -> RunnerT:
         """Makes a fresh runner.
@@ -85,6 +89,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Returns:
             A new random key, the first observation and the environment's state.
         """
+        self.episodes.env.check_compiled()
         rng, reset_rng = jax.random.split(rng)
         return rng, *self.episodes.reset(as_key(reset_rng))
 

@@ -15,7 +15,7 @@ from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import positive
 from jaxagents.envs.films import check_can_film, draw_states, write_film
 from jaxagents.exporting import export_policy
-from jaxagents.running.programs import OnDevice
+from jaxagents.running.where import program_of
 
 
 class Trained(
@@ -43,7 +43,7 @@ class Trained(
         """
         n_evals = positive("n_evals", n_evals)
         acting = self._acting(self._trained_runner())
-        return OnDevice(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
+        return program_of(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
 
     def render_episode(
         self,
@@ -91,7 +91,7 @@ class Trained(
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
         acting = self._acting(self._trained_runner() if runner is None else runner)
         key = single_key(rng, "render_episode")
-        states, n_steps = OnDevice(self).record(key, acting, longest, bool(deterministic))
+        states, n_steps = program_of(self).record(key, acting, longest, bool(deterministic))
         frames = draw_states(env, states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)

@@ -40,6 +40,11 @@ SUITES = {
     "playground": Suite(
         "Playground", ("mujoco_playground._src.mjx_env.MjxEnv",), "robots in MuJoCo"
     ),
+    "gymnasium": Suite(
+        "Gymnasium",
+        ("gymnasium.core.Env", "gymnasium.vector.vector_env.VectorEnv"),
+        "many environments, on the host",
+    ),
 }
 """The suites by the names that they have in `pip install`, in our extras, and before a colon."""
 

@@ -65,6 +65,7 @@ class Environment(abc.ABC):
         max_steps: Longest episode, in steps, if the environment has a limit of its own.
         params: Description of the environment in checkpoints, besides its name.
         render_fps: Steps a second at which films of episodes play.
+        on_host: Whether it is stepped on the host, so that compiled programs know its shapes alone.
     """
 
     n_actors: int | None = None
@@ -73,6 +74,7 @@ class Environment(abc.ABC):
     max_steps: int | None = None
     params: PyTree = None
     render_fps: float | int = 30
+    on_host: bool = False
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
@@ -143,6 +145,19 @@ class Environment(abc.ABC):
             NotImplementedError: The environment does not draw.
         """
         raise NotImplementedError(self.why_it_cannot_draw)
+
+    def check_compiled(self) -> None:
+        """Raises if it is not played inside of compiled programs.
+
+        Raises:
+            NotImplementedError: It is stepped on the host.
+        """
+        if self.on_host:
+            raise NotImplementedError(
+                f"{self.name} runs on the host, where no compiled program can step it: call train, resume "
+                "and eval plainly, without vmap, jit, a mesh, sweep, env_reset or env_step. Train several "
+                "seeds one after another."
+            )
 
     @property
     def can_draw(self) -> bool:

@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import gymnasium
-import jax
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import action_mask
+from jaxagents.envs.on_host.arrays import action_array, as_observation, example_observation
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.randomness import Stream, seed_of
-
-_IMAGE_NDIM = 3
 
 
 def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
@@ -53,28 +51,6 @@ def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.RescaleAction(env, -1, 1)  # pyright: ignore[reportArgumentType]
 
 
-def as_observation(observation: PyTree) -> PyTree:
-    """A copy of an observation, as learners are handed it.
-
-    Bytes stay bytes, and images of other integers (three axes or more) stay integers, as JAX takes
-    them: encoders take integers to be in 0..255, and real numbers in 0..1. All else is cast to single
-    precision.
-
-    Args:
-        observation: A number or an array, or a dict of them that may be nested.
-
-    Returns:
-        The copy.
-    """
-    if isinstance(observation, Mapping):
-        return {name: as_observation(part) for name, part in observation.items()}
-    array = np.asarray(observation)
-    is_image = array.ndim >= _IMAGE_NDIM and array.dtype.kind in "iu"
-    if is_image or array.dtype == np.uint8:
-        return np.array(array, jax.dtypes.canonicalize_dtype(array.dtype))
-    return np.array(array, np.float32)
-
-
 def example_transition(env: gymnasium.Env) -> dict[str, PyTree]:
     """Shapes and types of a transition.
 
@@ -87,10 +63,10 @@ def example_transition(env: gymnasium.Env) -> dict[str, PyTree]:
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
     """
-    observation = _example(env.observation_space)
+    observation = example_observation(env.observation_space)
     return {
         "observations": observation,
-        "actions": _action_array(env.action_space, np.zeros(env.action_space.shape or ())),
+        "actions": action_array(env.action_space, np.zeros(env.action_space.shape or ())),
         "rewards": np.float32(0),
         "next_observations": observation,
         "masks": np.float32(0),
@@ -104,10 +80,10 @@ def random_action(
     """A uniformly random action of those that the observation allows, in [-1, 1] if it is continuous."""
     mask = action_mask(observation)
     if mask is not None:
-        return _action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
+        return action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
     if isinstance(space, spaces.Discrete):
-        return _action_array(space, rng.integers(space.n))
-    return _action_array(space, rng.uniform(-1.0, 1.0, space.shape))
+        return action_array(space, rng.integers(space.n))
+    return action_array(space, rng.uniform(-1.0, 1.0, space.shape))
 
 
 class GymnasiumEpisodes:
@@ -141,7 +117,7 @@ class GymnasiumEpisodes:
         Returns:
             The transition, and the return of the episode that it ended, if it did.
         """
-        observation, action = self.observation, _action_array(self._env.action_space, action)
+        observation, action = self.observation, action_array(self._env.action_space, action)
         outcome = self._take(action)
         transition = {
             "observations": observation,
@@ -196,21 +172,6 @@ class _Outcome(NamedTuple):
     reward: float
     terminated: bool
     ended: bool
-
-
-def _action_array(space: spaces.Space, action: ArrayLike) -> np.ndarray:
-    return np.asarray(action, np.int32 if isinstance(space, spaces.Discrete) else np.float32)
-
-
-def _example(space: spaces.Space) -> PyTree:
-    if isinstance(space, spaces.Dict):
-        return {name: _example(part) for name, part in space.spaces.items()}
-    if space.shape is None or space.dtype is None:
-        raise ValueError(
-            f"Observations must be arrays, or dicts of them, got {space}: change them with "
-            "gymnasium.wrappers.TransformObservation."
-        )
-    return as_observation(np.zeros(space.shape, space.dtype))
 
 
 def _equal(first: PyTree, second: PyTree) -> bool:

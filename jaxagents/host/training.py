@@ -11,6 +11,7 @@ from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.data.values import check_values
+from jaxagents.envs.on_host.arrays import as_observation
 from jaxagents.host import driver
 from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
@@ -23,7 +24,7 @@ from jaxagents.host.checks import (
     check_learner,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
-from jaxagents.host.episodes import as_observation, example_transition, rescale_actions
+from jaxagents.host.episodes import example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate, supply_rng
 from jaxagents.host.journal import Journal
 from jaxagents.host.learner_like import LearnerLike, LearnerT

@@ -18,6 +18,7 @@ from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.loop import Observer, drive, updates_between_points
+from jaxagents.running.on_host import OnHost
 from jaxagents.running.points import LoggerObserver
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.progress import ProgressBar
@@ -60,7 +61,7 @@ def train_in_one_program(
 
 def train(
     agent: Trainable[RunnerT],
-    program: OnDevice[RunnerT] | OnMesh[RunnerT],
+    program: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
     runner: RunnerT,
     earlier: Metrics | None,
     n_steps: int,

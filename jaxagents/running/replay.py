@@ -9,8 +9,8 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
-from jaxagents.running.programs import OnDevice
 from jaxagents.running.trainable import Trainable
+from jaxagents.running.where import program_of
 
 
 class Replay(NamedTuple):
@@ -68,7 +68,7 @@ def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) ->
             "without those no training can be made once more."
         )
     runner = agent.advance(runner, np.int32(first - reachable[-1]))
-    program = OnDevice(agent)
+    program = program_of(agent)
     reports, of_minibatches = [], []
     found = not_finite(agent.vital_arrays(runner))
     since = first if found else None

@@ -1,0 +1,72 @@
+"""The pure part of an agent whose environments are stepped on the host."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree
+
+from jaxagents.agents.program import HyperparametersT, Program, RunnerT
+from jaxagents.core.first_spoilt import Record
+from jaxagents.core.metrics import Metrics
+from jaxagents.running.host_rollout import HostRollout
+
+if TYPE_CHECKING:
+    from jaxagents.agents.behaviour import Behaviour
+
+
+class ProgramOnHost(Program[HyperparametersT, RunnerT]):
+    """A training as functions between which its environments are stepped.
+
+    What it has of a [`Program`][jaxagents.agents.program.Program] that plays by itself raises.
+    """
+
+    behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
+
+    def initial_carry(self, acting: PyTree) -> PyTree:
+        """The memory of what acts at the start of an episode."""
+        return self.behaviour.initial_carry(acting)
+
+    def draw(self, runner: RunnerT, block: ArrayLike) -> PyTree:
+        """Random numbers of as many steps of all environments as a rollout has."""
+        return self.behaviour._draw_on_host(runner, block)
+
+    def act(
+        self, acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike
+    ) -> tuple[PyTree, PyTree, Array]:
+        """The memories after a step, the actions of all environments, and their log-probabilities."""
+        noise = jax.tree.map(lambda x: x[time], draws)
+        return self.behaviour._act_on_host(acting, carry, obs, noise)
+
+    def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and the greedy actions of all environments."""
+        return jax.vmap(self.behaviour.act, (None, 0, 0))(acting, carry, obs)
+
+    def act_at_random(
+        self,
+        acting: PyTree,
+        carry: PyTree,
+        obs: PyTree,
+        rng: Key[Array, ""],
+        episodes: Int[Array, "environments"],
+        time: ArrayLike,
+    ) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and actions of all environments that are drawn."""
+
+        def act(carry: PyTree, obs: PyTree, episode: Array) -> tuple[PyTree, PyTree]:
+            key = jax.random.fold_in(jax.random.fold_in(rng, episode), time)
+            return self.behaviour.act(acting, carry, obs, key)
+
+        return jax.vmap(act)(carry, obs, episodes)
+
+    def learn(
+        self, runner: RunnerT, record: Record, rollout: HostRollout
+    ) -> tuple[RunnerT, Record]:
+        """The runner and the record after an update that learns from a rollout."""
+        present = self.behaviour._at_present(runner)
+        after = self.behaviour._learn_from_host(present, rollout)
+        return self._noted(after, runner, record)
+
+    def reports_of_rollout(self, runner: RunnerT, rollout: HostRollout) -> Metrics:
+        """The numbers that the minibatches report of an update that learns from a rollout."""
+        present = self.behaviour._at_present(runner)
+        return self.behaviour._reports_of_host(present, rollout)

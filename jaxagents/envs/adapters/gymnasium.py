@@ -1,0 +1,293 @@
+"""The adapter of Gymnasium: environments that run on the host, one or a vector of them."""
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from jaxtyping import PyTree
+
+from jaxagents.envs.adapters.native import Native
+from jaxagents.envs.environment import Wording
+from jaxagents.envs.on_host.arrays import check_action_space, example_action, example_observation
+from jaxagents.envs.on_host.environment import HostEnvironment
+from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.vectors import Vector
+
+MakeEnv = Callable[..., gymnasium.Env]
+
+_VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
+_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
+"""What the specification of a vector says of it beyond its environments."""
+
+
+class Gymnasium(HostEnvironment, Native):
+    """An environment of Gymnasium, in which on-policy agents train on the host.
+
+    ```python
+    env = gymnasium.make("HalfCheetah-v5")
+    agent = PPO(env, None, PPOConfig(batch_size=8))
+    ```
+
+    An agent plays in `config.batch_size` copies of the environment, each in episodes with seeds of their
+    own, so that a training that is resumed goes on as if it had never been interrupted. A vector of
+    environments is taken as it is, and must have as many.
+
+    Attributes:
+        env: The environment, vector or function that was given.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env | VectorEnv | MakeEnv,
+        *,
+        eval_env: gymnasium.Env | MakeEnv | None = None,
+        vectorization_mode: str = "sync",
+    ) -> None:
+        """Takes an environment, of which agents have more made.
+
+        Args:
+            env: An environment as `gymnasium.make` gives it, whose specification says how to make more;
+                a function that makes one; or a vector.
+            eval_env: The environment of evaluations, if other than `env`; see there. Vectors with
+                wrappers of their own, and those of environments that are not registered, need one
+                if they are to be evaluated.
+            vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
+                own, which pays if a step takes longer than it takes to send its outcome.
+
+        Raises:
+            TypeError: An environment is something else.
+            ValueError: The mode is another, or actions or observations are such as no agent takes.
+        """
+        if vectorization_mode not in _VECTORS:
+            raise ValueError(
+                f"vectorization_mode must be one of {[*_VECTORS]}, got {vectorization_mode!r}."
+            )
+        super().__init__(env)
+        self._vectorization_mode = vectorization_mode
+        self._make = _maker(env)
+        self._eval_env = eval_env
+        self._make_eval = self._make if eval_env is None else _maker(eval_env)
+        self._vectors: dict[tuple[str, int], VectorEnv] = {}
+        self._live: dict[tuple[str, int, int], HostEpisodes] = {}
+        first = env if isinstance(env, gymnasium.Env | VectorEnv) else _made(env)
+        self.observation_space, self.action_space = _spaces(first)
+        check_action_space(self.action_space)
+        self._example = (
+            example_observation(self.observation_space),
+            example_action(self.action_space),
+        )
+        spec = first.spec
+        self.max_steps = None if spec is None else spec.max_episode_steps
+        self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id
+        self.render_fps = first.metadata.get("render_fps", Native.render_fps)
+        self._render_mode = first.render_mode
+        self._render_modes = first.metadata.get("render_modes", ())
+
+    @classmethod
+    def named(cls, name: str, *, vectorization_mode: str = "sync", **options: Any) -> "Gymnasium":
+        """Makes an environment that is registered with Gymnasium.
+
+        Args:
+            name: Its name, such as `"HalfCheetah-v5"`.
+            vectorization_mode: See the constructor.
+            **options: Passed on to `gymnasium.make`.
+
+        Returns:
+            The environment.
+        """
+        return cls(gymnasium.make(name, **options), vectorization_mode=vectorization_mode)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all environments that are registered."""
+        return sorted(gymnasium.registry)
+
+    @property
+    def name(self) -> str:
+        """The name under which the environment is registered, or that of its class."""
+        return self._name
+
+    @property
+    def wording(self) -> Wording:
+        """The environment's name and methods."""
+        return Wording(self._name, "reset", "step")
+
+    @property
+    def identity(self) -> Hashable:
+        """The specification of the environment, if there is one, or itself."""
+        return _identity(self.env), _identity(self._eval_env), self._vectorization_mode
+
+    def example(self) -> tuple[PyTree, PyTree]:
+        """An observation and an action, as arrays of zeros."""
+        return self._example
+
+    @property
+    def plays_again(self) -> bool:
+        """Whether each episode has a seed of its own: unless a vector that was given starts them."""
+        return not (isinstance(self.env, VectorEnv) and Vector(self.env).starts_episodes)
+
+    def check(self, n_envs: int, evaluates: bool) -> None:
+        """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
+
+        Args:
+            n_envs: Number of copies.
+            evaluates: Whether the agent is evaluated.
+
+        Raises:
+            ValueError: It cannot.
+        """
+        if isinstance(self.env, VectorEnv) and self.env.num_envs != n_envs:
+            raise ValueError(
+                f"The vector has {self.env.num_envs} environments, but the configuration says "
+                f"batch_size={n_envs}: set batch_size={self.env.num_envs}."
+            )
+        if isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
+            raise ValueError(
+                f"{self.name} is not registered with Gymnasium, so that no more can be made of it, but "
+                f"batch_size is {n_envs}. Pass a function that makes one, as in "
+                "PPO(Gymnasium(lambda: MyEnv()), None, config) with jaxagents.envs.Gymnasium, or set "
+                "batch_size=1."
+            )
+        if evaluates and self._make_eval is None:
+            raise ValueError(
+                f"{self.name} is not registered with Gymnasium, or wrapped as a vector, so that none can "
+                "be made for evaluations. Give one, as in jaxagents.envs.Gymnasium(env, "
+                "eval_env=lambda: MyEnv()), or make the agent with eval_during_training=False."
+            )
+
+    def training(self, n_envs: int, max_steps: int) -> HostEpisodes:
+        """The episodes of a training; see `HostEnvironment`."""
+        return self._episodes("training", n_envs, max_steps)
+
+    def evaluation(self, n_envs: int, max_steps: int) -> HostEpisodes:
+        """The episodes of an evaluation; see `HostEnvironment`."""
+        return self._episodes("evaluation", n_envs, max_steps)
+
+    def film(self, max_steps: int) -> HostEpisodes:
+        """The episodes of one environment that draws; see `HostEnvironment`."""
+        if self._make_eval is None or not self.can_draw:
+            raise NotImplementedError(self.why_it_cannot_draw)
+        vector = Vector(_vector_of(self._drawing, 1, "sync"))
+        return HostEpisodes(vector, max_steps, draws=True)
+
+    def _drawing(self) -> gymnasium.Env:
+        assert self._make_eval is not None
+        if self._has_specification:
+            return self._make_eval(render_mode="rgb_array")
+        return self._make_eval()
+
+    @property
+    def _has_specification(self) -> bool:
+        given = self.env if self._eval_env is None else self._eval_env
+        return isinstance(given, gymnasium.Env | VectorEnv)
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether films can be made: of a function's environments, if they are made to draw."""
+        if self._has_specification:
+            return self._make_eval is not None and "rgb_array" in self._render_modes
+        return self._render_mode == "rgb_array"
+
+    @property
+    def why_it_cannot_draw(self) -> str:
+        """The message where it does not."""
+        return (
+            f"{self.name} does not draw: films need an environment that is registered with Gymnasium "
+            'and has the render mode "rgb_array", or a function that makes one with '
+            'render_mode="rgb_array".'
+        )
+
+    def close(self) -> None:
+        """Closes the vectors that were made, such as to end their processes; agents make new ones."""
+        for vector in self._vectors.values():
+            vector.close()
+        self._vectors.clear()
+        self._live.clear()
+
+    def _episodes(self, purpose: str, n_envs: int, max_steps: int) -> HostEpisodes:
+        """The episodes of a purpose, always the same."""
+        key = purpose, n_envs, max_steps
+        if key not in self._live:
+            self._live[key] = HostEpisodes(self._vector(purpose, n_envs), max_steps)
+        return self._live[key]
+
+    def _vector(self, purpose: str, n_envs: int) -> Vector:
+        if purpose == "training" and isinstance(self.env, VectorEnv):
+            return Vector(self.env)
+        make = self._make if purpose == "training" else self._make_eval
+        if make is None:  # the one environment there is
+
+            def make() -> gymnasium.Env:
+                return self.env
+
+        env = _vector_of(make, n_envs, self._vectorization_mode)
+        self._vectors[purpose, n_envs] = env
+        return Vector(env)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the environments that are being played, of which others are made."""
+        return vars(self) | {"_vectors": {}, "_live": {}}
+
+
+def _vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
+    """A vector whose caller starts the episodes."""
+    return _VECTORS[mode]([make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def _maker(env: object) -> MakeEnv | None:
+    """A function that makes environments like one that was given; `None` if there is no way.
+
+    Raises:
+        TypeError: It is no environment, vector, or function.
+    """
+    if isinstance(env, VectorEnv):
+        is_wrapped = env.unwrapped is not env
+        return None if env.spec is None or is_wrapped else functools.partial(_one_of, env.spec)
+    if isinstance(env, gymnasium.Env):
+        return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
+    if callable(env) and not isinstance(env, type):
+        return env
+    raise TypeError(
+        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec gives "
+        f"it, or a function that makes an environment, got {env!r}."
+    )
+
+
+def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
+    """One environment of those that the specification of a vector describes."""
+    spec = copy.deepcopy(vector)
+    of_vector = {name: spec.kwargs.pop(name, None) for name in _OF_VECTORS}
+    env = gymnasium.make(spec, **options)
+    for wrap in of_vector["wrappers"] or ():
+        env = wrap(env)
+    return env
+
+
+def _made(make: MakeEnv) -> gymnasium.Env:
+    env = make()
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"The function must return an environment of Gymnasium, got {type(env).__name__}."
+        )
+    return env
+
+
+def _spaces(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
+    """The spaces of the observations and the actions of one environment."""
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, env.single_action_space
+    return env.observation_space, env.action_space
+
+
+def _identity(env: object) -> Hashable:
+    """What is equal for environments that are made alike."""
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        with contextlib.suppress(ValueError, TypeError):
+            return env.spec.to_json()
+    return env

@@ -1,0 +1,1 @@
+"""Environments that live on the host: Gymnasium's, one or a vector of them."""

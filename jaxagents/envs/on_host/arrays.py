@@ -1,0 +1,103 @@
+"""Observations and actions of Gymnasium spaces, as arrays that JAX takes."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import ArrayLike, PyTree
+
+from jaxagents.envs.spaces import map_spaces
+
+_IMAGE_NDIM = 3
+
+
+def as_observation(observation: PyTree) -> PyTree:
+    """A copy of an observation, as learners are handed it.
+
+    Bytes stay bytes, and images of other integers (three axes or more) stay integers, as JAX takes
+    them: encoders take integers to be in 0..255, and real numbers in 0..1. All else is cast to single
+    precision.
+
+    Args:
+        observation: A number or an array, or a dict of them that may be nested.
+
+    Returns:
+        The copy.
+    """
+    if isinstance(observation, Mapping):
+        return {name: as_observation(part) for name, part in observation.items()}
+    array = np.asarray(observation)
+    is_image = array.ndim >= _IMAGE_NDIM and array.dtype.kind in "iu"
+    if is_image or array.dtype == np.uint8:
+        return np.array(array, jax.dtypes.canonicalize_dtype(array.dtype))
+    return np.array(array, np.float32)
+
+
+def example_observation(space: spaces.Space) -> PyTree:
+    """An observation of zeros.
+
+    Args:
+        space: The space of observations.
+
+    Returns:
+        The observation, as `as_observation` gives it.
+
+    Raises:
+        ValueError: Observations are neither arrays nor dicts of them.
+    """
+    if isinstance(space, spaces.Dict):
+        return {name: example_observation(part) for name, part in space.spaces.items()}
+    if space.shape is None or space.dtype is None:
+        raise ValueError(
+            f"Observations must be arrays, or dicts of them, got {space}: change them with "
+            "gymnasium.wrappers.TransformObservation."
+        )
+    return as_observation(np.zeros(space.shape, space.dtype))
+
+
+def example_action(space: spaces.Space) -> PyTree:
+    """An action of zeros, as agents give it.
+
+    Args:
+        space: The space of actions.
+
+    Returns:
+        The action, a dict or tuple if the space is one of such.
+    """
+    return map_spaces(lambda part: np.zeros(part.shape, _dtype_of_actions(part)), space)
+
+
+def check_action_space(space: spaces.Space) -> None:
+    """Raises unless agents can act in a space.
+
+    Args:
+        space: The space of actions.
+
+    Raises:
+        ValueError: It, or a part of it, is neither a box of real numbers nor 0, 1, 2, ...
+    """
+
+    def check(part: spaces.Space) -> None:
+        if isinstance(part, spaces.Discrete) and part.start != 0:
+            raise ValueError(
+                f"Discrete actions must start at 0, got {part}: shift them with "
+                "gymnasium.wrappers.TransformAction."
+            )
+        is_real = isinstance(part, spaces.Box) and part.dtype.kind == "f"
+        if not (is_real or isinstance(part, spaces.Discrete | spaces.MultiDiscrete)):
+            raise ValueError(
+                "Actions must be Discrete, MultiDiscrete, a Box of floats, or dicts or tuples of them, "
+                f"got {part}."
+            )
+
+    map_spaces(check, space)
+
+
+def _dtype_of_actions(space: spaces.Space) -> type[np.generic]:
+    return np.float32 if isinstance(space, spaces.Box) else np.int32
+
+
+def action_array(space: spaces.Space, action: ArrayLike) -> np.ndarray:
+    """An action as agents give it: whole numbers, or real ones of single precision."""
+    return np.asarray(action, _dtype_of_actions(space))

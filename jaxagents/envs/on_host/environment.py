@@ -1,0 +1,130 @@
+"""Environments of which compiled programs know the shapes alone, and that are stepped on the host."""
+
+import abc
+from typing import NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
+
+from jaxagents.envs.environment import Environment
+from jaxagents.envs.on_host.episodes import HostEpisodes
+
+_LONGEST = 10_000
+"""The most actions that are kept of an episode without a limit, to be taken again on resuming."""
+
+
+class HostState(NamedTuple):
+    """What is needed to play an episode again as far as it was.
+
+    Attributes:
+        seed: Seed of all episodes of the environment.
+        number: Number of the episode.
+        actions: The actions taken in it so far, and zeros where others will follow.
+    """
+
+    seed: UInt32[Array, ""]
+    number: Int[Array, ""]
+    actions: PyTree[Shaped[Array, "longest ..."]]
+
+
+class HostEnvironment(Environment):
+    """An environment that is stepped on the host, outside of compiled programs.
+
+    On-policy agents collect their rollouts in many copies of it, and learn from them in the programs
+    that they have for compiled environments. Two of them are equal if `identity` is.
+    """
+
+    on_host = True
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> object:
+        """What tells it apart from others; hashable."""
+
+    @abc.abstractmethod
+    def example(self) -> tuple[PyTree, PyTree]:
+        """An observation and an action, as arrays of zeros."""
+
+    @property
+    @abc.abstractmethod
+    def plays_again(self) -> bool:
+        """Whether episodes have seeds of their own, so that they can be played again."""
+
+    @abc.abstractmethod
+    def check(self, n_envs: int, evaluates: bool) -> None:
+        """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
+
+        Args:
+            n_envs: Number of copies.
+            evaluates: Whether the agent is evaluated.
+
+        Raises:
+            ValueError: It cannot.
+        """
+
+    @abc.abstractmethod
+    def training(self, n_envs: int, max_steps: int) -> HostEpisodes:
+        """The episodes that are played in copies of it during training; always the same object.
+
+        Args:
+            n_envs: Number of copies.
+            max_steps: Longest episode, in steps.
+
+        Returns:
+            The episodes.
+        """
+
+    @abc.abstractmethod
+    def evaluation(self, n_envs: int, max_steps: int) -> HostEpisodes:
+        """The episodes that are played in other copies of it for an evaluation.
+
+        Args:
+            n_envs: Number of copies.
+            max_steps: Longest episode, in steps.
+
+        Returns:
+            The episodes.
+        """
+
+    @abc.abstractmethod
+    def film(self, max_steps: int) -> HostEpisodes:
+        """The episodes that are played in one more copy, which draws them.
+
+        Args:
+            max_steps: Longest episode, in steps.
+
+        Returns:
+            The episodes.
+
+        Raises:
+            NotImplementedError: It does not draw.
+        """
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
+        """The shapes of a first observation, and the state of an episode that is yet to begin."""
+        obs, action = jax.tree.map(jnp.asarray, self.example())
+        longest = (self.max_steps or _LONGEST) if self.plays_again else 0
+        actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
+        seed = jax.random.bits(key, (), jnp.uint32)
+        return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> NoReturn:
+        """Raises, since no compiled program can take a step on the host.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        self.check_compiled()
+        raise AssertionError
+
+    def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
+        """The picture itself, which was taken when the step was."""
+        return state
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostEnvironment) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)

@@ -1,0 +1,241 @@
+"""The episodes that are played in environments on the host, each from a seed of its own."""
+
+import warnings
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Int, PyTree, UInt8, UInt32
+
+from jaxagents.envs.on_host.vectors import Vector, VectorStep
+from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
+
+
+class Played(NamedTuple):
+    """The episodes that are being played, one in each environment, as far as they have come.
+
+    Attributes:
+        seed: Seed of all episodes of the environment.
+        number: Number of the episode.
+        step: Number of steps taken in it.
+        actions: The actions taken in it, and whatever else after them.
+    """
+
+    seed: UInt32[np.ndarray, "environments"]
+    number: Int[np.ndarray, "environments"]
+    step: Int[np.ndarray, "environments"]
+    actions: PyTree
+
+    def is_same(self, other: "Played") -> bool:
+        """Whether the same steps were taken in the same episodes."""
+        times = (self.seed, other.seed), (self.number, other.number), (self.step, other.step)
+        if not all(np.array_equal(one, another) for one, another in times):
+            return False
+        taken = jax.tree.map(self._same_so_far, self.actions, other.actions)
+        return all(jax.tree.leaves(taken))
+
+    def _same_so_far(self, actions: np.ndarray, others: np.ndarray) -> bool:
+        longest = min(actions.shape[1], int(self.step.max(initial=0)))
+        past = np.arange(longest) < self.step[:, None]
+        return np.array_equal(actions[:, :longest][past], others[:, :longest][past])
+
+
+class HostEpisodes:
+    """Plays episodes in all environments of a vector.
+
+    Where the vector leaves it to its caller to start episodes, each has a seed of its own, and can be played
+    again. Elsewhere the first has one, and those that follow depend on all before.
+
+    Attributes:
+        max_steps: Longest episode, in steps.
+        obs: The current observations.
+        pictures: Pictures since the last restart, if they are taken: of the first episode's start, and of
+            each step.
+    """
+
+    def __init__(self, vector: Vector, max_steps: int, draws: bool = False) -> None:
+        """Starts nothing yet.
+
+        Args:
+            vector: The environments.
+            max_steps: Longest episode, in steps, unless the vector starts episodes by itself.
+            draws: Whether pictures of the first environment are taken.
+        """
+        self.max_steps = max_steps
+        self.obs: PyTree = None
+        self.pictures: list[UInt8[np.ndarray, "height width 3"]] = []
+        self._draws = draws
+        self._played: Played | None = None
+        self._vector = vector
+        self._space = vector.env.single_action_space
+
+    @property
+    def played(self) -> Played:
+        """The episodes, as far as they have come; it changes as they go on."""
+        assert self._played is not None
+        return self._played
+
+    def go_to(self, played: Played, obs: PyTree) -> None:
+        """Plays episodes again up to where they were, unless that is where they are.
+
+        Where that cannot be done, it warns, and starts the next ones.
+
+        Args:
+            played: The episodes.
+            obs: The observations that followed; those of episodes without steps are not looked at.
+        """
+        if self._played is not None and self._played.is_same(played):
+            return
+        begun = played.step > 0
+        if self._vector.starts_episodes:
+            self._start(played._replace(number=played.number + begun))
+            again = ~begun
+        else:
+            again = self._play_again(played)
+            again &= ~begun | _equal_rows(self.obs, obs)
+            self._start_next(~again)
+        if not again.all():
+            warnings.warn(self._why_not(again), stacklevel=2)
+
+    def restart(self, seeds: UInt32[np.ndarray, "environments"]) -> None:
+        """Starts the first episode in each environment.
+
+        Args:
+            seeds: Seeds of all episodes of each environment.
+        """
+        none = np.zeros(len(seeds), np.int32)
+        self._start(Played(seeds, none, none, actions=()))
+        self.pictures.clear()
+        self._draw()
+
+    def step(self, actions: PyTree) -> VectorStep:
+        """Takes one step in all environments, and starts the next episode where one is over.
+
+        Args:
+            actions: Actions, environments first; those beyond the bounds of a box are moved to them.
+
+        Returns:
+            The outcome.
+        """
+        played = self.played
+        self._note(actions)
+        step = self._vector.step(fitting_actions(self._space, actions))
+        self._draw()
+        played.step[:] += step.counts
+        if not self._vector.starts_episodes:
+            too_long = (played.step >= self.max_steps) & ~step.terminated
+            step = step._replace(truncated=step.truncated | too_long)
+        self.obs = step.obs
+        self._start_next(step.terminated | step.truncated)
+        return step._replace(obs=self.obs)
+
+    def _draw(self) -> None:
+        if self._draws:
+            self.pictures.append(self._vector.picture())
+
+    def _note(self, actions: PyTree) -> None:
+        """Keeps actions, as long as there is room."""
+        played = self.played
+
+        def note(kept: np.ndarray, taken: np.ndarray) -> None:
+            (has_room,) = np.nonzero(played.step < kept.shape[1])
+            kept[has_room, played.step[has_room]] = taken[has_room]
+
+        if jax.tree.leaves(played.actions):
+            jax.tree.map(note, played.actions, actions)
+
+    def _start(self, played: Played) -> None:
+        """Starts an episode in each environment."""
+        none = np.zeros_like(played.step)
+        self._played = jax.tree.map(np.array, played._replace(step=none))
+        self._begin(np.ones(len(none), bool))
+
+    def _start_next(self, where: Bool[np.ndarray, "environments"]) -> None:
+        """Goes on to the next episode in some environments."""
+        self.played.number[where] += 1
+        self.played.step[where] = 0
+        if not self._vector.starts_episodes:
+            self._begin(where)
+
+    def _begin(self, where: Bool[np.ndarray, "environments"]) -> None:
+        """Has some environments begin their current episodes."""
+        if where.any():
+            self.obs = self._vector.reset(self._seeds(where), where)
+
+    def _seeds(self, where: Bool[np.ndarray, "environments"]) -> list[int | None]:
+        pairs = zip(where, self.played.seed, self.played.number, strict=True)
+        return [
+            _seed_of_episode(seed, number) if begins else None for begins, seed, number in pairs
+        ]
+
+    def _play_again(self, played: Played) -> Bool[np.ndarray, "environments"]:
+        """Takes the actions of episodes again; says where that was possible.
+
+        All environments step together, so that those with fewer steps begin later; what happens in them
+        until then does not matter.
+        """
+        again = played.step <= min(leaf.shape[1] for leaf in jax.tree.leaves(played.actions))
+        steps = np.where(again, played.step, 0)
+        longest = int(steps.max())
+        wait = longest - steps
+        everywhere = np.arange(len(wait))
+        self._start(played)
+        for time in range(longest):
+            self._begin((time == wait) & (time > 0))
+            rows = everywhere, np.maximum(time - wait, 0)
+            actions = jax.tree.map(lambda kept, rows=rows: kept[rows], played.actions)
+            step = self._vector.step(fitting_actions(self._space, actions))
+            self.obs = step.obs
+            over = step.terminated | step.truncated
+            again &= ~(over & (time >= wait))
+            self._begin(over)
+        self._begin((wait == longest) & (longest > 0))
+        self.played.step[:] = steps
+        return again
+
+    def _why_not(self, again: Bool[np.ndarray, "environments"]) -> str:
+        where = f"environments {np.flatnonzero(~again).tolist()}"
+        if self._vector.starts_episodes:
+            return (
+                f"Training goes on with new episodes in {where}, and not as if it had never been "
+                "interrupted: this vector starts episodes by itself, so that they cannot be played again. "
+                "One made with autoreset_mode=AutoresetMode.DISABLED can."
+            )
+        return (
+            f"Training goes on with new episodes in {where}, and not as if it had never been interrupted: "
+            "with the same seeds and actions, they took another course, or they were too long to be kept."
+        )
+
+
+def fitting_actions(space: Space, actions: PyTree) -> PyTree:
+    """Actions as environments take them: within bounds, and of their types.
+
+    Args:
+        space: The space of actions of one environment.
+        actions: Actions, environments first.
+
+    Returns:
+        The actions.
+    """
+
+    def fitting(part: Space, x: PyTree) -> np.ndarray:
+        x = np.asarray(x)
+        return (np.clip(x, *box_bounds(part)) if is_box(part) else x).astype(part.dtype)
+
+    return map_spaces(fitting, space, actions)
+
+
+def _seed_of_episode(seed: int, number: int) -> int:
+    """A seed of 31 bits, as emulators take it."""
+    return int(np.random.SeedSequence((int(seed), int(number))).generate_state(1)[0] >> 1)
+
+
+def _equal_rows(first: PyTree, second: PyTree) -> Bool[np.ndarray, "environments"]:
+    """Where two pytrees of arrays are equal, along their first axis."""
+
+    def equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        return same.reshape(len(x), -1).all(axis=1)
+
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return np.all([equal(np.asarray(x), np.asarray(y)) for x, y in pairs], axis=0)

@@ -1,0 +1,133 @@
+"""Vectors of Gymnasium environments, whichever way they start the next episode."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from jaxtyping import Bool, Float, PyTree, UInt8
+
+from jaxagents.envs.on_host.arrays import example_observation
+
+
+class VectorStep(NamedTuple):
+    """The outcome of one step of all environments.
+
+    Attributes:
+        obs: Observations to act on next.
+        next_obs: The true successors, before any reset.
+        reward: Rewards.
+        terminated: Where the environment ended the episode.
+        truncated: Where a limit cut it.
+        counts: Where an action was taken; elsewhere the next episode was started instead.
+    """
+
+    obs: PyTree
+    next_obs: PyTree
+    reward: Float[np.ndarray, "environments"]
+    terminated: Bool[np.ndarray, "environments"]
+    truncated: Bool[np.ndarray, "environments"]
+    counts: Bool[np.ndarray, "environments"]
+
+    @property
+    def starts(self) -> Bool[np.ndarray, "environments"]:
+        """Where the next action is the first of an episode, or is not taken at all."""
+        return self.terminated | self.truncated | ~self.counts
+
+
+class Vector:
+    """A vector of Gymnasium environments.
+
+    Vectors made with `AutoresetMode.DISABLED` leave it to the caller to start the next episode; the others
+    do so by themselves, in the step that ends an episode or in the one after.
+
+    Attributes:
+        env: The vector.
+        n_envs: Number of environments.
+        starts_episodes: Whether it starts the next episode by itself.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        """Takes a vector.
+
+        Args:
+            env: The vector.
+        """
+        self.env = env
+        self.n_envs = env.num_envs
+        self._mode = autoreset_mode(env)
+        self.starts_episodes = self._mode != AutoresetMode.DISABLED
+        self._example = example_observation(env.single_observation_space)
+        self._starts = np.zeros(self.n_envs, bool)
+
+    def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
+        """Starts episodes.
+
+        Args:
+            seeds: A seed for each environment; `None` where no episode starts.
+            where: In which of them; in all, if the vector starts episodes by itself.
+
+        Returns:
+            The current observations of all environments.
+        """
+        self._starts[where] = False
+        options = None if where.all() else {"reset_mask": where}
+        obs, _ = self.env.reset(seed=list(seeds), options=options)
+        return self._cast(obs)
+
+    def step(self, actions: PyTree) -> VectorStep:
+        """Takes one step in every environment.
+
+        Args:
+            actions: Actions, environments first.
+
+        Returns:
+            The outcome.
+        """
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        obs = self._cast(obs)
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        over, counts = terminated | truncated, ~self._starts
+        next_obs = obs
+        if self._mode == AutoresetMode.SAME_STEP and over.any():
+            next_obs = self._with_final(obs, info, over)
+        if self._mode == AutoresetMode.NEXT_STEP:
+            self._starts = over
+        reward = np.array(reward, np.float32)
+        return VectorStep(obs, next_obs, reward, terminated, truncated & ~terminated, counts)
+
+    def picture(self) -> UInt8[np.ndarray, "height width 3"]:
+        """A picture of the first environment."""
+        pictures = self.env.render()
+        assert pictures is not None
+        return np.asarray(pictures[0])
+
+    def _cast(self, obs: PyTree) -> PyTree:
+        """A copy of observations, since vectors may write into theirs at the next step."""
+        return jax.tree.map(lambda like, x: np.array(x, like.dtype), self._example, obs)
+
+    def _with_final(
+        self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
+    ) -> PyTree:
+        """Observations with the last one of each episode that is over in the place of the next first."""
+        if "final_obs" not in info:
+            raise ValueError(
+                f"{self.env} starts episodes in the step that ends the one before, but its info lacks "
+                "final_obs, the last observations. Make it with AutoresetMode.NEXT_STEP or DISABLED."
+            )
+        obs = jax.tree.map(np.copy, obs)
+        for i in np.flatnonzero(over):
+            final = info["final_obs"][i]
+            jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
+        return obs
+
+
+def autoreset_mode(env: VectorEnv) -> AutoresetMode:
+    """How a vector starts the next episode; where it does not say, in the next step, as by default.
+
+    Its metadata come second: Gymnasium keeps them with the class of the environment, where the vector made
+    last writes its own.
+    """
+    known = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    return AutoresetMode(getattr(env.unwrapped, "autoreset_mode", known))

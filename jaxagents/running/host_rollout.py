@@ -1,0 +1,62 @@
+"""Rollouts that are collected on the host, step by step."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
+
+
+class HostRollout(NamedTuple):
+    """A rollout, shaped `(time, environments, ...)`, or one step of it without the axis of time.
+
+    Attributes:
+        obs: Observations acted on.
+        action: Actions taken.
+        log_prob: Their log-probabilities.
+        reward: Rewards received.
+        next_obs: The true successors of `obs`, before any reset.
+        terminated: Whether they are terminal.
+        truncated: Whether the episode was cut after the step.
+        carry: Memories of the policy before the step; `()` if it has none.
+    """
+
+    obs: PyTree
+    action: PyTree
+    log_prob: Float[Array | np.ndarray, "time environments *actors"]
+    reward: Float[np.ndarray, "time environments *actors"]
+    next_obs: PyTree
+    terminated: Bool[np.ndarray, "time environments"]
+    truncated: Bool[np.ndarray, "time environments"]
+    carry: PyTree
+
+
+class Rows:
+    """Collects steps, of which each environment may take some earlier than others.
+
+    Environments that start episodes by themselves take a step to do so, which is no part of a rollout. It is
+    complete once the last of them has taken its steps; what others do meanwhile is left out.
+    """
+
+    def __init__(self, n_steps: int, n_envs: int) -> None:
+        """Begins an empty rollout."""
+        self._n_steps = n_steps
+        self._taken = np.zeros(n_envs, int)
+        self._rollout: HostRollout | None = None
+
+    def add(self, step: HostRollout, counts: Bool[np.ndarray, "environments"]) -> None:
+        """Adds a step of the environments in which it counts."""
+        step = jax.tree.map(np.asarray, step)
+        if self._rollout is None:
+            self._rollout = jax.tree.map(
+                lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
+            )
+        (where,) = np.nonzero(counts & (self._taken < self._n_steps))
+        at = self._taken[where], where
+        jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
+        self._taken[where] += 1
+
+    @property
+    def rollout(self) -> HostRollout | None:
+        """The rollout; `None` while it is not complete."""
+        return self._rollout if self._taken.min() == self._n_steps else None

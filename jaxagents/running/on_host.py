@@ -1,0 +1,186 @@
+"""The program of a training whose environments are stepped on the host."""
+
+import itertools
+from typing import Any, Generic
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree, UInt8, UInt32
+
+from jaxagents.core.arrays import in_float32
+from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_allowed, quick_jit
+from jaxagents.core.first_spoilt import FirstSpoilt
+from jaxagents.core.keys import RandomKey
+from jaxagents.core.metrics import Metrics
+from jaxagents.envs.episodes import EpisodeState
+from jaxagents.envs.on_host.environment import HostEnvironment, HostState
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
+from jaxagents.running.host_play import Player, begun_again, film_one, play_one_each
+from jaxagents.running.host_rollout import HostRollout, Rows
+from jaxagents.running.trainable import HostProgram, PlaysOnHost, RunnerT, programs_of
+
+
+class OnHost(Generic[RunnerT]):
+    """An agent's program whose environments are stepped on the host, and that learns on one device.
+
+    A runner says which episodes are being played in its environments. If others are, such as after a
+    restart, those of the runner are first played again.
+    """
+
+    shared_by_processes = False
+    """Whether several processes make the updates together."""
+
+    def __init__(self, agent: PlaysOnHost[RunnerT]) -> None:
+        """Compiles nothing yet."""
+        self._compiled = programs_of(agent).get(OnHost, lambda it: _OnHost(it.program))
+        self._env: HostEnvironment = agent.episodes.env
+        self._n_envs = agent.config.batch_size
+        self._max_steps = agent.episodes.max_steps
+
+    @nan_is_allowed
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
+        """Makes a fresh runner, whose environments have begun their first episodes."""
+        runner = self._compiled.start(rng, in_float32(hyperparams))
+        if is_tracing(runner):
+            return runner
+        episodes = self._training()
+        episodes.go_to(_played(runner), runner.obs)
+        return runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
+
+    @nan_is_allowed
+    def place(self, runner: RunnerT) -> RunnerT:
+        """A copy of a runner to go on from."""
+        return jax.tree.map(jnp.copy, runner)
+
+    @nan_is_allowed
+    def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
+        """Replaces the hyperparameters of a runner."""
+        return self._compiled.restart(runner, in_float32(hyperparams))
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
+        """Makes updates, using up the runner."""
+        return self.watch(runner, n_updates)[0]
+
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        record = self._compiled.no_record(runner)
+        for _ in range(int(n_updates)):
+            runner, rollout = self._collect(runner)
+            runner, record = self._compiled.learn(runner, record, rollout)
+        return runner, record.by_name(runner.info)
+
+    @nan_is_allowed
+    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
+        """The numbers that the minibatches of the next update report; the runner is not used up."""
+        return self._compiled.reports_of_minibatches(*self._collect(runner))
+
+    @nan_is_allowed
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point."""
+        program = self._compiled.program
+        metrics = program.report(runner)
+        if not program.evaluates:
+            return metrics
+        acting, deterministic = program.acting(runner), program.config.eval_deterministic
+        return metrics | self.play(program.eval_rng, acting, program.n_evals, deterministic)
+
+    def play(
+        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool
+    ) -> Metrics:
+        """The outcomes of episodes, of greedy actions or drawn ones."""
+        n_envs = max(n for n in range(1, self._n_envs + 1) if n_evals % n == 0)
+        environments = self._env.evaluation(n_envs, self._max_steps)
+        rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
+        outcomes = [
+            play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
+            for episodes in rounds
+        ]
+        joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *outcomes)
+        return self._compiled.program.metrics_of(joined)
+
+    def record(
+        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool
+    ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
+        """The pictures of one episode, the first that `play` plays, and its number of steps."""
+        first = np.zeros(1, np.int32)
+        environment = self._env.film(max_steps)
+        pictures = film_one(environment, *self._round(rng, first, acting, deterministic))
+        return pictures, len(pictures) - 1
+
+    def _round(
+        self,
+        rng: Key[Array, ""],
+        episodes: Int[np.ndarray, "environments"],
+        acting: PyTree,
+        deterministic: bool,
+    ) -> tuple[UInt32[np.ndarray, "environments"], Player]:
+        """The seeds of some episodes of an evaluation, and what acts in them."""
+        compiled = self._compiled
+
+        def act(carry: PyTree, obs: PyTree, time: int) -> tuple[PyTree, PyTree]:
+            if deterministic:
+                return compiled.act_greedily(acting, carry, obs)
+            return compiled.act_at_random(acting, carry, obs, rng, episodes, np.int32(time))
+
+        (root,) = jax.device_get(jax.random.bits(rng, (1,), jnp.uint32))
+        seeds = [np.random.SeedSequence((int(root), int(n))).generate_state(1) for n in episodes]
+        return np.concatenate(seeds), Player(act, compiled.initial_carry(acting))
+
+    def _collect(self, runner: RunnerT) -> tuple[RunnerT, HostRollout]:
+        """A rollout, and the runner after it."""
+        compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
+        episodes = self._training()
+        episodes.go_to(_played(runner), runner.obs)
+        acting, carry = compiled.program.acting(runner), runner.carry
+        initial = compiled.initial_carry(acting)
+        rows = Rows(n_steps, self._n_envs)
+        for time in itertools.count():
+            if time % n_steps == 0:
+                draws = compiled.draw(runner, np.int32(time // n_steps))
+            obs, before = episodes.obs, carry
+            carry, action, log_prob = compiled.act(
+                acting, before, obs, draws, np.int32(time % n_steps)
+            )
+            action = jax.tree.map(np.asarray, action)
+            step = episodes.step(action)
+            ends = step.terminated, step.truncated
+            row = HostRollout(obs, action, log_prob, step.reward, step.next_obs, *ends, before)
+            rows.add(row, step.counts)
+            carry = begun_again(carry, initial, step.starts)
+            if rows.rollout is not None:
+                break
+        players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
+        return runner.replace(**jax.tree.map(jnp.array, players)), rows.rollout
+
+    def _training(self) -> HostEpisodes:
+        return self._env.training(self._n_envs, self._max_steps)
+
+
+class _OnHost:
+    """The compiled functions of equal agents whose environments are on the host."""
+
+    def __init__(self, program: HostProgram) -> None:
+        self.program = program
+        self.start: Jitted = quick_jit(program.start)
+        self.restart = jax.jit(program.restart)
+        self.no_record = quick_jit(program.no_record)
+        self.draw = jax.jit(program.draw)
+        self.act = jax.jit(program.act)
+        self.initial_carry = quick_jit(program.initial_carry)
+        self.learn = jit_in_place(program.learn)
+        self.reports_of_minibatches = jax.jit(program.reports_of_rollout)
+        self.act_greedily = jax.jit(program.act_greedily)
+        self.act_at_random = jax.jit(program.act_at_random)
+
+
+def _played(runner: Any) -> Played:
+    """The episodes that are being played in the environments of a runner."""
+    state: EpisodeState = jax.tree.map(np.asarray, runner.envstate)
+    own: HostState = state.envstate
+    return Played(own.seed, own.number, state.step, own.actions)
+
+
+def _state(played: Played) -> EpisodeState:
+    own = HostState(played.seed, played.number, played.actions)
+    return EpisodeState(envstate=own, step=played.step)
