@@ -191,7 +191,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
-        program: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
+        program: OnDevice[RunnerT] | OnHost[Any] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
             return program.start(single_key(rng, "train"), hyperparams)

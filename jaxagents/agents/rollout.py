@@ -86,7 +86,7 @@ def rollout(
 def drawing(
     policy: Policy, actor: TrainState, carry: Carry, obs: PyTree, actors_shape: tuple[int, ...]
 ) -> tuple[Callable, Callable]:
-    """The two halves of acting at random: random numbers for many steps at once, and actions made of them.
+    """The halves of acting at random: random numbers for many steps at once, and actions of them.
 
     Args:
         policy: How actions are drawn.
@@ -96,9 +96,9 @@ def drawing(
         actors_shape: `()` for one actor, `(n_actors,)` for several.
 
     Returns:
-        A function that maps a random key and a shape to so many draws, and one that maps a draw, a memory
-        and one observation to the memory afterwards, an action and its log-probability. A draw is the
-        noise of the distribution if that is few numbers, and otherwise a key.
+        A function that maps a random key and a shape to so many draws, and one that maps a draw, a
+        memory and one observation to the memory afterwards, an action and its log-probability. A draw is
+        the noise of the distribution if that is few numbers, and otherwise a key.
     """
     of_one = jax.tree.map(lambda x: x[0], (carry, obs))
     _, distribution = jax.eval_shape(policy.step, actor, *of_one)

@@ -1,5 +1,7 @@
 """The compiled steps of agents, for loops of one's own."""
 
+from typing import Any
+
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
@@ -21,7 +23,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     @property
     def _steps(
         self,
-    ) -> OnDevice[RunnerT] | OnHost[RunnerT] | Program[HyperparametersT, RunnerT]:
+    ) -> OnDevice[RunnerT] | OnHost[Any] | Program[HyperparametersT, RunnerT]:
         """The compiled program; within a program, the program as it stands."""
         return self.program if self.programs is None else program_of(self)
 

@@ -154,9 +154,9 @@ class Environment(abc.ABC):
         """
         if self.on_host:
             raise NotImplementedError(
-                f"{self.name} runs on the host, where no compiled program can step it: call train, resume "
-                "and eval plainly, without vmap, jit, a mesh, sweep, env_reset or env_step. Train several "
-                "seeds one after another."
+                f"{self.name} runs on the host, where no compiled program can step it: call train, "
+                "resume and eval plainly, without vmap, jit, a mesh, sweep, env_reset or env_step. "
+                "Train one seed after another."
             )
 
     @property

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,7 @@ def train_in_one_program(
 
 def train(
     agent: Trainable[RunnerT],
-    program: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
+    program: OnDevice[RunnerT] | OnHost[Any] | OnMesh[RunnerT],
     runner: RunnerT,
     earlier: Metrics | None,
     n_steps: int,

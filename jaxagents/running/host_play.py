@@ -16,7 +16,8 @@ class Player(NamedTuple):
     """What acts in many environments at once.
 
     Attributes:
-        act: Maps memories, observations and the number of the step to the memories afterwards and actions.
+        act: Maps memories, observations and the number of the step to the memories afterwards and the
+            actions.
         initial: The memory at the start of an episode; `()` for none.
     """
 
@@ -57,7 +58,8 @@ def play_one_each(
         lengths[~over] = time
         terminated[~over] = step.terminated[~over]
         truncated[~over] = step.truncated[~over]
-    return EpisodeOutcomes(returns, final_rewards, terminated, truncated, lengths, {})
+    numbers = returns, final_rewards, terminated, truncated, lengths
+    return EpisodeOutcomes(*map(jnp.asarray, numbers), info={})
 
 
 def film_one(

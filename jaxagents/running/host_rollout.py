@@ -34,8 +34,8 @@ class HostRollout(NamedTuple):
 class Rows:
     """Collects steps, of which each environment may take some earlier than others.
 
-    Environments that start episodes by themselves take a step to do so, which is no part of a rollout. It is
-    complete once the last of them has taken its steps; what others do meanwhile is left out.
+    Environments that start episodes by themselves take a step to do so, which is no part of a rollout.
+    It is complete once the last of them has taken its steps; what others do meanwhile is left out.
     """
 
     def __init__(self, n_steps: int, n_envs: int) -> None:
@@ -57,6 +57,11 @@ class Rows:
         self._taken[where] += 1
 
     @property
-    def rollout(self) -> HostRollout | None:
-        """The rollout; `None` while it is not complete."""
-        return self._rollout if self._taken.min() == self._n_steps else None
+    def are_complete(self) -> bool:
+        """Whether every environment has taken its steps."""
+        return bool((self._taken == self._n_steps).all())
+
+    def rollout(self) -> HostRollout:
+        """The rollout, once it is complete."""
+        assert self._rollout is not None
+        return self._rollout

@@ -1,7 +1,7 @@
 """The program of a training whose environments are stepped on the host."""
 
 import itertools
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,11 @@ from jaxagents.envs.on_host.environment import HostEnvironment, HostState
 from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 from jaxagents.running.host_play import Player, begun_again, film_one, play_one_each
 from jaxagents.running.host_rollout import HostRollout, Rows
-from jaxagents.running.trainable import HostProgram, PlaysOnHost, RunnerT, programs_of
+from jaxagents.running.host_trainable import HostProgram, PlayingRunnerT, PlaysOnHost
+from jaxagents.running.trainable import programs_of
 
 
-class OnHost(Generic[RunnerT]):
+class OnHost(Generic[PlayingRunnerT]):
     """An agent's program whose environments are stepped on the host, and that learns on one device.
 
     A runner says which episodes are being played in its environments. If others are, such as after a
@@ -31,15 +32,15 @@ class OnHost(Generic[RunnerT]):
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
-    def __init__(self, agent: PlaysOnHost[RunnerT]) -> None:
+    def __init__(self, agent: PlaysOnHost[PlayingRunnerT]) -> None:
         """Compiles nothing yet."""
         self._compiled = programs_of(agent).get(OnHost, lambda it: _OnHost(it.program))
-        self._env: HostEnvironment = agent.episodes.env
+        self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         self._max_steps = agent.episodes.max_steps
 
     @nan_is_allowed
-    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> PlayingRunnerT:
         """Makes a fresh runner, whose environments have begun their first episodes."""
         runner = self._compiled.start(rng, in_float32(hyperparams))
         if is_tracing(runner):
@@ -49,34 +50,36 @@ class OnHost(Generic[RunnerT]):
         return runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
 
     @nan_is_allowed
-    def place(self, runner: RunnerT) -> RunnerT:
+    def place(self, runner: PlayingRunnerT) -> PlayingRunnerT:
         """A copy of a runner to go on from."""
         return jax.tree.map(jnp.copy, runner)
 
     @nan_is_allowed
-    def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
+    def restart(self, runner: PlayingRunnerT, hyperparams: PyTree) -> PlayingRunnerT:
         """Replaces the hyperparameters of a runner."""
         return self._compiled.restart(runner, in_float32(hyperparams))
 
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
+    def advance(self, runner: PlayingRunnerT, n_updates: ArrayLike) -> PlayingRunnerT:
         """Makes updates, using up the runner."""
         return self.watch(runner, n_updates)[0]
 
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+    def watch(
+        self, runner: PlayingRunnerT, n_updates: ArrayLike
+    ) -> tuple[PlayingRunnerT, FirstSpoilt]:
         """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         record = self._compiled.no_record(runner)
-        for _ in range(int(n_updates)):
+        for _ in range(int(np.asarray(n_updates))):
             runner, rollout = self._collect(runner)
             runner, record = self._compiled.learn(runner, record, rollout)
         return runner, record.by_name(runner.info)
 
     @nan_is_allowed
-    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
+    def reports_of_minibatches(self, runner: PlayingRunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report; the runner is not used up."""
         return self._compiled.reports_of_minibatches(*self._collect(runner))
 
     @nan_is_allowed
-    def evaluate(self, runner: RunnerT) -> Metrics:
+    def evaluate(self, runner: PlayingRunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         program = self._compiled.program
         metrics = program.report(runner)
@@ -127,7 +130,7 @@ class OnHost(Generic[RunnerT]):
         seeds = [np.random.SeedSequence((int(root), int(n))).generate_state(1) for n in episodes]
         return np.concatenate(seeds), Player(act, compiled.initial_carry(acting))
 
-    def _collect(self, runner: RunnerT) -> tuple[RunnerT, HostRollout]:
+    def _collect(self, runner: PlayingRunnerT) -> tuple[PlayingRunnerT, HostRollout]:
         """A rollout, and the runner after it."""
         compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
         episodes = self._training()
@@ -135,7 +138,7 @@ class OnHost(Generic[RunnerT]):
         acting, carry = compiled.program.acting(runner), runner.carry
         initial = compiled.initial_carry(acting)
         rows = Rows(n_steps, self._n_envs)
-        for time in itertools.count():
+        for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             if time % n_steps == 0:
                 draws = compiled.draw(runner, np.int32(time // n_steps))
             obs, before = episodes.obs, carry
@@ -148,10 +151,8 @@ class OnHost(Generic[RunnerT]):
             row = HostRollout(obs, action, log_prob, step.reward, step.next_obs, *ends, before)
             rows.add(row, step.counts)
             carry = begun_again(carry, initial, step.starts)
-            if rows.rollout is not None:
-                break
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
-        return runner.replace(**jax.tree.map(jnp.array, players)), rows.rollout
+        return runner.replace(**jax.tree.map(jnp.array, players)), rows.rollout()
 
     def _training(self) -> HostEpisodes:
         return self._env.training(self._n_envs, self._max_steps)
@@ -177,10 +178,9 @@ class _OnHost:
 def _played(runner: Any) -> Played:
     """The episodes that are being played in the environments of a runner."""
     state: EpisodeState = jax.tree.map(np.asarray, runner.envstate)
-    own: HostState = state.envstate
-    return Played(own.seed, own.number, state.step, own.actions)
+    return Played(*state.envstate, step=state.step)
 
 
 def _state(played: Played) -> EpisodeState:
-    own = HostState(played.seed, played.number, played.actions)
-    return EpisodeState(envstate=own, step=played.step)
+    seed, number, actions, step = played
+    return EpisodeState(envstate=HostState(seed, number, actions), step=step)

@@ -2,17 +2,14 @@
 
 from typing import Protocol, TypeVar
 
-import numpy as np
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
 from jaxagents.core.compilation import Programs
-from jaxagents.core.first_spoilt import FirstSpoilt, Record
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.play import EpisodeOutcomes
-from jaxagents.running.host_rollout import HostRollout
 
 
 class HasStep(Protocol):
@@ -42,25 +39,6 @@ class TrainableConfig(RecordedConfig, Protocol):
 
     def check_devices(self, n_devices: int, /) -> None:
         """Raises if so many devices cannot share the work equally."""
-
-
-class HostTrainableConfig(TrainableConfig, Protocol):
-    """A configuration of an agent that may play on the host."""
-
-    @property
-    def batch_size(self) -> int:
-        """Number of environments."""
-        ...
-
-    @property
-    def rollout_length(self) -> int:
-        """Number of steps in each of them from one update to the next."""
-        ...
-
-    @property
-    def eval_deterministic(self) -> bool:
-        """Whether evaluations take greedy actions."""
-        ...
 
 
 class PureProgram(Protocol[RunnerT]):
@@ -124,101 +102,6 @@ class PureProgram(Protocol[RunnerT]):
         ...
 
 
-class HostProgram(PureProgram[RunnerT], Protocol[RunnerT]):
-    """The functions of a training whose environments are stepped on the host."""
-
-    @property
-    def config(self) -> HostTrainableConfig:
-        """The agent's configuration."""
-        ...
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether evaluation points play episodes."""
-        ...
-
-    @property
-    def n_evals(self) -> int:
-        """Number of episodes of an evaluation point."""
-        ...
-
-    @property
-    def eval_rng(self) -> Key[Array, ""]:
-        """Random key of the episodes of evaluation points."""
-        ...
-
-    def acting(self, runner: RunnerT, /) -> PyTree:
-        """The part of a runner that acts."""
-        ...
-
-    def initial_carry(self, acting: PyTree, /) -> PyTree:
-        """The memory of what acts at the start of an episode."""
-        ...
-
-    def draw(self, runner: RunnerT, block: ArrayLike, /) -> PyTree:
-        """Random numbers of as many steps of all environments as a rollout has.
-
-        Args:
-            runner: The runner before the rollout.
-            block: 0 for the first steps of the rollout, 1 for as many that follow, and so on.
-        """
-        ...
-
-    def act(
-        self, acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike, /
-    ) -> tuple[PyTree, PyTree, Array]:
-        """The memories after a step of all environments, the actions, and their log-probabilities."""
-        ...
-
-    def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree, /) -> tuple[PyTree, PyTree]:
-        """The memories after a step of all environments, and greedy actions."""
-        ...
-
-    def act_at_random(
-        self,
-        acting: PyTree,
-        carry: PyTree,
-        obs: PyTree,
-        rng: Key[Array, ""],
-        episodes: Int[np.ndarray, "environments"],
-        time: ArrayLike,
-        /,
-    ) -> tuple[PyTree, PyTree]:
-        """The memories after a step of all environments, and actions that are drawn.
-
-        Args:
-            acting: What acts.
-            carry: Memories.
-            obs: Observations.
-            rng: Random key of an evaluation.
-            episodes: Number of the episode in each environment.
-            time: Number of the step.
-        """
-        ...
-
-    def no_record(self, runner: RunnerT, /) -> Record:
-        """A record of what is not finite, before any update."""
-        ...
-
-    def learn(
-        self, runner: RunnerT, record: Record, rollout: HostRollout, /
-    ) -> tuple[RunnerT, Record]:
-        """The runner and the record after an update that learns from a rollout."""
-        ...
-
-    def reports_of_rollout(self, runner: RunnerT, rollout: HostRollout, /) -> Metrics:
-        """The numbers that the minibatches report of an update that learns from a rollout."""
-        ...
-
-    def report(self, runner: RunnerT, /) -> Metrics:
-        """The update step, and what the last update reported."""
-        ...
-
-    def metrics_of(self, outcomes: EpisodeOutcomes, /) -> Metrics:
-        """The metrics of an evaluation."""
-        ...
-
-
 class Compilable(Protocol[RunnerT]):
     """An agent, or its behaviour alone, whose program is compiled."""
 
@@ -242,6 +125,11 @@ class Compilable(Protocol[RunnerT]):
         ...
 
     @property
+    def episodes(self) -> Episodes:
+        """The environment with its time limit."""
+        ...
+
+    @property
     def data(self) -> PyTree:
         """Arrays that updates read and never change."""
         ...
@@ -254,25 +142,6 @@ class Compilable(Protocol[RunnerT]):
     @property
     def collects_at_start(self) -> bool:
         """Whether fresh runners have played in the environment."""
-        ...
-
-
-class PlaysOnHost(Compilable[RunnerT], Protocol[RunnerT]):
-    """An agent whose environments are stepped on the host."""
-
-    @property
-    def program(self) -> HostProgram[RunnerT]:
-        """The functions of a training."""
-        ...
-
-    @property
-    def config(self) -> HostTrainableConfig:
-        """The static configuration."""
-        ...
-
-    @property
-    def episodes(self) -> Episodes:
-        """The environment with its time limit."""
         ...
 
 

@@ -189,8 +189,8 @@ def _check_methods(env: Any) -> None:
     name = f"{type(env).__name__} is not an environment:"
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
         name = (
-            f"{type(env).__name__} is like an environment of Gymnasium, but no gymnasium.Env: make it one. "
-            "For a compiled environment"
+            f"{type(env).__name__} is like an environment of Gymnasium, but no gymnasium.Env: make it "
+            "one. For a compiled environment"
         )
     raise TypeError(
         f"{name} it lacks {' and '.join(missing)}. Needed are "

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 from gymnasium import spaces
@@ -22,8 +22,8 @@ from jaxagents.envs.on_host.vectors import Vector
 MakeEnv = Callable[..., gymnasium.Env]
 
 _VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
-_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
-"""What the specification of a vector says of it beyond its environments."""
+_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
+"""What the specification of a vector says of it, and not of its environments."""
 
 
 class Gymnasium(HostEnvironment, Native):
@@ -156,8 +156,8 @@ class Gymnasium(HostEnvironment, Native):
             )
         if evaluates and self._make_eval is None:
             raise ValueError(
-                f"{self.name} is not registered with Gymnasium, or wrapped as a vector, so that none can "
-                "be made for evaluations. Give one, as in jaxagents.envs.Gymnasium(env, "
+                f"{self.name} is not registered with Gymnasium, or wrapped as a vector, so that none "
+                "can be made for evaluations. Give one, as in jaxagents.envs.Gymnasium(env, "
                 "eval_env=lambda: MyEnv()), or make the agent with eval_during_training=False."
             )
 
@@ -221,11 +221,7 @@ class Gymnasium(HostEnvironment, Native):
         if purpose == "training" and isinstance(self.env, VectorEnv):
             return Vector(self.env)
         make = self._make if purpose == "training" else self._make_eval
-        if make is None:  # the one environment there is
-
-            def make() -> gymnasium.Env:
-                return self.env
-
+        make = make or (lambda: self.env)  # the only one there is
         env = _vector_of(make, n_envs, self._vectorization_mode)
         self._vectors[purpose, n_envs] = env
         return Vector(env)
@@ -237,7 +233,12 @@ class Gymnasium(HostEnvironment, Native):
 
 def _vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
     """A vector whose caller starts the episodes."""
-    return _VECTORS[mode]([make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+    options = (
+        {"context": "spawn"} if mode == "async" else {}
+    )  # JAX has threads, which no fork survives
+    return _VECTORS[mode](
+        [make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED, **options
+    )
 
 
 def _maker(env: object) -> MakeEnv | None:
@@ -251,20 +252,23 @@ def _maker(env: object) -> MakeEnv | None:
         return None if env.spec is None or is_wrapped else functools.partial(_one_of, env.spec)
     if isinstance(env, gymnasium.Env):
         return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
-    if callable(env) and not isinstance(env, type):
-        return env
+    if callable(env):
+        return cast(MakeEnv, env)
     raise TypeError(
-        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec gives "
-        f"it, or a function that makes an environment, got {env!r}."
+        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
+        f"gives it, or a function that makes an environment, got {env!r}."
     )
 
 
 def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
     """One environment of those that the specification of a vector describes."""
     spec = copy.deepcopy(vector)
-    of_vector = {name: spec.kwargs.pop(name, None) for name in _OF_VECTORS}
+    for name in _OF_VECTORS:
+        spec.kwargs.pop(name, None)
+    spec.max_episode_steps = spec.kwargs.pop("max_episode_steps", spec.max_episode_steps)
+    wrappers = spec.kwargs.pop("wrappers", ())
     env = gymnasium.make(spec, **options)
-    for wrap in of_vector["wrappers"] or ():
+    for wrap in wrappers:
         env = wrap(env)
     return env
 

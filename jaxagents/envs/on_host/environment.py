@@ -24,9 +24,9 @@ class HostState(NamedTuple):
         actions: The actions taken in it so far, and zeros where others will follow.
     """
 
-    seed: UInt32[Array, ""]
-    number: Int[Array, ""]
-    actions: PyTree[Shaped[Array, "longest ..."]]
+    seed: UInt32[Array | np.ndarray, "*environments"]
+    number: Int[Array | np.ndarray, "*environments"]
+    actions: PyTree[Shaped[Array | np.ndarray, "..."]]
 
 
 class HostEnvironment(Environment):

@@ -10,6 +10,8 @@ from jaxtyping import Bool, Int, PyTree, UInt8, UInt32
 from jaxagents.envs.on_host.vectors import Vector, VectorStep
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
 
+_GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
+
 
 class Played(NamedTuple):
     """The episodes that are being played, one in each environment, as far as they have come.
@@ -17,14 +19,14 @@ class Played(NamedTuple):
     Attributes:
         seed: Seed of all episodes of the environment.
         number: Number of the episode.
-        step: Number of steps taken in it.
         actions: The actions taken in it, and whatever else after them.
+        step: Number of steps taken in it.
     """
 
     seed: UInt32[np.ndarray, "environments"]
     number: Int[np.ndarray, "environments"]
-    step: Int[np.ndarray, "environments"]
     actions: PyTree
+    step: Int[np.ndarray, "environments"]
 
     def is_same(self, other: "Played") -> bool:
         """Whether the same steps were taken in the same episodes."""
@@ -43,14 +45,14 @@ class Played(NamedTuple):
 class HostEpisodes:
     """Plays episodes in all environments of a vector.
 
-    Where the vector leaves it to its caller to start episodes, each has a seed of its own, and can be played
-    again. Elsewhere the first has one, and those that follow depend on all before.
+    Where the vector leaves it to its caller to start episodes, each has a seed of its own, and can be
+    played again. Elsewhere the first has one, and those that follow depend on all before.
 
     Attributes:
         max_steps: Longest episode, in steps.
         obs: The current observations.
-        pictures: Pictures since the last restart, if they are taken: of the first episode's start, and of
-            each step.
+        pictures: Pictures since the last restart, if they are taken: of the first episode's start, and
+            of each step.
     """
 
     def __init__(self, vector: Vector, max_steps: int, draws: bool = False) -> None:
@@ -104,7 +106,7 @@ class HostEpisodes:
             seeds: Seeds of all episodes of each environment.
         """
         none = np.zeros(len(seeds), np.int32)
-        self._start(Played(seeds, none, none, actions=()))
+        self._start(Played(seeds, none, actions=(), step=none))
         self.pictures.clear()
         self._draw()
 
@@ -181,7 +183,8 @@ class HostEpisodes:
         everywhere = np.arange(len(wait))
         self._start(played)
         for time in range(longest):
-            self._begin((time == wait) & (time > 0))
+            if time:
+                self._begin(np.equal(time, wait))
             rows = everywhere, np.maximum(time - wait, 0)
             actions = jax.tree.map(lambda kept, rows=rows: kept[rows], played.actions)
             step = self._vector.step(fitting_actions(self._space, actions))
@@ -189,21 +192,21 @@ class HostEpisodes:
             over = step.terminated | step.truncated
             again &= ~(over & (time >= wait))
             self._begin(over)
-        self._begin((wait == longest) & (longest > 0))
+        if longest:
+            self._begin(np.equal(longest, wait))
         self.played.step[:] = steps
         return again
 
     def _why_not(self, again: Bool[np.ndarray, "environments"]) -> str:
-        where = f"environments {np.flatnonzero(~again).tolist()}"
+        where = np.flatnonzero(~again).tolist()
         if self._vector.starts_episodes:
             return (
-                f"Training goes on with new episodes in {where}, and not as if it had never been "
-                "interrupted: this vector starts episodes by itself, so that they cannot be played again. "
-                "One made with autoreset_mode=AutoresetMode.DISABLED can."
+                f"{_GOES_ON} {where}: this vector starts episodes by itself, so that they cannot be "
+                "played again. One made with autoreset_mode=AutoresetMode.DISABLED does not."
             )
         return (
-            f"Training goes on with new episodes in {where}, and not as if it had never been interrupted: "
-            "with the same seeds and actions, they took another course, or they were too long to be kept."
+            f"{_GOES_ON} {where}: with the same seeds and actions they took another course, or they "
+            "were too long to be kept."
         )
 
 

@@ -39,8 +39,8 @@ class VectorStep(NamedTuple):
 class Vector:
     """A vector of Gymnasium environments.
 
-    Vectors made with `AutoresetMode.DISABLED` leave it to the caller to start the next episode; the others
-    do so by themselves, in the step that ends an episode or in the one after.
+    Vectors made with `AutoresetMode.DISABLED` leave it to the caller to start the next episode; the
+    others do so by themselves, in the step that ends an episode or in the one after.
 
     Attributes:
         env: The vector.
@@ -72,8 +72,11 @@ class Vector:
             The current observations of all environments.
         """
         self._starts[where] = False
-        options = None if where.all() else {"reset_mask": where}
-        obs, _ = self.env.reset(seed=list(seeds), options=options)
+        if self.starts_episodes:  # perhaps all in one, with a single generator
+            obs, _ = self.env.reset(seed=seeds[0])
+        else:
+            of_each: Any = list(seeds)
+            obs, _ = self.env.reset(seed=of_each, options={"reset_mask": where})
         return self._cast(obs)
 
     def step(self, actions: PyTree) -> VectorStep:
@@ -126,8 +129,8 @@ class Vector:
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     """How a vector starts the next episode; where it does not say, in the next step, as by default.
 
-    Its metadata come second: Gymnasium keeps them with the class of the environment, where the vector made
-    last writes its own.
+    Its metadata come second: Gymnasium keeps them with the class of the environment, where the vector
+    that was made last writes its own.
     """
     known = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return AutoresetMode(getattr(env.unwrapped, "autoreset_mode", known))
