@@ -1,5 +1,7 @@
 """Environments as the agents see them."""
 
+from typing import TYPE_CHECKING, Any
+
 from jaxagents.envs.adapters import as_environment, make
 from jaxagents.envs.checking import EnvironmentReport, check_env
 from jaxagents.envs.environment import Environment, Step
@@ -8,12 +10,16 @@ from jaxagents.envs.randomised import RandomParams
 from jaxagents.envs.spaces import is_box, is_discrete
 from jaxagents.envs.wrappers import FrameStack, WithPrevious, Wrapper
 
+if TYPE_CHECKING:
+    from jaxagents.envs.adapters.gymnasium import Gymnasium
+
 __all__ = [
     "Environment",
     "EnvironmentReport",
     "EpisodeState",
     "Episodes",
     "FrameStack",
+    "Gymnasium",
     "RandomParams",
     "Step",
     "Timestep",
@@ -25,3 +31,12 @@ __all__ = [
     "is_discrete",
     "make",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports gymnasium once it is needed."""
+    if name == "Gymnasium":
+        from jaxagents.envs.adapters.gymnasium import Gymnasium
+
+        return Gymnasium
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,17 @@
 """Episodes that a fixed policy plays on the host."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, PyTree, UInt8, UInt32
 
-from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.play import EpisodeOutcomes
+
+if TYPE_CHECKING:  # which imports gymnasium
+    from jaxagents.envs.on_host.episodes import HostEpisodes
 
 
 class Player(NamedTuple):
@@ -30,7 +32,7 @@ class Player(NamedTuple):
 
 
 def play_one_each(
-    episodes: HostEpisodes, seeds: UInt32[np.ndarray, "environments"], player: Player
+    episodes: "HostEpisodes", seeds: UInt32[np.ndarray, "environments"], player: Player
 ) -> EpisodeOutcomes:
     """Plays one episode in each environment.
 
@@ -63,7 +65,7 @@ def play_one_each(
 
 
 def film_one(
-    episodes: HostEpisodes, seeds: UInt32[np.ndarray, "1"], player: Player
+    episodes: "HostEpisodes", seeds: UInt32[np.ndarray, "1"], player: Player
 ) -> UInt8[np.ndarray, "time height width 3"]:
     """Draws one episode.
 

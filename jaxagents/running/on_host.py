@@ -1,7 +1,7 @@
 """The program of a training whose environments are stepped on the host."""
 
 import itertools
-from typing import Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,14 @@ from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
-from jaxagents.envs.on_host.episodes import HostEpisodes, Played
+from jaxagents.envs.on_host.played import Played
 from jaxagents.running.host_play import Player, begun_again, film_one, play_one_each
 from jaxagents.running.host_rollout import HostRollout, Rows
 from jaxagents.running.host_trainable import HostProgram, PlayingRunnerT, PlaysOnHost
 from jaxagents.running.trainable import programs_of
+
+if TYPE_CHECKING:  # which imports gymnasium
+    from jaxagents.envs.on_host.episodes import HostEpisodes
 
 
 class OnHost(Generic[PlayingRunnerT]):
@@ -154,7 +157,7 @@ class OnHost(Generic[PlayingRunnerT]):
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
         return runner.replace(**jax.tree.map(jnp.array, players)), rows.rollout()
 
-    def _training(self) -> HostEpisodes:
+    def _training(self) -> "HostEpisodes":
         return self._env.training(self._n_envs, self._max_steps)
 
 

@@ -14,7 +14,12 @@ from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
 from jaxagents.envs.environment import Wording
-from jaxagents.envs.on_host.arrays import check_action_space, example_action, example_observation
+from jaxagents.envs.on_host.arrays import (
+    check_action_space,
+    example_action,
+    example_seen,
+    own_space,
+)
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.vectors import Vector
@@ -76,12 +81,11 @@ class Gymnasium(HostEnvironment, Native):
         self._vectors: dict[tuple[str, int], VectorEnv] = {}
         self._live: dict[tuple[str, int, int], HostEpisodes] = {}
         first = env if isinstance(env, gymnasium.Env | VectorEnv) else _made(env)
-        self.observation_space, self.action_space = _spaces(first)
-        check_action_space(self.action_space)
-        self._example = (
-            example_observation(self.observation_space),
-            example_action(self.action_space),
-        )
+        observation_space, action_space = _spaces(first)
+        check_action_space(action_space)
+        self._example = example_seen(observation_space), example_action(action_space)
+        self.observation_space = own_space(observation_space)
+        self.action_space = own_space(action_space)
         spec = first.spec
         self.max_steps = None if spec is None else spec.max_episode_steps
         self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
-from jaxagents.envs.spaces import map_spaces
+from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, Space, map_spaces
 
 _IMAGE_NDIM = 3
 
@@ -56,6 +56,45 @@ def example_observation(space: spaces.Space) -> PyTree:
     return as_observation(np.zeros(space.shape, space.dtype))
 
 
+def example_seen(space: spaces.Space) -> PyTree:
+    """An observation of zeros, as agents see it: that of a discrete space is a whole number.
+
+    Args:
+        space: The space of observations.
+
+    Returns:
+        The observation.
+
+    Raises:
+        ValueError: Observations are neither arrays nor dicts of them.
+    """
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return np.zeros((), np.int32)
+    return example_observation(space)
+
+
+def own_space(space: spaces.Space) -> Space:
+    """A space of Gymnasium as one of ours, which are values without generators of random numbers.
+
+    Args:
+        space: The space.
+
+    Returns:
+        The space; a box of arrays that are neither integers from 0 nor bounded.
+    """
+    if isinstance(space, spaces.Dict):
+        return Composite({name: own_space(part) for name, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return Composite(tuple(map(own_space, space.spaces)))
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return Discrete(int(space.n), space.dtype)
+    if isinstance(space, spaces.MultiDiscrete) and not space.start.any():
+        return MultiDiscrete(tuple(space.nvec.ravel().tolist()), space.dtype)
+    if isinstance(space, spaces.Box):
+        return Box(space.low, space.high, space.shape, space.dtype)
+    return Box(-np.inf, np.inf, space.shape or (), space.dtype or np.float32)
+
+
 def example_action(space: spaces.Space) -> PyTree:
     """An action of zeros, as agents give it.
 
@@ -79,13 +118,14 @@ def check_action_space(space: spaces.Space) -> None:
     """
 
     def check(part: spaces.Space) -> None:
-        if isinstance(part, spaces.Discrete) and part.start != 0:
+        if isinstance(part, spaces.Discrete | spaces.MultiDiscrete) and np.any(part.start):
             raise ValueError(
                 f"Discrete actions must start at 0, got {part}: shift them with "
                 "gymnasium.wrappers.TransformAction."
             )
         is_real = isinstance(part, spaces.Box) and part.dtype.kind == "f"
-        if not (is_real or isinstance(part, spaces.Discrete | spaces.MultiDiscrete)):
+        is_vector = isinstance(part, spaces.MultiDiscrete) and len(part.shape) == 1
+        if not (is_real or is_vector or isinstance(part, spaces.Discrete)):
             raise ValueError(
                 "Actions must be Discrete, MultiDiscrete, a Box of floats, or dicts or tuples of them, "
                 f"got {part}."

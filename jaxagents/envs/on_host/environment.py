@@ -1,7 +1,7 @@
 """Environments of which compiled programs know the shapes alone, and that are stepped on the host."""
 
 import abc
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.on_host.episodes import HostEpisodes
+
+if TYPE_CHECKING:  # which imports gymnasium
+    from jaxagents.envs.on_host.episodes import HostEpisodes
 
 _LONGEST = 10_000
 """The most actions that are kept of an episode without a limit, to be taken again on resuming."""
@@ -65,7 +67,7 @@ class HostEnvironment(Environment):
         """
 
     @abc.abstractmethod
-    def training(self, n_envs: int, max_steps: int) -> HostEpisodes:
+    def training(self, n_envs: int, max_steps: int) -> "HostEpisodes":
         """The episodes that are played in copies of it during training; always the same object.
 
         Args:
@@ -77,7 +79,7 @@ class HostEnvironment(Environment):
         """
 
     @abc.abstractmethod
-    def evaluation(self, n_envs: int, max_steps: int) -> HostEpisodes:
+    def evaluation(self, n_envs: int, max_steps: int) -> "HostEpisodes":
         """The episodes that are played in other copies of it for an evaluation.
 
         Args:
@@ -89,7 +91,7 @@ class HostEnvironment(Environment):
         """
 
     @abc.abstractmethod
-    def film(self, max_steps: int) -> HostEpisodes:
+    def film(self, max_steps: int) -> "HostEpisodes":
         """The episodes that are played in one more copy, which draws them.
 
         Args:

@@ -1,45 +1,16 @@
 """The episodes that are played in environments on the host, each from a seed of its own."""
 
 import warnings
-from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int, PyTree, UInt8, UInt32
+from jaxtyping import Bool, PyTree, UInt8, UInt32
 
+from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.on_host.vectors import Vector, VectorStep
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
 
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
-
-
-class Played(NamedTuple):
-    """The episodes that are being played, one in each environment, as far as they have come.
-
-    Attributes:
-        seed: Seed of all episodes of the environment.
-        number: Number of the episode.
-        actions: The actions taken in it, and whatever else after them.
-        step: Number of steps taken in it.
-    """
-
-    seed: UInt32[np.ndarray, "environments"]
-    number: Int[np.ndarray, "environments"]
-    actions: PyTree
-    step: Int[np.ndarray, "environments"]
-
-    def is_same(self, other: "Played") -> bool:
-        """Whether the same steps were taken in the same episodes."""
-        times = (self.seed, other.seed), (self.number, other.number), (self.step, other.step)
-        if not all(np.array_equal(one, another) for one, another in times):
-            return False
-        taken = jax.tree.map(self._same_so_far, self.actions, other.actions)
-        return all(jax.tree.leaves(taken))
-
-    def _same_so_far(self, actions: np.ndarray, others: np.ndarray) -> bool:
-        longest = min(actions.shape[1], int(self.step.max(initial=0)))
-        past = np.arange(longest) < self.step[:, None]
-        return np.array_equal(actions[:, :longest][past], others[:, :longest][past])
 
 
 class HostEpisodes:
@@ -165,7 +136,8 @@ class HostEpisodes:
             self.obs = self._vector.reset(self._seeds(where), where)
 
     def _seeds(self, where: Bool[np.ndarray, "environments"]) -> list[int | None]:
-        pairs = zip(where, self.played.seed, self.played.number, strict=True)
+        seeds, numbers = self.played.seed.tolist(), self.played.number.tolist()
+        pairs = zip(where, seeds, numbers, strict=True)
         return [
             _seed_of_episode(seed, number) if begins else None for begins, seed, number in pairs
         ]
@@ -230,7 +202,7 @@ def fitting_actions(space: Space, actions: PyTree) -> PyTree:
 
 def _seed_of_episode(seed: int, number: int) -> int:
     """A seed of 31 bits, as emulators take it."""
-    return int(np.random.SeedSequence((int(seed), int(number))).generate_state(1)[0] >> 1)
+    return int(np.random.SeedSequence((seed, number)).generate_state(1)[0] >> 1)
 
 
 def _equal_rows(first: PyTree, second: PyTree) -> Bool[np.ndarray, "environments"]:

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float, PyTree, UInt8
 
-from jaxagents.envs.on_host.arrays import example_observation
+from jaxagents.envs.on_host.arrays import example_seen
 
 
 class VectorStep(NamedTuple):
@@ -58,7 +58,7 @@ class Vector:
         self.n_envs = env.num_envs
         self._mode = autoreset_mode(env)
         self.starts_episodes = self._mode != AutoresetMode.DISABLED
-        self._example = example_observation(env.single_observation_space)
+        self._example = example_seen(env.single_observation_space)
         self._starts = np.zeros(self.n_envs, bool)
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:

@@ -1,0 +1,174 @@
+"""Episodes in vectors of Gymnasium environments, whichever way these start the next one."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium_probes import Unseeded, Walk
+
+from jaxagents.envs.on_host.episodes import HostEpisodes, fitting_actions
+from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.vectors import Vector, autoreset_mode
+
+N_ENVS = 3
+SEEDS = np.arange(N_ENVS, dtype=np.uint32)
+NOT_SEEN = np.zeros((N_ENVS, 3), np.float32)
+
+
+def vector(mode, make=Walk):
+    return Vector(SyncVectorEnv([make] * N_ENVS, autoreset_mode=mode))
+
+
+def actions_of(time):
+    return np.array([time % 2, 1, (time // 2) % 2], np.int32)
+
+
+def fresh(longest=5):
+    none = np.zeros(N_ENVS, np.int32)
+    return Played(SEEDS, none, np.zeros((N_ENVS, longest), np.int32), none)
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_steps_that_count_lead_from_each_observation_to_its_true_successor(mode):
+    episodes = HostEpisodes(vector(mode), max_steps=100)
+    episodes.go_to(fresh(0 if mode != AutoresetMode.DISABLED else 5), NOT_SEEN)
+    n_counted = n_ended = 0
+    for time in range(60):
+        before, actions = episodes.obs, actions_of(time)
+        step = episodes.step(actions)
+        over = step.terminated | step.truncated
+        for i in np.flatnonzero(step.counts):
+            number, clock, total = before[i]
+            np.testing.assert_array_equal(
+                step.next_obs[i], np.float32([number, clock + 1, total + actions[i]])
+            )
+            assert step.reward[i] == actions[i]
+            assert step.truncated[i] == (clock + 1 == 5 and not step.terminated[i])
+            if over[i] and mode != AutoresetMode.NEXT_STEP:
+                assert step.obs[i, 1] == 0
+                assert step.obs[i, 0] != number
+        n_counted, n_ended = n_counted + step.counts.sum(), n_ended + over.sum()
+        assert not (over & ~step.counts).any()
+    n_resets = (n_ended - step.starts.sum()) if mode == AutoresetMode.NEXT_STEP else 0
+    assert n_ended > 20
+    assert n_counted == pytest.approx(60 * N_ENVS - n_resets, abs=N_ENVS)
+    assert (episodes.played.number.sum()) == n_ended
+
+
+def test_episodes_go_on_where_they_were():
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=100)
+    episodes.go_to(fresh(), NOT_SEEN)
+    for time in range(11):
+        episodes.step(actions_of(time))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    assert len({*played.step.tolist()}) > 1
+    later = [episodes.step(actions_of(time)) for time in range(11, 30)]
+
+    others = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=100)
+    for again in (episodes, others):
+        again.go_to(played, obs)
+        np.testing.assert_array_equal(again.obs, obs)
+        assert again.played.is_same(played)
+        for time, step in enumerate(later, 11):
+            for field, expected in zip(again.step(actions_of(time)), step, strict=True):
+                np.testing.assert_array_equal(field, expected)
+
+
+def test_other_actions_are_another_course():
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=100)
+    episodes.go_to(fresh(), NOT_SEEN)
+    episodes.step(np.ones(N_ENVS, np.int32))
+    played = episodes.played
+    other = played._replace(actions=played.actions * 0)
+    assert played.is_same(played._replace(actions=played.actions + (np.arange(5) > 0)))
+    assert not played.is_same(other)
+    obs = episodes.obs * [1, 1, 0]
+    episodes.go_to(Played(*map(np.copy, other)), obs)
+    np.testing.assert_array_equal(episodes.obs, obs.astype(np.float32))
+
+
+def test_warns_where_the_same_seeds_give_other_episodes():
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED, Unseeded), max_steps=100)
+    episodes.go_to(fresh(), NOT_SEEN)
+    episodes.step(actions_of(0))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    episodes.step(actions_of(1))
+    with pytest.warns(
+        UserWarning, match=r"new episodes in environments \[.*\]: with the same seeds"
+    ):
+        episodes.go_to(played, obs)
+    assert (episodes.played.number == played.number + 1).all()
+    assert (episodes.obs[:, 1] == 0).all()
+
+
+def test_warns_where_the_vector_starts_episodes():
+    episodes = HostEpisodes(vector(AutoresetMode.NEXT_STEP), max_steps=100)
+    episodes.go_to(fresh(0), NOT_SEEN)
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    episodes.step(actions_of(0))
+    episodes.go_to(played, obs)  # before any step, nothing is lost
+    episodes.step(actions_of(0))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    episodes.step(actions_of(1))
+    with pytest.warns(UserWarning, match=r"environments \[0, 1, 2\]: this vector starts episodes"):
+        episodes.go_to(played, obs)
+
+
+def test_episodes_too_long_to_be_kept_are_not_played_again():
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=100)
+    episodes.go_to(fresh(longest=1), NOT_SEEN)
+    episodes.step(actions_of(0))
+    episodes.step(actions_of(1))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    episodes.step(actions_of(2))
+    with pytest.warns(UserWarning, match="too long to be kept"):
+        episodes.go_to(played, obs)
+
+
+def test_a_limit_of_the_agent_cuts_episodes():
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=2)
+    episodes.go_to(fresh(), NOT_SEEN)
+    for time in range(6):
+        step = episodes.step(actions_of(time))
+        assert (step.terminated | step.truncated).all() == (time % 2 == 1)
+    assert not (step.terminated & step.truncated).any()
+
+
+def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
+    first = SyncVectorEnv([Walk], autoreset_mode=AutoresetMode.SAME_STEP)
+    SyncVectorEnv([Walk], autoreset_mode=AutoresetMode.DISABLED)
+    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(first)
+    assert autoreset_mode(first) == autoreset_mode(wrapped) == AutoresetMode.SAME_STEP
+    several = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
+    assert autoreset_mode(several) == AutoresetMode.NEXT_STEP
+
+
+def test_a_vector_without_last_observations_is_refused():
+    class Forgetful(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *outcome, _ = self.env.step(actions)
+            return *outcome, {}
+
+    inner = SyncVectorEnv([Walk] * N_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
+    episodes = HostEpisodes(Vector(Forgetful(inner)), max_steps=100)
+    episodes.go_to(fresh(0), NOT_SEEN)
+
+    def play_five_steps():
+        return [episodes.step(actions_of(time)) for time in range(5)]
+
+    with pytest.raises(ValueError, match="lacks final_obs"):
+        play_five_steps()
+
+
+def test_actions_are_moved_into_their_box():
+    space = gymnasium.spaces.Dict(
+        {
+            "box": gymnasium.spaces.Box(np.float32([-1, 0]), np.float32([1, 2]), dtype=np.float32),
+            "choice": gymnasium.spaces.Discrete(3),
+        }
+    )
+    actions = {"box": np.float32([[-5, 1], [0.5, 9]]), "choice": np.int32([0, 2])}
+    fitted = fitting_actions(space, actions)
+    np.testing.assert_array_equal(fitted["box"], [[-1, 1], [0.5, 2]])
+    np.testing.assert_array_equal(fitted["choice"], [0, 2])
+    assert fitted["choice"].dtype == space["choice"].dtype

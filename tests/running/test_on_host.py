@@ -1,0 +1,176 @@
+"""On-policy agents in Gymnasium environments, which are stepped on the host."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium_probes import Unseeded, Walk
+
+from jaxagents import PPO, load_policy, make
+from jaxagents.envs import Gymnasium
+from jaxagents.ppo import AgentConfig, HyperParameters
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+HYPERPARAMS = HyperParameters()
+
+
+def config(**changes):
+    small = {
+        "n_steps": 5,
+        "batch_size": 4,
+        "rollout_length": 8,
+        "minibatch_size": 2,
+        "eval_frequency": 5,
+        "n_evals": 6,
+    }
+    return AgentConfig(**{**small, **changes})
+
+
+def walk(**options):
+    return Gymnasium(Walk, **options)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    env = Gymnasium(lambda: Walk("rgb_array"))
+    agent = PPO(env, None, config(n_steps=40, eval_frequency=20))
+    agent.train(KEY, HYPERPARAMS, progress=False)
+    return agent
+
+
+def test_learns(agent):
+    returns, lengths = (
+        agent.training_metrics[name].mean(axis=-1) for name in ("returns", "lengths")
+    )
+    assert returns[0] < 0.8 * lengths[0]
+    np.testing.assert_allclose(returns[-1], lengths[-1], rtol=1e-6)
+
+
+def test_evaluations_are_episodes_of_the_policy(agent):
+    outcomes = agent.eval(jax.random.key(3), n_evals=6)
+    assert outcomes["returns"].shape == outcomes["lengths"].shape == (6,)
+    np.testing.assert_array_equal(outcomes["returns"], outcomes["lengths"])  # it takes action 1
+    assert (outcomes["lengths"] <= 5).all()
+    assert (outcomes["terminated"] ^ outcomes["truncated"]).all()
+    assert not outcomes["terminated"][outcomes["lengths"] == 5].all()
+    again = agent.eval(jax.random.key(3), n_evals=6)
+    trees.assert_equal(again, outcomes)
+    drawn = agent.eval(jax.random.key(3), n_evals=6, deterministic=False)
+    np.testing.assert_array_equal(drawn["lengths"], outcomes["lengths"])
+
+
+def test_films_and_exports(agent, tmp_path):
+    key = jax.random.key(4)
+    frames = agent.render_episode(key)
+    (length,) = agent.eval(key, n_evals=1)["lengths"]
+    np.testing.assert_array_equal(frames[:, 0, 0, 0], np.arange(length + 1))
+    agent.export_policy(tmp_path / "policy.safetensors")
+    policy = load_policy(tmp_path / "policy.safetensors")
+    assert policy(np.array([0.3, 1, 1], np.float32)) == 1
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    agent = PPO(walk(), None, config())
+    return agent.train(KEY, HYPERPARAMS, progress=False)
+
+
+def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    PPO(walk(), None, config(**folder)).train(KEY, HYPERPARAMS, n_steps=3, progress=False)
+    agent = PPO(walk(), None, config(**folder))
+    runner, metrics = agent.resume(KEY, HYPERPARAMS, progress=False)
+    trees.assert_equal(runner, uninterrupted[0])
+    np.testing.assert_array_equal(metrics["returns"][-1], uninterrupted[1]["returns"][-1])
+
+
+def test_an_earlier_runner_goes_on_as_before(uninterrupted):
+    agent = PPO(walk(), None, config())
+    earlier, _ = agent.train(KEY, HYPERPARAMS, n_steps=3, progress=False)
+    once, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
+    twice, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
+    trees.assert_equal(once, twice)
+    trees.assert_equal(once, uninterrupted[0])
+
+
+def test_a_replay_shows_what_happened(tmp_path):
+    agent = PPO(walk(), None, config(checkpoint_dir=tmp_path))
+    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    stretch = agent.replay(3, n_updates=2)
+    trees.assert_equal(stretch.runner, runner)
+    assert stretch.minibatches["actor_loss"].shape == (2, 4 * 2)
+    np.testing.assert_array_equal(stretch.metrics["actor_loss"][-1], runner.info["actor_loss"])
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_trains_in_vectors_as_they_are(uninterrupted, mode):
+    env = SyncVectorEnv([Walk] * 4, autoreset_mode=mode)
+    agent = PPO(Gymnasium(env, eval_env=Walk), None, config())
+    runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    assert jnp.isfinite(runner.info["actor_loss"])
+    assert metrics["lengths"].max() <= 5
+    if mode == AutoresetMode.DISABLED:
+        trees.assert_equal(runner.actor_training.params, uninterrupted[0].actor_training.params)
+    else:  # whose later episodes have other seeds
+        assert runner.envstate.envstate.actions.shape == (4, 0)
+
+
+def test_environments_in_processes_make_the_same_training(uninterrupted):
+    env = walk(vectorization_mode="async")
+    agent = PPO(env, None, config(), eval_during_training=False)
+    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    env.close()
+    trees.assert_equal(runner.actor_training.params, uninterrupted[0].actor_training.params)
+
+
+def test_memory_normalisation_and_true_rewards():
+    changes = {"memory": "gru", "normalise_observations": True, "normalise_rewards": True}
+    agent = PPO(walk(), None, config(memory_size=8, rollout_length=9, **changes))
+    runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    assert (metrics["returns"] == np.round(metrics["returns"])).all()
+    begins = np.asarray(runner.envstate.step) == 0
+    carries = np.asarray(jax.tree.leaves(runner.carry)[0])
+    assert begins.any()
+    assert not begins.all()
+    np.testing.assert_array_equal((carries == 0).all(axis=1), begins)
+    assert runner.received.shape == (4,)
+
+
+def test_equal_environments_make_equal_agents_that_share_programs():
+    first, second = (PPO("gymnasium:CartPole-v1", None, config()) for _ in range(2))
+    assert first == second
+    assert first.programs is second.programs
+    assert repr(first) == "<PPO on CartPole-v1>"
+    assert PPO(make("gymnasium:Acrobot-v1"), None, config()) != first
+    assert first == PPO(gymnasium.make("CartPole-v1"), None, config())
+
+
+def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+
+    def agent():
+        return PPO(Gymnasium(Unseeded), None, config(**folder), eval_during_training=False)
+
+    agent().train(KEY, HYPERPARAMS, n_steps=1, progress=False)
+    with pytest.warns(UserWarning, match="not as if it had never stopped, with new episodes"):
+        agent().resume(KEY, HYPERPARAMS, progress=False)
+
+
+def test_nothing_is_compiled_around_the_host(agent):
+    keys = jax.random.split(KEY, 2)
+    one_state = jax.tree.map(lambda x: x[0], agent.training_runner.envstate)
+    attempts = {
+        "vmap": lambda: jax.vmap(lambda key: agent.train(key, HYPERPARAMS))(keys),
+        "jit": lambda: jax.jit(agent.train)(KEY, HYPERPARAMS),
+        "sweep": lambda: agent.sweep(keys, HYPERPARAMS),
+        "mesh": lambda: agent.train(KEY, HYPERPARAMS, mesh=make_mesh()),
+        "env_reset": lambda: agent.env_reset(KEY),
+        "env_step": lambda: agent.env_step(KEY, one_state, 0),
+    }
+    for attempt in attempts.values():
+        with pytest.raises(NotImplementedError, match=r"runs on the host.*one seed after another"):
+            attempt()
