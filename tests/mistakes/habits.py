@@ -97,17 +97,17 @@ def clip_range():
     hyperparams(clip_range=0.2)
 
 
-@mistake(
-    TypeError, r"Line is an environment like those of Gymnasium, .*jaxagents\.host\.train_online"
-)
+@mistake(TypeError, r"DQN plays in compiled environments alone, and Line .*host\.train_online")
 def environment_of_gymnasium():
-    """An environment of Gymnasium for a compiled agent."""
-    make_ppo(Line())
+    """An environment of Gymnasium for an agent with a replay buffer."""
+    make_dqn(Line())
 
 
-@mistake(TypeError, r"is an environment like those of Gymnasium, .*jaxagents\.host\.train_online")
+@mistake(
+    TypeError, r"DQN plays in compiled environments alone, and Line .*on-policy agent such as PPO"
+)
 def wrapped_environment_of_gymnasium():
-    """A wrapped environment of Gymnasium for a compiled agent."""
+    """A wrapped environment of Gymnasium for an agent with a replay buffer."""
     make_dqn(gymnasium.wrappers.TimeLimit(Line(), 5))
 
 

@@ -11,6 +11,7 @@ from mistakes import (
     hyperparameters,
     meshes,
     networks,
+    on_host,
 )
 
 THEMES = [
@@ -24,6 +25,7 @@ THEMES = [
         checkpoints,
         datasets,
         host_loops,
+        on_host,
         meshes,
         habits,
     )

@@ -1,0 +1,67 @@
+"""Environments of Gymnasium, in which on-policy agents play on the host."""
+
+import jax
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+from loops import Line
+
+from jaxagents.envs import Gymnasium
+from mistakes.entries import Theme
+from mistakes.things import hyperparams, make_ppo
+
+mistake = Theme("Environments of Gymnasium")
+
+
+@mistake(ValueError, r"Line is not registered with Gymnasium.*Gymnasium\(lambda: MyEnv\(\)\)")
+def one_environment_that_is_not_registered():
+    """One environment that Gymnasium knows no way to make more of, for many to be played."""
+    make_ppo(Line())
+
+
+@mistake(ValueError, r"none can be made for evaluations.*eval_env=lambda: MyEnv\(\)")
+def vector_without_an_environment_for_evaluations():
+    """A vector of environments that are not registered, without one for evaluations."""
+    make_ppo(SyncVectorEnv([Line] * 4))
+
+
+@mistake(ValueError, r"The vector has 3 environments, .*batch_size=4: set batch_size=3")
+def vector_of_another_size():
+    """A vector of more or fewer environments than the configuration has."""
+    make_ppo(Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line))
+
+
+@mistake(ValueError, r"vectorization_mode must be one of \['sync', 'async'\], got 'thread'")
+def unknown_vectorization_mode():
+    """Another way to step environments than there is."""
+    Gymnasium(Line, vectorization_mode="thread")
+
+
+@mistake(ValueError, r"Discrete actions must start at 0, got Discrete\(2, start=1\)")
+def actions_from_one():
+    """Discrete actions of Gymnasium that do not start at 0."""
+    Gymnasium(lambda: Line(action_space=spaces.Discrete(2, start=1)))
+
+
+@mistake(ValueError, r"Actions must be Discrete, .*got MultiBinary\(2\)")
+def binary_actions():
+    """Actions of Gymnasium of a space that no agent acts in."""
+    Gymnasium(lambda: Line(action_space=spaces.MultiBinary(2)))
+
+
+@mistake(TypeError, r"Gymnasium takes an environment as gymnasium\.make gives it.*got 3")
+def number_instead_of_an_environment():
+    """Something else than an environment of Gymnasium."""
+    Gymnasium(3)
+
+
+@mistake(TypeError, r"The function must return an environment of Gymnasium, got int")
+def function_that_makes_something_else():
+    """A function that makes no environment."""
+    Gymnasium(lambda: 3)
+
+
+@mistake(NotImplementedError, r"Line runs on the host.*Train one seed after another")
+def sweep_on_the_host():
+    """A sweep in an environment of Gymnasium."""
+    agent = make_ppo(Gymnasium(Line))
+    agent.sweep(jax.random.split(jax.random.key(0), 2), hyperparams())
