@@ -10,8 +10,8 @@ import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.runners import RolloutRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
@@ -172,7 +172,7 @@ class _Steps(NamedTuple):
     next_obs: list[Array]
 
 
-class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
+class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearner]):
     r"""Parallelised Q-networks, complete for discrete actions.
 
     Many environments take the place of a replay buffer, and normalised layers that of a target network:
@@ -198,29 +198,6 @@ class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
     _config_type = AgentConfig
     _hyperparams_type = PQNHyperparameters
     _discrete_learner = PQNLearner
-
-    @property
-    def learner(self) -> PQNLearner:
-        """The trained learner.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self._trained_runner().learner
-
-    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, as trained.
-
-        Args:
-            obs: One observation, or a batch of them.
-
-        Returns:
-            The values.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self.learner.q(obs)
 
     def vital_arrays(self, runner: RolloutRunner) -> dict[str, PyTree]:
         """The networks of the learner, and observations; see `Behaviour`."""

@@ -161,13 +161,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
         """Draws actions uniformly, of those that the observations allow."""
-        example, n_envs = self._zero_action(), self.config.batch_size
-        mask = action_mask(obs)
-        if mask is not None:
-            return ops.Categorical(jnp.zeros(mask.shape)).masked(mask).sample(key)
-        if is_discrete(self.episodes.action_space):
-            return jax.random.randint(key, (n_envs,), 0, self.episodes.action_space.n)
-        return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
+        space, n_envs = self.episodes.action_space, self.config.batch_size
+        if is_discrete(space):
+            return ops.random_actions(key, int(space.n), action_mask(obs), (n_envs,))
+        shape = (n_envs, *self._zero_action().shape)
+        return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         runner, rngs, given, observed = self._play(runner)

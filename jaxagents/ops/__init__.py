@@ -13,7 +13,7 @@ from jaxagents.ops.distributions import (
     Reparametrised,
     TanhGaussian,
 )
-from jaxagents.ops.exploration import exponential_decay, linear_decay
+from jaxagents.ops.exploration import exponential_decay, linear_decay, random_actions
 from jaxagents.ops.joint import Joint
 from jaxagents.ops.losses import (
     approximate_kl,
@@ -87,6 +87,7 @@ __all__ = [
     "policy_gradient",
     "quantile_huber_loss",
     "quantile_midpoints",
+    "random_actions",
     "random_bijection",
     "random_indices",
     "running_returns",
