@@ -1,14 +1,14 @@
 """Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import PyTree
 
-from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.config import Config, OnPolicyConfig
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
 from jaxagents.envs.spaces import Space, is_discrete
@@ -43,6 +43,24 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     elif type(given).__module__ == "builtins":
         found = repr(given)
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
+
+
+def check_names_of_info(config: Config, reported: Collection[str]) -> None:
+    """Raises if entries of the environment's info would take the place of what updates report.
+
+    Args:
+        config: The configuration, which names the entries.
+        reported: Names of what updates report.
+
+    Raises:
+        ValueError: They would.
+    """
+    taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which updates report already, beside "
+            f"{sorted(set(reported) - {*taken})}: have the environment give it under another name."
+        )
 
 
 def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
+from jaxagents.agents.checks import check_names_of_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
@@ -56,6 +57,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """A fresh runner."""
         given = _float32_copy(hyperparams)
         runner = self.behaviour._create_runner(as_key(rng), values_at(given, 0))
+        check_names_of_info(self.config, runner.info)
         if has_schedules(given):
             runner = self.behaviour._holding(runner, given)
         return without_weak_types(runner)
