@@ -15,7 +15,7 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import RolloutRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
+from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.config import Example
 from jaxagents.learners.fitting import in_groups
@@ -169,7 +169,7 @@ class _Steps(NamedTuple):
     next_value: Array
     terminated: Array
     truncated: Array
-    next_obs: list[Array]
+    spoilt: Flags
 
 
 class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearner]):
@@ -225,9 +225,9 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         if self.config.normalise_observations:
             learner = learner.observe(steps.obs)
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
-        given = {REWARDS: steps.reward, OBSERVATIONS: steps.next_obs}
+        flags = jax.tree.map(lambda x: x.any(axis=0), steps.spoilt)
         return runner.replace(
-            learner=learner, info=with_flags(info, given), update_step=runner.update_step + 1
+            learner=learner, info=with_flags(info, flags), update_step=runner.update_step + 1
         )
 
     @property
@@ -254,7 +254,8 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             taken = self.episodes.step_all(keys, envstate, action)
             next_value = self._largest_value(runner.learner, taken.next_obs)
             outcome = taken.reward, next_value, taken.terminated, taken.truncated
-            steps = _Steps(obs, action, *outcome, floating(taken.next_obs))
+            spoilt = spoilt_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
+            steps = _Steps(obs, action, *outcome, spoilt)
             return (taken.obs, taken.envstate), steps
 
         (obs, envstate), steps = jax.lax.scan(

@@ -17,7 +17,7 @@ from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
+from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -168,10 +168,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs, given, observed = self._play(runner)
+        runner, rngs, flags, observed = self._play(runner)
         runner, info = self._learn(runner, rngs)
         runner = self._after_observing(runner, observed)
-        return runner.replace(info=with_flags(info, given), update_step=runner.update_step + 1)
+        return runner.replace(info=with_flags(info, flags), update_step=runner.update_step + 1)
 
     @property
     def _n_watched_environments(self) -> int:
@@ -183,12 +183,12 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _play(
         self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], dict[str, PyTree], PyTree]:
+    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], Flags, PyTree]:
         """The runner after an update's steps, the keys of its gradient steps, and what was seen."""
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
-        runner, given, observed = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs, given, observed
+        runner, flags, observed = self._collect(runner, collect_rngs, self._explore)
+        return runner.replace(rng=rng), learn_rngs, flags, observed
 
     def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
@@ -211,10 +211,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _collect(
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
-    ) -> tuple[OffPolicyRunner, dict[str, PyTree], PyTree]:
+    ) -> tuple[OffPolicyRunner, Flags, PyTree]:
         """The runner after steps in all environments.
 
-        There are also what these gave, and what was observed, if statistics are made of it; time first.
+        There are also flags of the environments that gave what is not finite, and what was observed,
+        time first, if statistics are made of it.
         """
         n_envs = self.config.batch_size
         earlier_steps = runner.update_step.astype(jnp.float32) * (
@@ -236,19 +237,20 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
             }
-            given = {REWARDS: taken.reward, OBSERVATIONS: floating(taken.next_obs)}
+            given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
             seen = {key: transitions[key] for key in self._keys_of_statistics}
-            return (buffer.add(transitions), taken.obs, taken.envstate), (given, seen)
+            flags = spoilt_environments(given)
+            return (buffer.add(transitions), taken.obs, taken.envstate), (flags, seen)
 
         carry = (runner.buffer, runner.obs, runner.envstate)
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        (buffer, obs, envstate), (given, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
+        (buffer, obs, envstate), (flags, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
         runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate)
         if self.config.replicated_updates:
             seen = sharding.whole(seen)
         if self.config.normalise_rewards:
             runner = self._with_rewards(runner, seen)
-        return runner, given, seen.get("observations")
+        return runner, jax.tree.map(lambda x: x.any(axis=0), flags), seen.get("observations")
 
     @property
     def _keys_of_statistics(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, with_flags
+from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.play import NAMES_OF_METRICS
@@ -248,9 +248,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj, rngs = self._collect(runner)
         runner = self._learn(runner, traj, rngs)
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
-        return runner.replace(
-            update_step=runner.update_step + 1, info=with_flags(runner.info, given)
-        )
+        info = with_flags(runner.info, spoilt_environments(given, axis=1))
+        return runner.replace(update_step=runner.update_step + 1, info=info)
 
     @property
     def _n_watched_environments(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Bool, Int, PyTree
 
 from jaxagents.core.finite import OBSERVATIONS, of_environments
 
@@ -23,6 +23,9 @@ FirstSpoilt = dict[str, Int[Array | np.ndarray, "*environments"]]
 
 Losses and gradient norms have one entry, what environments give has one for each environment.
 """
+
+Flags = dict[str, Bool[Array, "environments"]]
+"""Whether what an environment gave was not finite, by what it is."""
 
 
 class Record(NamedTuple):
@@ -54,7 +57,7 @@ class Record(NamedTuple):
         self,
         step: Int[Array, ""],
         info: Mapping[str, Any],
-        flags: Mapping[str, Bool[Array, "environments"]],
+        flags: Flags,
     ) -> "Record":
         """The record after another update.
 
@@ -83,40 +86,48 @@ class Record(NamedTuple):
         return {**self.given, **{name: self.reported[i] for i, name in enumerate(names)}}
 
 
-def with_flags(
-    info: Mapping[str, Any], given: Mapping[str, PyTree[Shaped[Array, "time environments ..."]]]
-) -> dict[str, Any]:
-    """What an update reports, with flags for its caller of what the environments gave.
+def spoilt_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Flags:
+    """The environments that gave something that is not finite, by what it is.
+
+    Args:
+        given: Arrays of a step, or of a rollout, by what they are.
+        axis: The axis of the environments, such as 1 in a rollout, whose first axis is time.
+
+    Returns:
+        Flags of those that hold real numbers.
+    """
+
+    def flags(leaf: Array) -> Bool[Array, "environments"]:
+        return ~jnp.isfinite(leaf).all(axis=(*range(axis), *range(axis + 1, leaf.ndim)))
+
+    return {
+        name: jnp.stack([flags(leaf) for leaf in leaves]).any(axis=0)
+        for name, tree in given.items()
+        if (leaves := _floating(tree))
+    }
+
+
+def with_flags(info: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """What an update reports, with flags for its caller of the environments that spoilt it.
 
     Args:
         info: What it reports.
-        given: Arrays of a rollout, by what they are.
+        flags: The flags.
 
     Returns:
         Both.
     """
-    flags = {
-        name: jnp.stack([_spoilt_environments(leaf) for leaf in leaves]).any(axis=0)
-        for name, tree in given.items()
-        if (leaves := floating(tree))
-    }
     return {**info, _FLAGS: flags}
 
 
-def without_flags(info: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+def without_flags(info: Mapping[str, Any]) -> tuple[dict[str, Any], Flags]:
     """What an update reports, and the flags that came with it."""
     return {name: x for name, x in info.items() if name != _FLAGS}, info.get(_FLAGS, {})
 
 
-def floating(tree: PyTree[Array]) -> list[Array]:
+def _floating(tree: PyTree[Array]) -> list[Array]:
     """The arrays of a pytree whose numbers may not be finite."""
     return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
-
-
-def _spoilt_environments(
-    array: Float[Array, "time environments ..."],
-) -> Bool[Array, "environments"]:
-    return ~jnp.isfinite(array).all(axis=(0, *range(2, array.ndim)))
 
 
 def in_words(first: FirstSpoilt) -> list[str]:
