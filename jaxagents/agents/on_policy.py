@@ -1,39 +1,34 @@
 """The base of agents that learn from rollouts of their current policy."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
+from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
-from jaxagents.agents.hooks import (
-    POLICY_HOOKS,
-    OnPolicyConfigT,
-    OnPolicyHooks,
-    OnPolicyHyperparametersT,
-)
+from jaxagents.agents.learning_hooks import LearningHooks
+from jaxagents.agents.reports import info_of_minibatches, info_of_update
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.rollout import Players, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
-from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
-from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.learners.fitting import (
-    KEPT,
-    OF_EVERY_FIT,
     Fit,
     fewest_parts,
     fit,
@@ -52,7 +47,7 @@ class _Minibatches(TypedDict):
     replicated: bool
 
 
-class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
+class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
@@ -99,13 +94,13 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.replace(
             actor_training=actor.training.observe(traj.obs),
             critic_training=critic.training.observe(traj.obs),
-            info=_info_of_update(actor.info, critic.info, traj),
+            info=info_of_update(actor.info, critic.info, traj),
         )
 
     def _reports_of_minibatches(self, runner: Runner) -> Info:
         runner, traj, rngs = self._collect(runner)
         actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
-        return {**_with_network_name("actor", actor), **_with_network_name("critic", critic)}
+        return info_of_minibatches(actor, critic)
 
     @property
     def _minibatches(self) -> "_Minibatches":
@@ -155,9 +150,10 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
+        with_optimizer = functools.partial(_with_optimizer, self.config.optimizer)
         runner = Runner(
-            actor_training=self._with_optimizer(actor, hyperparams.actor_optimizer_params),
-            critic_training=self._with_optimizer(critic, hyperparams.critic_optimizer_params),
+            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
+            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
             obs=obs,
             rng=rng,
@@ -199,7 +195,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
         names = [fit.example.names for fit in self._fits(runner, traj)]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return _info_of_update(actor, critic, traj)
+        return info_of_update(actor, critic, traj)
 
     def _no_info(self, runner: Runner) -> PyTree:
         """What a rollout keeps of the environment's info, as zeros."""
@@ -224,11 +220,6 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """Actor and critic with fresh parameters, without optimizers."""
         actor, critic = self._network_of_actor(), self._network_of_critic()
         return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
-
-    def _with_optimizer(self, network: TrainState, optimizer_params: OptimizerParams) -> TrainState:
-        optimizer = make_optimizer(self.config.optimizer, optimizer_params)
-        training = network.replace(tx=optimizer, opt_state=optimizer.init(network.params))
-        return set_optimizer_params(training, optimizer_params)
 
     def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
         return runner.replace(
@@ -323,8 +314,12 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return math.ceil(config.rollout_length / n_parts)
 
     def _validate(self) -> None:
-        self._check_hooks()
-        self._check_actors()
+        name, wording = type(self).__name__, self.episodes.env.wording
+        self._check_policy_hooks()
+        actor, critic = self._network_of_actor(), self._network_of_critic()
+        check_memory(name, self.config, actor_network=actor, critic_network=critic)
+        check_actors = check_several_actors if self._actors_shape else check_one_actor
+        check_actors(self.episodes.env, name)
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
@@ -333,9 +328,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             critic,
             obs,
         )
-
-        name, env = type(self).__name__, self.episodes.env.wording.environment
-        actions = self.episodes.action_space, name, env
+        actions = self.episodes.action_space, name, wording.environment
 
         def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
             carry = self.initial_carry(actor)
@@ -352,62 +345,22 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
         check_environment(self.episodes, action)
 
-    def _check_actors(self) -> None:
-        check = check_several_actors if self._actors_shape else check_one_actor
-        check(self.episodes.env, type(self).__name__)
-
-    def _check_hooks(self) -> None:
-        name = type(self).__name__
-        hooks = [hook for hook in POLICY_HOOKS if self._gives(hook)]
-        missing = [hook for hook in POLICY_HOOKS if hook not in hooks]
-        if missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
-            raise TypeError(
-                f"{name} has no policy: give the hooks {', '.join(missing)}, or "
-                "_distribution instead of all of them; or, for an actor network with a memory, "
-                "_distribution_of(output), which makes a distribution of actions of what it emits."
-            )
-        actor, critic = self._network_of_actor(), self._network_of_critic()
-        blind = [*hooks, *["_distribution"] * self._gives("_distribution")]
-        if isinstance(actor, Recurrent) and blind:
-            raise TypeError(
-                f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
-                "nothing of: give _distribution_of(output) alone."
-            )
-        check_memory(name, self.config, actor_network=actor, critic_network=critic)
-
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
     inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
+def _with_optimizer(
+    optimizer: Callable[..., optax.GradientTransformation],
+    network: TrainState,
+    optimizer_params: OptimizerParams,
+) -> TrainState:
+    tx = make_optimizer(optimizer, optimizer_params)
+    training = network.replace(tx=tx, opt_state=tx.init(network.params))
+    return set_optimizer_params(training, optimizer_params)
+
+
 def _broadcast(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
     """Copies of a pytree along new leading axes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)
-
-
-def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
-    """The numbers that describe an update, of both networks and the rollout."""
-    explained = ops.explained_variance(traj.value, traj.target).mean()
-    parts = [
-        _with_network_name("actor", actor),
-        _with_network_name("critic", critic),
-        {"explained_variance": explained},
-    ]
-    twice = [name for name in parts[0] if name in parts[1]]
-    if twice:
-        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
-    taken = [name for part in parts for name in part if name in NAMES_OF_METRICS]
-    if taken:
-        raise ValueError(
-            f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
-        )
-    return in_32_bits({name: number for part in parts for name, number in part.items()})
-
-
-def _with_network_name(network: str, info: Info) -> Info:
-    """The numbers that describe a fit; those of every fit get the name of their network."""
-    return {
-        f"{network}_{name}" if name in (*OF_EVERY_FIT, KEPT) else name: x
-        for name, x in info.items()
-    }

@@ -5,7 +5,7 @@ from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.data import rows
-from jaxagents.data.dataset import Normalisation
+from jaxagents.data.normalisation import Normalisation
 
 _MOST_AXES = 3
 """Axes of rows of tables; arrays with more hold images, which are left alone."""

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, Num
 
-from jaxagents.ops.distributions import Categorical
+from jaxagents.ops.discrete import Categorical
 
 Scalar = float | Float[Array, ""]
 Count = int | float | Num[Array, ""]
