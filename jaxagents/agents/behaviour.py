@@ -13,7 +13,6 @@ from jaxagents.agents.config import Config
 from jaxagents.agents.former_hooks import FORMER_HOOKS
 from jaxagents.agents.identity import Frozen
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
-from jaxagents.core.compilation import Programs
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import check_hook_names
@@ -21,6 +20,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import positive
 from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment

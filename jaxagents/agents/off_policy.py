@@ -15,11 +15,12 @@ from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.compilation import compiled, nan_is_allowed
+from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
+from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights

@@ -28,13 +28,9 @@ from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
-from jaxagents.learners.fitting import (
-    Fit,
-    fewest_parts,
-    fit,
-    minibatches_of_fit,
-    with_example,
-)
+from jaxagents.learners.fits import Fit, with_example
+from jaxagents.learners.fitting import fit, minibatches_of_fit
+from jaxagents.learners.gradients import fewest_parts
 from jaxagents.learners.losses import Info, described
 from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState

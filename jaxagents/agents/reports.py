@@ -4,7 +4,8 @@ from jaxagents import ops
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.envs.play import NAMES_OF_METRICS
-from jaxagents.learners.fitting import KEPT, OF_EVERY_FIT
+from jaxagents.learners.fits import OF_EVERY_FIT
+from jaxagents.learners.fitting import KEPT
 from jaxagents.learners.losses import Info
 
 

@@ -6,9 +6,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.continuing import check_not_used_up
 from jaxagents.agents.program import Program
-from jaxagents.core.compilation import compiled
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import compiled
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.programs import OnDevice
 

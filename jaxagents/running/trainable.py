@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
-from jaxagents.core.compilation import Programs
 from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import Programs
 
 
 class HasStep(Protocol):
