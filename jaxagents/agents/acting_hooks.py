@@ -1,7 +1,7 @@
 """The hooks by which on-policy agents act: the policy and its network, with defaults."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 from flax import linen as nn
@@ -150,7 +150,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def act(
         self, training: TrainState, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
-    ) -> tuple[Any, Any]:
+    ) -> tuple[PyTree, PyTree]:
         """The action of a policy with or without a memory.
 
         Args:

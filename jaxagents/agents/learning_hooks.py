@@ -1,7 +1,6 @@
 """The hooks by which on-policy agents learn: returns, advantages, losses and critic, with defaults."""
 
 import abc
-from typing import Any
 
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
@@ -126,7 +125,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         value = self._values(training, obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
 
-    def _actor_minibatch(self, *inputs: PyTree) -> tuple[Any, ...]:
+    def _actor_minibatch(self, *inputs: PyTree) -> tuple[PyTree, ...]:
         """The inputs of `_actor_loss` for a minibatch, computed from all its samples at once.
 
         Args:
@@ -137,7 +136,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """
         return inputs
 
-    def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
+    def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
         """The inputs of `_actor_loss` from a rollout, between `training` and `hyperparams`.
 
         Args:
@@ -149,7 +148,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """
         return self._policy.inputs(traj), traj.action, traj.log_prob, traj.advantage
 
-    def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[Any, ...]:
+    def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
         """The inputs of `_critic_loss` from a rollout, between `training` and `hyperparams`.
 
         Args:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jaxtyping import Array, Key, PyTree
@@ -57,7 +57,7 @@ def rollout(
     initial = policy.initial(actor)
     draw, action_of = _sampling(policy, actor, first)
 
-    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
+    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree, Array]:
         carry, distribution = policy.step(actor, carry, obs)
         action = action_of(distribution, noise)
         log_prob = distribution.log_prob(action).reshape(episodes.actors_shape)

@@ -1,7 +1,7 @@
 """Since which update numbers are not finite: noticed in the loop of updates, told on the host."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ class Record(NamedTuple):
     given: dict[str, Int[Array, "environments"]]
 
     @staticmethod
-    def none_yet(info: Mapping[str, Any], n_environments: int) -> "Record":
+    def none_yet(info: Mapping[str, PyTree], n_environments: int) -> "Record":
         """The record before any update.
 
         Args:
@@ -56,7 +56,7 @@ class Record(NamedTuple):
     def after(
         self,
         step: Int[Array, ""],
-        info: Mapping[str, Any],
+        info: Mapping[str, PyTree],
         flags: Flags,
     ) -> "Record":
         """The record after another update.
@@ -80,7 +80,7 @@ class Record(NamedTuple):
         given = {n: since(x, flags[n]) if n in flags else x for n, x in self.given.items()}
         return Record(reported, given)
 
-    def by_name(self, info: Mapping[str, Any]) -> FirstSpoilt:
+    def by_name(self, info: Mapping[str, PyTree]) -> FirstSpoilt:
         """The record by the names of what updates report."""
         names = _watched(info)
         return {**self.given, **{name: self.reported[i] for i, name in enumerate(names)}}
@@ -107,7 +107,7 @@ def spoilt_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Fl
     }
 
 
-def with_flags(info: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+def with_flags(info: Mapping[str, PyTree], flags: Flags) -> dict[str, PyTree]:
     """What an update reports, with flags for its caller of the environments that spoilt it.
 
     Args:
@@ -120,7 +120,7 @@ def with_flags(info: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
     return {**info, _FLAGS: flags}
 
 
-def without_flags(info: Mapping[str, Any]) -> tuple[dict[str, Any], Flags]:
+def without_flags(info: Mapping[str, PyTree]) -> tuple[dict[str, PyTree], Flags]:
     """What an update reports, and the flags that came with it."""
     return {name: x for name, x in info.items() if name != _FLAGS}, info.get(_FLAGS, {})
 
@@ -148,7 +148,7 @@ def in_words(first: FirstSpoilt) -> list[str]:
     return [f"{update}: {', '.join(by_update[update])}" for update in sorted(by_update)]
 
 
-def _watched(info: Mapping[str, Any]) -> list[str]:
+def _watched(info: Mapping[str, PyTree]) -> list[str]:
     """Names of the losses and gradient norms."""
     return sorted(name for name in info if name.endswith(_WATCHED))
 

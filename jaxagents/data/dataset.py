@@ -3,7 +3,6 @@
 import functools
 import os
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +37,7 @@ class Dataset(Sampled):
 
     _seed: int = 0  # for datasets that were pickled without one
 
-    def __init__(self, arrays: Mapping[str, Any], seed: int = 0) -> None:
+    def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
         """Makes a dataset.
 
         Args:
@@ -55,7 +54,7 @@ class Dataset(Sampled):
         rows.common_length(self._flat)
 
     @functools.cached_property
-    def _flat(self) -> dict[str, Any]:
+    def _flat(self) -> dict[str, PyTree]:
         return rows.flatten(self._arrays)
 
     @functools.cached_property
@@ -87,11 +86,11 @@ class Dataset(Sampled):
         """The keys."""
         return self._arrays.keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[PyTree]:
         """The arrays, or dicts of arrays."""
         return rows.whole(self._arrays).values()
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, PyTree]:
         """The keys with their arrays, or dicts of arrays."""
         return rows.whole(self._arrays).items()
 

@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -331,7 +330,7 @@ def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)
 
 
-def _leaves_by_name(tree: PyTree) -> dict[str, Any]:
+def _leaves_by_name(tree: PyTree) -> dict[str, PyTree]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
     return {name(path): leaf for path, leaf in leaves}

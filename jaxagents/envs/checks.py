@@ -304,7 +304,7 @@ def check_info(info: object, what: str) -> None:
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
 
-def _check_info_names(episodes: Episodes, info: dict[str, Any], what: str) -> None:
+def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) -> None:
     names = (*episodes.info_names.final, *episodes.info_names.summed)
     missing = [name for name in names if name not in info]
     if missing:

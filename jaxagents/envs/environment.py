@@ -1,7 +1,7 @@
 """The one type of environment that agents see, whichever suite it comes from."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
@@ -27,7 +27,7 @@ class Step(NamedTuple):
     reward: Float[Array, "*actors"]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
-    info: dict[str, Any]
+    info: dict[str, PyTree]
 
 
 class Wording(NamedTuple):
@@ -75,7 +75,7 @@ class Environment(abc.ABC):
     render_fps: float | int = 30
 
     @abc.abstractmethod
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:

@@ -36,7 +36,7 @@ class RandomParams(Wrapper):
     """
 
     def __init__(
-        self, env: Any, draw: Callable[[Key[Array, ""], Any], Any], params: PyTree = None
+        self, env: Any, draw: Callable[[Key[Array, ""], PyTree], PyTree], params: PyTree = None
     ) -> None:
         """Takes an environment.
 

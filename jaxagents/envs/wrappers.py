@@ -210,7 +210,7 @@ class WithPrevious(Wrapper):
         shown = ["action"] * self.shows_action + ["reward"] * self.shows_reward
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
-    def _shown_with(self, past: dict[str, Array], obs: PyTree) -> dict[str, Any]:
+    def _shown_with(self, past: dict[str, Array], obs: PyTree) -> dict[str, PyTree]:
         return {OBSERVATION: self._seen(obs), **past, **entries_beside(obs)}
 
     @property

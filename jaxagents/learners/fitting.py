@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int, Key, UInt32
+from jaxtyping import Array, Bool, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, select
@@ -167,11 +167,13 @@ def _epochs(
     fitted: list[Fitted],
     minibatches_of: Callable[[Any], Array],
     epochs: range,
-    gradients: Callable[..., list[tuple[Any, Info]]],
+    gradients: Callable[..., list[tuple[PyTree, Info]]],
 ) -> tuple[list[Fitted], list[Info]]:
     """The networks after further epochs, and what the loop reports of these."""
 
-    def minibatch(trainings: list[TrainState], indices: Array) -> tuple[list[TrainState], Any]:
+    def minibatch(
+        trainings: list[TrainState], indices: Array
+    ) -> tuple[list[TrainState], list[Info]]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
         data = jax.tree.map(lambda x: in_groups(x, len(indices)), inputs)
         elements = ops.take_minibatch(data, indices)

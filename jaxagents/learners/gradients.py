@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,12 @@ _SAMPLES_OF_A_PART = 4096
 
 
 def gradients(
-    fits: list[Fit], trainings: list[TrainState], samples: list[Any], n_parts: int, n_devices: int
-) -> list[tuple[Any, Info]]:
+    fits: list[Fit],
+    trainings: list[TrainState],
+    samples: list[PyTree],
+    n_parts: int,
+    n_devices: int,
+) -> list[tuple[PyTree, Info]]:
     """The gradient of each loss, with what describes it.
 
     Args:
@@ -33,16 +36,16 @@ def gradients(
         Both, of each network.
     """
 
-    def of_part(samples: list[Any]) -> list[tuple[Any, Info]]:
+    def of_part(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
         return [_gradient(*of_fit) for of_fit in zip(fits, trainings, samples, strict=True)]
 
-    def mean_of_parts(samples: list[Any]) -> list[tuple[Any, Info]]:
+    def mean_of_parts(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
         parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
         zeros = jax.eval_shape(of_part, jax.tree.map(lambda x: x[0], parts))
         total, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, zeros), parts)
         return jax.tree.map(lambda x: x / n_parts, total)
 
-    def add(total: PyTree, part: list[Any]) -> tuple[Any, None]:
+    def add(total: PyTree, part: list[PyTree]) -> tuple[PyTree, None]:
         return jax.tree.map(jnp.add, total, of_part(part)), None
 
     if n_parts == 1:
@@ -52,7 +55,7 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _gradient(fit: Fit, training: TrainState, samples: PyTree) -> tuple[Any, Info]:
+def _gradient(fit: Fit, training: TrainState, samples: PyTree) -> tuple[PyTree, Info]:
     def mean_loss(params: PyTree) -> tuple[Array, Info]:
         losses, info = fit.loss_fn(training.replace(params=params), *samples)
         means = jax.tree.map(jnp.mean, {**info, LOSS: losses})

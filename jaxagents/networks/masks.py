@@ -93,12 +93,14 @@ class ViewWithMemory(Recurrent):
         """The memory of the network at the start of an episode."""
         return self.network.initial()
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         carry, output = self.network(carry, self.view.seen_of(obs))
         return carry, self.view.output_for(obs, output)
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         carries, outputs = self.network.unroll(carry, self.view.seen_of(obs), first)
         return carries, self.view.output_for(obs, outputs)
@@ -144,7 +146,7 @@ def _viewed(network: nn.Module, view: type[ObservationOnly]) -> nn.Module:
     return ViewWithMemory(network, view) if isinstance(network, Recurrent) else view(network)
 
 
-def _masked(output: Any, mask: Any) -> Any:
+def _masked(output: PyTree, mask: PyTree) -> PyTree:
     if mask is None:
         return output
     if isinstance(mask, Mapping):

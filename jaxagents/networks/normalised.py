@@ -130,11 +130,13 @@ class NormalisedRecurrent(_WithStatistics, Recurrent):
         """The memory at the start of an episode; see `Recurrent`."""
         return self.network.initial()
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         return self.network(carry, self.statistics(obs))
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         return self.network.unroll(carry, self.statistics(obs), first)
 

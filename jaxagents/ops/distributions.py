@@ -15,10 +15,10 @@ class Distribution(struct.PyTreeNode):
         """Draws one action."""
 
     @abstractmethod
-    def log_prob(self, action: Any) -> Float[Array, "*batch"]:
+    def log_prob(self, action: PyTree) -> Float[Array, "*batch"]:
         """Log-probability (or log-density) of an action, in nats."""
 
-    def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "*batch"]]:
+    def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[PyTree, Float[Array, "*batch"]]:
         """Draws one action, and gives its log-probability (or log-density) in nats."""
         action = self.sample(key)
         return action, self.log_prob(action)

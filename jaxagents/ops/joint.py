@@ -69,7 +69,7 @@ def _noise(part: Distribution, key: Key[Array, ""], shape: tuple[int, ...]) -> P
     return jax.random.split(key, shape)
 
 
-def _sample_from(part: Distribution, noise: Any) -> PyTree:
+def _sample_from(part: Distribution, noise: PyTree) -> PyTree:
     if isinstance(part, Reparametrised) and part.draws_noise:
         return part.sample_from(noise)
     return part.sample(noise)

@@ -84,7 +84,7 @@ class Jumanji(Native):
         """The names of the suite's environments."""
         return sorted(_jumanji().registered_environments())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -144,10 +144,10 @@ class Jumanji(Native):
 
         return as_picture(draw)
 
-    def _mask(self, timestep: Any) -> Any:
+    def _mask(self, timestep: PyTree) -> PyTree:
         return getattr(timestep.observation, ACTION_MASK, None)
 
-    def _observation(self, timestep: Any) -> PyTree:
+    def _observation(self, timestep: PyTree) -> PyTree:
         """An observation by names, with the mask as agents take it."""
         obs, mask = _by_name(timestep.observation), self._mask(timestep)
         if mask is None:
@@ -210,7 +210,7 @@ def _space(spec: Any) -> Space:
     raise TypeError(f"Agents do not act in the actions of this environment: {spec}.")
 
 
-def _by_name(obs: Any) -> Any:
+def _by_name(obs: PyTree) -> PyTree:
     """What jumanji observes, with its tuples of fields and dataclasses as dicts."""
     if dataclasses.is_dataclass(obs):
         fields = {field.name: getattr(obs, field.name) for field in dataclasses.fields(obs)}

@@ -48,7 +48,7 @@ class Navix(Native):
         """The names of the suite's environments."""
         return sorted(_navix().registry())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:

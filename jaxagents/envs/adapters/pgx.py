@@ -82,7 +82,7 @@ class Pgx(Native):
         """The name that pgx has for it."""
         return self.env.id
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts a game, in which the others may have moved first.
 
         Args:

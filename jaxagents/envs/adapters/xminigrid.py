@@ -69,7 +69,7 @@ class XMiniGrid(Native):
         """The names of the suite's environments."""
         return list(_xminigrid().registered_environments())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
