@@ -35,7 +35,7 @@ __all__ = [
     "Transition",
 ]
 
-if not TYPE_CHECKING:  # which otherwise would take any name to exist
+if not TYPE_CHECKING:  # a type checker would believe that any name exists
     __getattr__ = former_names(__name__)
 
 

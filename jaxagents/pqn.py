@@ -161,7 +161,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
 
 
 class _Steps(NamedTuple):
-    """What a rollout gives, shaped `(time, environments, ...)`."""
+    """A rollout, shaped `(time, environments, ...)`; `spoilt` flags what is not finite."""
 
     obs: PyTree
     action: Array

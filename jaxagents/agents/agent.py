@@ -332,7 +332,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
         return describe("Hyperparameters", hyperparams)
 
-    if not TYPE_CHECKING:  # which otherwise would take any attribute to exist
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, HABITS)

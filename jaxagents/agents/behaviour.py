@@ -284,7 +284,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The same agent, reading other data.
 
         Args:
-            data: Arrays in the place of those of the attribute, of the same shapes.
+            data: Arrays that replace those of the attribute, of the same shapes.
 
         Returns:
             The agent.

@@ -255,7 +255,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     @property
     def _keys_of_statistics(self) -> tuple[str, ...]:
-        """What statistics are made of."""
+        """The parts of transitions of which there are statistics."""
         config = self.config
         observations = ("observations",) if config.normalise_observations else ()
         return observations + (("rewards", "ends") if config.normalise_rewards else ())
@@ -323,7 +323,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return {**batch, "actions": self._to_learner(batch["actions"])}
 
     def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
-        """What is done to the rewards of batches; those of several steps are scaled as a sum."""
+        """Scales the rewards of batches for the learner; those of several steps as their sum."""
 
         def scaled(batch: Batch) -> Batch:
             rewards = ops.scale_rewards(batch["rewards"], runner.returns, MOST_REWARD)

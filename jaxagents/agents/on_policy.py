@@ -194,7 +194,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return info_of_update(actor, critic, traj)
 
     def _no_info(self, runner: Runner) -> PyTree:
-        """What a rollout keeps of the environment's info, as zeros."""
+        """Zeros in place of the environment's info that a rollout keeps."""
         names = self.episodes.info_names
         if not any(names):
             return ()

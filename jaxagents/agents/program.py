@@ -74,7 +74,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return self.watch(runner, n_updates)[0]
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
-        """The runner after updates, and which of them first came upon what is not finite."""
+        """The runner after updates, and the first ones that met numbers that are not finite."""
 
         def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
             present = self.behaviour._at_present(carry[0])

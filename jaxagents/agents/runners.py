@@ -9,7 +9,7 @@ from jaxagents.learners.train_state import TrainState
 
 
 class AnyRunner(Protocol):
-    """What runners of all families have."""
+    """The fields that runners of all families have."""
 
     @property
     def update_step(self) -> Int[Array, ""]:

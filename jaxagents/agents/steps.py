@@ -1,4 +1,4 @@
-"""The compiled steps of agents, for loops of one's own."""
+"""The compiled steps of agents, for users who write their own loops."""
 
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree

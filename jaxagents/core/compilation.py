@@ -22,7 +22,7 @@ _N_STRUCTURES = 16
 _NUMBERS = (int, float)
 
 nan_is_allowed = jax.debug_nans(False)
-"""Decorates what handles runners before any update: they hold NaN for losses, which nobody knows yet."""
+"""Decorates functions of runners before any update, whose losses are not known yet and so are NaN."""
 
 
 class Jitted(Protocol):
@@ -117,11 +117,11 @@ def _is_known(option: dict[str, Any]) -> bool:
 
 
 def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
-    """`jax.jit` for a function of pytrees whose structures are ever-new, as those of configurations are.
+    """`jax.jit` for a function of pytrees with ever new structures, such as configurations.
 
     The programs for a structure of the first argument are released once those for many others were
-    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument are
-    taken for arrays, and so need no programs of their own.
+    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument
+    become arrays, and so need no programs of their own.
 
     Args:
         function: The function to compile.

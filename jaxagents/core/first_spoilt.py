@@ -12,7 +12,7 @@ from jaxagents.core.finite import OBSERVATIONS, of_environments
 
 REWARDS = "rewards"
 OF_ENVIRONMENTS = (REWARDS, OBSERVATIONS)
-"""What environments give, of which updates tell in which environments it is not finite."""
+"""Names of what is watched in each environment by itself."""
 
 _FLAGS = "in_which_environments"
 _WATCHED = ("loss", "gradient_norm")
@@ -108,7 +108,7 @@ def spoilt_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Fl
 
 
 def with_flags(info: Mapping[str, PyTree], flags: Flags) -> dict[str, PyTree]:
-    """What an update reports, with flags for its caller of the environments that spoilt it.
+    """The report of an update, with flags for its caller of the environments that spoilt it.
 
     Args:
         info: What it reports.
@@ -121,7 +121,7 @@ def with_flags(info: Mapping[str, PyTree], flags: Flags) -> dict[str, PyTree]:
 
 
 def without_flags(info: Mapping[str, PyTree]) -> tuple[dict[str, PyTree], Flags]:
-    """What an update reports, and the flags that came with it."""
+    """The report of an update, and the flags that came with it."""
     return {name: x for name, x in info.items() if name != _FLAGS}, info.get(_FLAGS, {})
 
 

@@ -1,4 +1,4 @@
-"""What observations say beside what is observed: which actions are allowed, and what critics see."""
+"""Entries beside an observation itself: which actions are allowed, and the view of critics."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def action_mask(obs: PyTree) -> PyTree:
 
 
 def critic_state(obs: PyTree) -> PyTree:
-    """What a centralised critic sees.
+    """The view of a centralised critic.
 
     Args:
         obs: One observation, or a batch of them.
@@ -38,7 +38,7 @@ def critic_state(obs: PyTree) -> PyTree:
 
 
 def network_input(obs: PyTree) -> PyTree:
-    """What networks see of an observation, other than centralised critics.
+    """The part of an observation that networks see, other than centralised critics.
 
     Args:
         obs: One observation, a batch of them, or the spaces of its parts.

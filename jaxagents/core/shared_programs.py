@@ -73,7 +73,7 @@ _lock = threading.Lock()
 
 @functools.lru_cache(maxsize=8)
 def _among_the_last_used(programs: Programs[Any]) -> None:
-    """Holds programs until so many others were used."""
+    """Holds programs until eight others were used."""
 
 
 class HasPrograms(Hashable, Protocol):

@@ -22,7 +22,7 @@ _FOR_EVER = int(np.iinfo(np.int32).max)
 
 
 class EnvironmentReport(NamedTuple):
-    """What a check of an environment found; `print` shows it.
+    """The findings of a check of an environment; `print` shows them.
 
     Attributes:
         name: Name of the environment.
@@ -174,7 +174,7 @@ def _all_of(mistakes: list[str], name: str) -> str:
 
 
 def _told(error: Exception, how: str) -> str:
-    """What an error says: that of a check as it stands, and the first line of any other."""
+    """The message of an error: the whole of a check's, and the first line of any other."""
     if type(error) is ValueError:
         return str(error)
     first = next(iter(str(error).strip().splitlines()), "")

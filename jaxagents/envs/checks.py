@@ -83,7 +83,7 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
-    """What is wrong with the structures, shapes and dtypes that an environment gives, in words.
+    """Mistakes in the structures, shapes and dtypes that an environment gives, in words.
 
     Args:
         episodes: The environment.
@@ -119,7 +119,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
 
 
 def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
-    """What is unusual about the dtypes of an environment in whose shapes there is no mistake, in words.
+    """Doubts about the dtypes of an environment whose shapes are right, in words.
 
     Args:
         episodes: The environment.
@@ -157,7 +157,7 @@ def _doubts_about_kinds(env: Environment) -> list[str]:
 
 
 def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
-    """What a reset and a step of an environment return, as shapes: observation, state, and outcome.
+    """The shapes that a reset and a step of an environment return: observation, state, and outcome.
 
     Args:
         env: The environment.
@@ -230,7 +230,7 @@ def _check_real(x: PyTree, what: str) -> None:
 
 
 def _mistakes(check: Callable[..., None], *args: Any) -> list[str]:
-    """What a check says, if it raises."""
+    """The message of a check, if it raises."""
     try:
         check(*args)
     except ValueError as error:

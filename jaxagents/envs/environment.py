@@ -115,7 +115,7 @@ class Environment(abc.ABC):
         return None
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """What a centralised critic sees of a state, such as the positions of all actors.
+        """The view that a centralised critic has of a state, such as the positions of all actors.
 
         It is asked for by [`MAPPO`][jaxagents.mappo.MAPPO] alone. An environment may also give it in
         observations that are dicts, as `"critic_state"`.

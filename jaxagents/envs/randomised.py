@@ -88,7 +88,7 @@ class RandomParams(Wrapper):
         return self.env.with_params(state.past).action_mask(state.envstate)
 
     def critic_state(self, state: Remembered) -> PyTree:
-        """What a centralised critic sees of a state, as the environment inside says."""
+        """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.with_params(state.past).critic_state(state.envstate)
 
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:

@@ -85,7 +85,7 @@ class Wrapper(Environment):
         return self.env.action_mask(state.envstate)
 
     def critic_state(self, state: Remembered) -> PyTree:
-        """What a centralised critic sees of a state, as the environment inside says."""
+        """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.critic_state(state.envstate)
 
     @property

@@ -13,7 +13,7 @@ from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 
 _SAMPLES_OF_A_PART = 4096
-"""Intermediate results of so many, for two networks, fit into the caches of a CPU."""
+"""The intermediate results of this many, for two networks, fit into the caches of a CPU."""
 
 
 def gradients(

@@ -77,7 +77,7 @@ def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) 
     if others:
         raise ValueError(
             f"{type(network).__name__} has the variables {others}, which nothing would update here. Use "
-            "layers without them, such as group or layer normalisation in the place of batch "
+            "layers without them, such as group or layer normalisation instead of batch "
             "normalisation."
         )
     return variables.get("params", {})

@@ -157,7 +157,7 @@ class EpsilonGreedy(Distribution):
         return allowed_actions(self.mask).sum(axis=-1)
 
     def _action_of(self, rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
-        """The allowed action that so many allowed ones precede."""
+        """The allowed action with this number of allowed ones before it."""
         if self.mask is None:
             return rank
         n_up_to = allowed_actions(self.mask).cumsum(axis=-1)

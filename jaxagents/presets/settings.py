@@ -16,7 +16,7 @@ class Settings:
         config: Fields of the configuration.
         hyperparams: Hyperparameters.
         optimizer: Parameters of both optimizers, of on-policy agents.
-        lines: Hyperparameters that go from one value to another in so many update steps.
+        lines: Hyperparameters that go from one value to another, with the number of update steps.
         anneals: Whether the learning rate falls linearly to zero.
         sees_images: Whether a small convolution encodes the observations.
         holds_noise: Whether TD3 explores with one draw of noise for each update step.

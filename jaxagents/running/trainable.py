@@ -37,7 +37,7 @@ class TrainableConfig(RecordedConfig, Protocol):
         ...
 
     def check_devices(self, n_devices: int, /) -> None:
-        """Raises if so many devices cannot share the work equally."""
+        """Raises if that many devices cannot share the work equally."""
 
 
 class PureProgram(Protocol[RunnerT]):
@@ -65,7 +65,7 @@ class PureProgram(Protocol[RunnerT]):
         ...
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike, /) -> tuple[RunnerT, FirstSpoilt]:
-        """The runner after updates, and which of them first came upon what is not finite."""
+        """The runner after updates, and the first ones that met numbers that are not finite."""
         ...
 
     def reports_of_minibatches(self, runner: RunnerT, /) -> Metrics:

@@ -120,7 +120,7 @@ class Functional(Environment):
         return mask(state, self.params) if callable(mask) else None
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """What a centralised critic sees: the object's `critic_state(state, params)`, if it has one.
+        """The view of a centralised critic: the object's `critic_state(state, params)`, if it has one.
 
         Args:
             state: State.

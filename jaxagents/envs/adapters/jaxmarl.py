@@ -138,7 +138,7 @@ class JaxMARL(Native):
         return [values[i] for i in range(self.n_actors or 0)]
 
     def _stacked(self, obs: PyTree) -> Array:
-        """The observations of all actors, of one shape; what is counted is not taken for brightness."""
+        """The observations of all actors, in one shape, as floats: integers would pass for pixels."""
         each = [jnp.asarray(x, jnp.float32) for x in self._each(obs)]
         shapes = {x.shape for x in each}
         if len(shapes) > 1:

@@ -29,7 +29,7 @@ class Jumanji(Native):
     Observations are dicts of what jumanji's have as fields. Actions of several numbers whose mask is of
     all their combinations, as in Minesweeper, are numbered through, so that the mask holds as it is. A
     mask that is neither that nor one for each number stays a part of the observation, named `"allowed"`,
-    and is not heeded.
+    and restricts nothing.
 
     Jumanji calls most ends terminations, that after `time_limit` steps as well. Here an episode that
     ends in that step is cut. Where an environment has several rewards, they are added up.
@@ -136,7 +136,7 @@ class Jumanji(Native):
         figures: list[Any] = []
         env = copy.copy(self.env)
         env._viewer = copy.copy(self.env._viewer)
-        env._viewer._display = figures.append  # in the place of a window
+        env._viewer._display = figures.append  # instead of showing a window
 
         def draw() -> Any:
             env.render(state.native)
@@ -211,7 +211,7 @@ def _space(spec: Any) -> Space:
 
 
 def _by_name(obs: PyTree) -> PyTree:
-    """What jumanji observes, with its tuples of fields and dataclasses as dicts."""
+    """An observation of jumanji, with named tuples and dataclasses as dicts."""
     if dataclasses.is_dataclass(obs):
         fields = {field.name: getattr(obs, field.name) for field in dataclasses.fields(obs)}
     elif hasattr(obs, "_asdict"):

@@ -116,7 +116,7 @@ class XMiniGrid(Native):
         return np.asarray(self.env.render(params, state), np.uint8)
 
     def _observation(self, timestep: PyTree) -> PyTree:
-        """An observation; kinds and colours as numbers that networks do not take for brightness."""
+        """An observation, with kinds and colours as floats, which networks do not treat as pixels."""
         return jax.tree.map(
             lambda x: x.astype(np.float32) if x.shape[-1:] == (_N_LAYERS,) else x,
             timestep.observation,
