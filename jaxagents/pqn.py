@@ -149,7 +149,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
         return cls(config=config, hyperparams=hyperparams, rng=rng, critic=critic)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        critic, info = self._fitted(batch, batch["returns"])
+        critic, info = self._fit_critic(batch, batch["returns"])
         return self.replace(critic=critic), info
 
     def _loss(

@@ -188,9 +188,9 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         raise ValueError(f"{type(self).__name__} has no default: set config.actor_network.")
 
     def _network_of_actor(self) -> nn.Module:
-        return self._made("actor_network", self._actor_network)
+        return self._network_for("actor_network", self._actor_network)
 
-    def _made(self, field: str, default: Callable[[], nn.Module]) -> nn.Module:
+    def _network_for(self, field: str, default: Callable[[], nn.Module]) -> nn.Module:
         network = self._for_observation(field, make_network(field, default, self.config))
         return normalised(network) if self.config.normalise_observations else network
 

@@ -121,7 +121,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
 
-    def _holding(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+    def _with_schedules(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """A runner with hyperparameters that it keeps for its next update, schedules or not."""
         return runner.replace(hyperparams=hyperparams)
 
@@ -134,7 +134,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
         """A runner with the schedules that an earlier one had."""
         given = earlier.hyperparams
-        return self._holding(runner, given) if has_schedules(given) else runner
+        return self._with_schedules(runner, given) if has_schedules(given) else runner
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:

@@ -86,10 +86,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _with_hyperparams(
         self, runner: LearnerRunnerT, hyperparams: HyperparametersT
     ) -> LearnerRunnerT:
-        learner = self._holding(runner, hyperparams).learner
+        learner = self._with_schedules(runner, hyperparams).learner
         return runner.replace(learner=learner.replace(n_updates=None))
 
-    def _holding(self, runner: LearnerRunnerT, hyperparams: HyperparametersT) -> LearnerRunnerT:
+    def _with_schedules(
+        self, runner: LearnerRunnerT, hyperparams: HyperparametersT
+    ) -> LearnerRunnerT:
         learner = runner.learner
         kept = jax.tree.map(
             lambda new, old: old if new is None else new,

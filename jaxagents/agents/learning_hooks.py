@@ -201,4 +201,4 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _network_of_critic(self) -> nn.Module:
-        return self._made("critic_network", self._critic_network)
+        return self._network_for("critic_network", self._critic_network)

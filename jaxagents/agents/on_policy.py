@@ -31,7 +31,7 @@ from jaxagents.envs.checks import check_environment, check_one_actor, check_seve
 from jaxagents.learners.fits import Fit, with_example
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
-from jaxagents.learners.losses import Info, described
+from jaxagents.learners.losses import Info, losses_and_info
 from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
@@ -112,10 +112,10 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic_hook: Callable = self._critic_loss
 
         def actor_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return described(actor_hook(*samples, hyperparams))
+            return losses_and_info(actor_hook(*samples, hyperparams))
 
         def critic_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return described(critic_hook(*samples, hyperparams))
+            return losses_and_info(critic_hook(*samples, hyperparams))
 
         def samples(*elements: PyTree) -> tuple[PyTree, ...]:
             return dealt.samples(elements)

@@ -59,15 +59,15 @@ class Program(Generic[HyperparametersT, RunnerT]):
         runner = self.behaviour._create_runner(as_key(rng), values_at(given, 0))
         check_names_of_info(self.config, runner.info)
         if has_schedules(given):
-            runner = self.behaviour._holding(runner, given)
+            runner = self.behaviour._with_schedules(runner, given)
         return without_weak_types(runner)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """The runner with other hyperparameters."""
-        holding = self.behaviour._holding(runner, _float32_copy(hyperparams))
-        given = holding.hyperparams
+        scheduled = self.behaviour._with_schedules(runner, _float32_copy(hyperparams))
+        given = scheduled.hyperparams
         now = values_at(given, runner.update_step)
-        return self.behaviour._holding(self.behaviour._with_hyperparams(holding, now), given)
+        return self.behaviour._with_schedules(self.behaviour._with_hyperparams(scheduled, now), given)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""

@@ -55,7 +55,7 @@ def rollout(
     """
     first = jax.tree.map(lambda x: x[0], players)
     initial = policy.initial(actor)
-    draw, action_of = _sampling(policy, actor, first)
+    draw, action_of = _sampler(policy, actor, first)
 
     def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree, Array]:
         carry, distribution = policy.step(actor, carry, obs)
@@ -90,7 +90,7 @@ def rollout(
     return jax.lax.scan(act_and_step, players, draws)
 
 
-def _sampling(policy: Policy, actor: TrainState, first: Players) -> tuple[Callable, Callable]:
+def _sampler(policy: Policy, actor: TrainState, first: Players) -> tuple[Callable, Callable]:
     """The function that draws for all steps at once, and that which turns each draw into an action.
 
     Draws are the noise of the distribution if that is few numbers, and otherwise keys.

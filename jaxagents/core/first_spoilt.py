@@ -51,7 +51,9 @@ class Record(NamedTuple):
             The record.
         """
         given = {name: jnp.zeros(n_environments, jnp.int32) for name in OF_ENVIRONMENTS}
-        return Record(jnp.zeros(len(_watched(info)), jnp.int32), given if n_environments else {})
+        return Record(
+            jnp.zeros(len(_watched_names(info)), jnp.int32), given if n_environments else {}
+        )
 
     def after(
         self,
@@ -73,7 +75,7 @@ class Record(NamedTuple):
         def since(first: Array, is_spoilt: Array) -> Array:
             return jnp.where((first == 0) & is_spoilt, step, first)
 
-        numbers = [jnp.asarray(info[name], jnp.float32) for name in _watched(info)]
+        numbers = [jnp.asarray(info[name], jnp.float32) for name in _watched_names(info)]
         reported = self.reported
         if numbers:
             reported = since(reported, ~jnp.isfinite(jnp.stack(numbers)))
@@ -82,7 +84,7 @@ class Record(NamedTuple):
 
     def by_name(self, info: Mapping[str, PyTree]) -> FirstSpoilt:
         """The record by the names of what updates report."""
-        names = _watched(info)
+        names = _watched_names(info)
         return {**self.given, **{name: self.reported[i] for i, name in enumerate(names)}}
 
 
@@ -141,19 +143,19 @@ def in_words(first: FirstSpoilt) -> list[str]:
     """
     by_update: dict[int, list[str]] = {}
     for name in (*OF_ENVIRONMENTS, *sorted(first.keys() - {*OF_ENVIRONMENTS})):
-        updates = _known(first.get(name, np.zeros(0, np.int32)))
+        updates = _addressable(first.get(name, np.zeros(0, np.int32)))
         for update in np.unique(updates[updates > 0]).tolist():
             text = f"{name}{of_environments(updates == update) if updates.ndim else ''}"
             by_update.setdefault(update, []).append(text)
     return [f"{update}: {', '.join(by_update[update])}" for update in sorted(by_update)]
 
 
-def _watched(info: Mapping[str, PyTree]) -> list[str]:
+def _watched_names(info: Mapping[str, PyTree]) -> list[str]:
     """Names of the losses and gradient norms."""
     return sorted(name for name in info if name.endswith(_WATCHED))
 
 
-def _known(
+def _addressable(
     array: Int[Array | np.ndarray, "*environments"],
 ) -> Int[np.ndarray, "*environments"]:
     """An array, or 0 for what other processes have of one that several share."""

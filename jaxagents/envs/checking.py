@@ -95,7 +95,7 @@ def check_env(
         ValueError: It has mistakes; the message tells all that were found.
     """
     n_steps = positive("n_steps", n_steps)
-    episodes, player, doubts = _traced(env, env_params, sample_action)
+    episodes, player, doubts = _trace(env, env_params, sample_action)
     name, key = episodes.env.wording.environment, jax.random.key(seed)
     try:
         repetitions = Repetitions(episodes, player, key, _N_ENVS)
@@ -123,7 +123,7 @@ def check_env(
     )
 
 
-def _traced(
+def _trace(
     env: Any, env_params: PyTree, sample_action: Sampler | None
 ) -> tuple[Episodes, Player, list[str]]:
     """The environment, its actions, and doubts about its dtypes, if its shapes are right."""

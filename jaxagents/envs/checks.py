@@ -195,13 +195,15 @@ def check_action_mask(episodes: Episodes) -> None:
     if mask is None or space is None:
         return
     name = episodes.env.wording.environment
-    expected = _given(map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space))
+    expected = _without_none(
+        map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space)
+    )
     if not jax.tree.leaves(expected):
         raise ValueError(
             f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
             f"is {space!r}. Name the entry of the observation otherwise if it is something else."
         )
-    found = _given(jax.tree.map(lambda x: x.shape, mask))
+    found = _without_none(jax.tree.map(lambda x: x.shape, mask))
     flags = [not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask)]
     if found != expected or not all(flags):
         raise ValueError(
@@ -217,11 +219,11 @@ def _mask_shape(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
     return (*actors_shape, int(space.n)) if is_discrete(space) else None
 
 
-def _given(shapes: PyTree) -> PyTree:
+def _without_none(shapes: PyTree) -> PyTree:
     """Shapes without the entries of dicts that have none."""
     if not isinstance(shapes, dict):
         return shapes
-    return {name: _given(shape) for name, shape in shapes.items() if shape is not None}
+    return {name: _without_none(shape) for name, shape in shapes.items() if shape is not None}
 
 
 def _check_real(x: PyTree, what: str) -> None:

@@ -135,7 +135,7 @@ class Episodes:
         """
         obs, envstate = without_weak_types(self.env.reset(key))
         state = EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
-        return self._shown(in_32_bits(obs), envstate), state
+        return self._with_entries(in_32_bits(obs), envstate), state
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -190,7 +190,7 @@ class Episodes:
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
-        obs = self._shown(obs, envstate)
+        obs = self._with_entries(obs, envstate)
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
@@ -204,7 +204,7 @@ class Episodes:
             info=outcome.info,
         )
 
-    def _shown(self, obs: PyTree, envstate: PyTree) -> PyTree:
+    def _with_entries(self, obs: PyTree, envstate: PyTree) -> PyTree:
         """An observation, with which actions are allowed and, if it is shown, what critics see."""
         state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
         entries = {ACTION_MASK: self.env.action_mask(envstate), CRITIC_STATE: state}

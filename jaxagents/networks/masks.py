@@ -23,10 +23,10 @@ class ObservationOnly(nn.Module):
 
     def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """The output of the network; further arguments are passed on to it."""
-        return self.output_for(obs, self.network(self.seen_of(obs), *args, **kwargs))
+        return self.output_for(obs, self.network(self.view_of(obs), *args, **kwargs))
 
     @staticmethod
-    def seen_of(obs: PyTree) -> PyTree:
+    def view_of(obs: PyTree) -> PyTree:
         """The part of observations that the network sees."""
         return network_input(obs)
 
@@ -71,7 +71,7 @@ class CriticView(ObservationOnly):
     """
 
     @staticmethod
-    def seen_of(obs: PyTree) -> PyTree:
+    def view_of(obs: PyTree) -> PyTree:
         """The part of observations that the network sees."""
         state = critic_state(obs)
         return network_input(obs) if state is None else state
@@ -95,14 +95,14 @@ class ViewWithMemory(Recurrent):
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
-        carry, output = self.network(carry, self.view.seen_of(obs))
+        carry, output = self.network(carry, self.view.view_of(obs))
         return carry, self.view.output_for(obs, output)
 
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
-        carries, outputs = self.network.unroll(carry, self.view.seen_of(obs), first)
+        carries, outputs = self.network.unroll(carry, self.view.view_of(obs), first)
         return carries, self.view.output_for(obs, outputs)
 
 
@@ -115,7 +115,7 @@ def mask_actions(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`Masked`][jaxagents.networks.Masked] or its like with a memory.
     """
-    return _viewed(network, Masked)
+    return _behind(network, Masked)
 
 
 def observation_only(network: nn.Module) -> nn.Module:
@@ -127,7 +127,7 @@ def observation_only(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`ObservationOnly`][jaxagents.networks.ObservationOnly] or its like with a memory.
     """
-    return _viewed(network, ObservationOnly)
+    return _behind(network, ObservationOnly)
 
 
 def critic_view(network: nn.Module) -> nn.Module:
@@ -139,10 +139,10 @@ def critic_view(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`CriticView`][jaxagents.networks.CriticView] or its like with a memory.
     """
-    return _viewed(network, CriticView)
+    return _behind(network, CriticView)
 
 
-def _viewed(network: nn.Module, view: type[ObservationOnly]) -> nn.Module:
+def _behind(network: nn.Module, view: type[ObservationOnly]) -> nn.Module:
     return ViewWithMemory(network, view) if isinstance(network, Recurrent) else view(network)
 
 

@@ -9,7 +9,7 @@ import trees
 
 from jaxagents import PPO, ops
 from jaxagents.learners import gradients
-from jaxagents.learners.losses import described
+from jaxagents.learners.losses import losses_and_info
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -18,12 +18,12 @@ CONFIG = AgentConfig(n_steps=1, batch_size=4, rollout_length=8, minibatch_size=2
 
 def test_losses_come_alone_with_a_dict_or_with_a_divergence():
     losses, kl = jnp.arange(3.0), jnp.float32(0.1)
-    assert described(losses) == (losses, {})
-    assert described((losses, {"kl": kl})) == (losses, {"kl": kl})
-    assert described((losses.mean(), kl)) == (losses.mean(), {"kl": kl})
+    assert losses_and_info(losses) == (losses, {})
+    assert losses_and_info((losses, {"kl": kl})) == (losses, {"kl": kl})
+    assert losses_and_info((losses.mean(), kl)) == (losses.mean(), {"kl": kl})
     for wrong in (None, (losses, losses, losses), (losses, {"kl": "small"}), (losses, None)):
         with pytest.raises(TypeError, match="A loss hook must return an array of losses"):
-            described(wrong)
+            losses_and_info(wrong)
 
 
 class OfTheWhole(PPO):
