@@ -22,9 +22,9 @@ from jaxagents.core.numbers import positive
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes, InfoNames
+from jaxagents.envs.tracing import check_reset
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 

@@ -15,7 +15,8 @@ from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.observed import network_input
 from jaxagents.core.schedules import has_schedules, is_schedule
-from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
+from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT

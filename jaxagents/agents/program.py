@@ -67,7 +67,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
         scheduled = self.behaviour._with_schedules(runner, _float32_copy(hyperparams))
         given = scheduled.hyperparams
         now = values_at(given, runner.update_step)
-        return self.behaviour._with_schedules(self.behaviour._with_hyperparams(scheduled, now), given)
+        return self.behaviour._with_schedules(
+            self.behaviour._with_hyperparams(scheduled, now), given
+        )
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""

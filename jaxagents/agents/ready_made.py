@@ -16,7 +16,7 @@ from jaxagents.agents.action_distributions import (
 )
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
     MinGRUCell,
