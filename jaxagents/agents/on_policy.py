@@ -20,7 +20,7 @@ from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.learning_hooks import LearningHooks
 from jaxagents.agents.reports import info_of_minibatches, info_of_update
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
-from jaxagents.agents.rollout import Players, rollout
+from jaxagents.agents.rollout import Players, blank_step, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
@@ -168,47 +168,14 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _info_names(self, runner: Runner) -> Info:
         """The names of the numbers that an update reports, found without playing."""
-        of_all = runner.obs, runner.carry, runner.critic_carry
-        obs, carry, critic_carry = jax.tree.map(lambda x: x[0], of_all)
-        _, distribution = self._policy.step(runner.actor_training, carry, obs)
-        of_each_actor = jnp.zeros(self._actors_shape, jnp.float32)
-        step = Transition(
-            obs=obs,
-            action=distribution.sample(jax.random.key(0)),
-            value=of_each_actor,
-            log_prob=of_each_actor,
-            reward=of_each_actor,
-            next_obs=obs,
-            terminated=jnp.zeros((), bool),
-            truncated=jnp.zeros((), bool),
-            next_value=of_each_actor,
-            advantage=of_each_actor,
-            target=of_each_actor,
-            carry=carry,
-            critic_carry=critic_carry,
-            info=self._no_info(runner),
-        )
-        traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
-        names = [fit.example.names for fit in self._fits(runner, traj)]
+        shape = self.config.rollout_length, self.config.batch_size
+        players = Players(runner.obs, runner.envstate, runner.carry)
+        act = functools.partial(self.act, runner.actor_training)
+        step = blank_step(self._policy, act, runner.actor_training, self.episodes, players)
+        step = step._replace(critic_carry=jax.tree.map(lambda x: x[0], runner.critic_carry))
+        names = [fit.example.names for fit in self._fits(runner, _broadcast(step, shape))]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return info_of_update(actor, critic, traj)
-
-    def _no_info(self, runner: Runner) -> PyTree:
-        """Zeros in place of the environment's info that a rollout keeps."""
-        names = self.episodes.info_names
-        if not any(names):
-            return ()
-
-        def play(runner: Runner) -> PyTree:
-            key = jax.random.key(0)
-            obs, state, carry = jax.tree.map(
-                lambda x: x[0], (runner.obs, runner.envstate, runner.carry)
-            )
-            _, action = self.act(runner.actor_training, carry, obs)
-            return names.of_step(self.episodes.play(key, state, action).info)
-
-        shapes = jax.eval_shape(play, runner)
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return info_of_update(actor, critic, _broadcast(step, shape))
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
