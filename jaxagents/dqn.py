@@ -8,8 +8,10 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import QConfig, QHyperparameters, QLearner, td_targets
@@ -95,7 +97,10 @@ class DDQNLearner(DQNLearner):
         return td_targets(self, batch, next_values)
 
 
-class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
+class DQNBase(
+    ActionValues[AgentConfig, HyperParameters, OffPolicyRunner, QLearner],
+    OffPolicyBase[AgentConfig, HyperParameters],
+):
     """An agent around a Q-learner, with a replay buffer, that explores by random actions.
 
     The hook `_epsilon` says how rare these become. Values, targets and losses are hooks of the learner,
@@ -115,29 +120,6 @@ class DQNBase(OffPolicyBase[AgentConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
     _discrete_learner = DQNLearner
     _hooks = (*OffPolicyBase._hooks, "_epsilon")
-
-    @property
-    def learner(self) -> QLearner:
-        """The trained learner.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self._trained_runner().learner
-
-    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, as trained.
-
-        Args:
-            obs: One observation, or a batch of them.
-
-        Returns:
-            The values.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self.learner.q(obs)
 
     def _epsilon(self, hyperparams: HyperParameters, n_steps: Float[Array, ""]) -> Float[Array, ""]:
         """The probability of a random action.

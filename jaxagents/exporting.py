@@ -201,10 +201,10 @@ def export_policy(
         return jax.tree.leaves(after), action
 
     key = jax.random.key_data(jax.random.key(0))
-    used = _used(step, weights, memory, shapes, key)
+    used = _weights_read(step, weights, memory, shapes, key)
     programs = {
-        "greedy": _exported(step, used, memory, shapes),
-        "drawn": _exported(step, used, memory, shapes, key),
+        "greedy": _export_batched(step, used, memory, shapes),
+        "drawn": _export_batched(step, used, memory, shapes, key),
     }
     tensors = {
         **{f"weights/{name}": np.asarray(array) for name, array in used.items()},
@@ -237,7 +237,7 @@ def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str
     return {name: x for name, x in named.items() if not is_key(x)}, rebuild
 
 
-def _used(
+def _weights_read(
     step: Callable[..., tuple[list[Array], PyTree]], weights: Mapping[str, Array], *inputs: PyTree
 ) -> dict[str, Array]:
     """The weights that a program reads."""
@@ -247,7 +247,7 @@ def _used(
     return {name: weights[name] for name in read}
 
 
-def _exported(
+def _export_batched(
     step: Callable[..., tuple[list[Array], PyTree]], weights: Mapping[str, Array], *inputs: PyTree
 ) -> export.Exported:
     """The program of a batch of any size."""

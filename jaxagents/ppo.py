@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxtyping import Array, Float, PyTree
 
@@ -35,7 +35,7 @@ __all__ = [
     "Transition",
 ]
 
-if not TYPE_CHECKING:  # which otherwise would take any name to exist
+if not TYPE_CHECKING:  # a type checker would believe that any name exists
     __getattr__ = former_names(__name__)
 
 
@@ -89,8 +89,8 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
 
     def _actor_minibatch(
-        self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: Any
-    ) -> tuple[Any, ...]:
+        self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: PyTree
+    ) -> tuple[PyTree, ...]:
         """A minibatch with standardised advantages."""
         return obs, actions, log_prob_old, ops.standardise(advantage), *others
 

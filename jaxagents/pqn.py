@@ -10,12 +10,12 @@ import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.runners import RolloutRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
+from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.config import Example
 from jaxagents.learners.fitting import in_groups
@@ -149,7 +149,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
         return cls(config=config, hyperparams=hyperparams, rng=rng, critic=critic)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        critic, info = self._fitted(batch, batch["returns"])
+        critic, info = self._fit_critic(batch, batch["returns"])
         return self.replace(critic=critic), info
 
     def _loss(
@@ -161,7 +161,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
 
 
 class _Steps(NamedTuple):
-    """What a rollout gives, shaped `(time, environments, ...)`."""
+    """A rollout, shaped `(time, environments, ...)`; `spoilt` flags what is not finite."""
 
     obs: PyTree
     action: Array
@@ -169,10 +169,10 @@ class _Steps(NamedTuple):
     next_value: Array
     terminated: Array
     truncated: Array
-    next_obs: list[Array]
+    spoilt: Flags
 
 
-class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
+class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearner]):
     r"""Parallelised Q-networks, complete for discrete actions.
 
     Many environments take the place of a replay buffer, and normalised layers that of a target network:
@@ -198,29 +198,6 @@ class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
     _config_type = AgentConfig
     _hyperparams_type = PQNHyperparameters
     _discrete_learner = PQNLearner
-
-    @property
-    def learner(self) -> PQNLearner:
-        """The trained learner.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self._trained_runner().learner
-
-    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, as trained.
-
-        Args:
-            obs: One observation, or a batch of them.
-
-        Returns:
-            The values.
-
-        Raises:
-            RuntimeError: The agent has not been trained.
-        """
-        return self.learner.q(obs)
 
     def vital_arrays(self, runner: RolloutRunner) -> dict[str, PyTree]:
         """The networks of the learner, and observations; see `Behaviour`."""
@@ -248,9 +225,9 @@ class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
         if self.config.normalise_observations:
             learner = learner.observe(steps.obs)
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
-        given = {REWARDS: steps.reward, OBSERVATIONS: steps.next_obs}
+        flags = jax.tree.map(lambda x: x.any(axis=0), steps.spoilt)
         return runner.replace(
-            learner=learner, info=with_flags(info, given), update_step=runner.update_step + 1
+            learner=learner, info=with_flags(info, flags), update_step=runner.update_step + 1
         )
 
     @property
@@ -277,7 +254,8 @@ class PQN(LearnerAgent[AgentConfig, PQNHyperparameters, RolloutRunner]):
             taken = self.episodes.step_all(keys, envstate, action)
             next_value = self._largest_value(runner.learner, taken.next_obs)
             outcome = taken.reward, next_value, taken.terminated, taken.truncated
-            steps = _Steps(obs, action, *outcome, floating(taken.next_obs))
+            spoilt = spoilt_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
+            steps = _Steps(obs, action, *outcome, spoilt)
             return (taken.obs, taken.envstate), steps
 
         (obs, envstate), steps = jax.lax.scan(

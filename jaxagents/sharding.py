@@ -50,7 +50,7 @@ def initialize(
         coordinator_address: Host and port of process 0, such as `"10.0.0.1:12345"`.
         num_processes: Number of processes.
         process_id: Number of this process, from 0.
-        heartbeat_timeout_seconds: Seconds after which a silent process is taken for dead.
+        heartbeat_timeout_seconds: Seconds of silence after which a process counts as dead.
         **options: Further arguments of `jax.distributed.initialize`.
 
     Raises:

@@ -21,7 +21,7 @@ from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.sweep_records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
-from jaxagents.core.compilation import Programs, is_tracing, nan_is_allowed
+from jaxagents.core.compilation import is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
@@ -29,6 +29,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import positive
+from jaxagents.core.shared_programs import Programs
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
@@ -336,7 +337,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
         return describe("Hyperparameters", hyperparams)
 
-    if not TYPE_CHECKING:  # which otherwise would take any attribute to exist
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, HABITS)

@@ -14,7 +14,6 @@ from jaxagents.agents.former_hooks import FORMER_HOOKS
 from jaxagents.agents.host_program import ProgramOnHost
 from jaxagents.agents.identity import Frozen
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
-from jaxagents.core.compilation import Programs
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import check_hook_names
@@ -22,10 +21,11 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import positive
 from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_reset
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes, InfoNames
+from jaxagents.envs.tracing import check_reset
 from jaxagents.running.host_rollout import HostRollout
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -127,7 +127,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
 
-    def _holding(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+    def _with_schedules(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """A runner with hyperparameters that it keeps for its next update, schedules or not."""
         return runner.replace(hyperparams=hyperparams)
 
@@ -140,7 +140,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
         """A runner with the schedules that an earlier one had."""
         given = earlier.hyperparams
-        return self._holding(runner, given) if has_schedules(given) else runner
+        return self._with_schedules(runner, given) if has_schedules(given) else runner
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:
@@ -313,7 +313,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The same agent, reading other data.
 
         Args:
-            data: Arrays in the place of those of the attribute, of the same shapes.
+            data: Arrays that replace those of the attribute, of the same shapes.
 
         Returns:
             The agent.

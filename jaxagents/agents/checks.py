@@ -1,14 +1,14 @@
 """Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import PyTree
 
-from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.config import Config, OnPolicyConfig
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
@@ -53,6 +53,24 @@ def learns_elsewhere(agent: str, env: Environment) -> str:
         "runs on the host. Train a learner in it with jaxagents.host.train_online, or on a dataset with "
         "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
     )
+
+
+def check_names_of_info(config: Config, reported: Collection[str]) -> None:
+    """Raises if entries of the environment's info would take the place of what updates report.
+
+    Args:
+        config: The configuration, which names the entries.
+        reported: Names of what updates report.
+
+    Raises:
+        ValueError: They would.
+    """
+    taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which updates report already, beside "
+            f"{sorted(set(reported) - {*taken})}: have the environment give it under another name."
+        )
 
 
 def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:

@@ -3,13 +3,15 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import optax
+from flax import linen as nn
 from flax import struct
 
 from jaxagents.core.config import StaticConfig
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.keys import RandomKey
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
 
@@ -67,7 +69,7 @@ class Config(StaticConfig):
 
     n_steps: int = 200
     eval_frequency: int = 1
-    eval_rng: Any = None
+    eval_rng: RandomKey | None = None
     n_evals: int | None = None
     eval_deterministic: bool = True
     max_episode_steps: int = 9999
@@ -179,8 +181,8 @@ class OnPolicyConfig(Config):
     minibatch_size: int | None = None
     actor_epochs: int = 1
     critic_epochs: int = 1
-    actor_network: Any = None
-    critic_network: Any = None
+    actor_network: nn.Module | Callable[..., nn.Module] | None = None
+    critic_network: nn.Module | Callable[..., nn.Module] | None = None
     memory: Memory | None = None
     memory_size: int = 64
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ class Critic(abc.ABC):
         """
 
     @abc.abstractmethod
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Array]:
         """The value of an observation, as the network gives it.
 
         Args:
@@ -88,7 +88,7 @@ class Critic(abc.ABC):
 class MemorylessCritic(Critic):
     """A critic that judges by the observation alone, and learns from samples in any order."""
 
-    def __init__(self, value: Callable[[TrainState, Any, Any], Array]) -> None:
+    def __init__(self, value: Callable[[TrainState, PyTree, PyTree], Array]) -> None:
         """Takes the function that maps a network, its parameters and one observation to a value."""
         self._value = value
 
@@ -96,7 +96,7 @@ class MemorylessCritic(Critic):
         """No memory."""
         return ()
 
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Array]:
         """The value of an observation; see `Critic`."""
         return carry, network(obs)
 
@@ -136,7 +136,7 @@ class RecurrentCritic(Critic):
         """The memory at the start of an episode; see `Critic`."""
         return network.model_def.initial()
 
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Array]:
         """The value of an observation; see `Critic`."""
         return network(carry, obs)
 

@@ -1,7 +1,7 @@
 """Policies made of hooks, one for each thing that a policy does."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from flax import struct
 from jaxtyping import Array, Key, PyTree
@@ -21,10 +21,10 @@ class Hooks(NamedTuple):
         greedy: `policy(training, obs)`.
     """
 
-    sample: Callable[[Key[Array, ""], TrainState, Any], Any]
-    log_prob: Callable[[TrainState, Any, Any, Any], Array]
-    entropy: Callable[[TrainState, Any], Array]
-    greedy: Callable[[TrainState, Any], Any]
+    sample: Callable[[Key[Array, ""], TrainState, PyTree], PyTree]
+    log_prob: Callable[[TrainState, PyTree, PyTree, PyTree], Array]
+    entropy: Callable[[TrainState, PyTree], Array]
+    greedy: Callable[[TrainState, PyTree], PyTree]
 
 
 class HooksDistribution(ops.Distribution):

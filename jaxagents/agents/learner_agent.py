@@ -15,7 +15,8 @@ from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.observed import network_input
 from jaxagents.core.schedules import has_schedules, is_schedule
-from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
+from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
@@ -86,10 +87,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _with_hyperparams(
         self, runner: LearnerRunnerT, hyperparams: HyperparametersT
     ) -> LearnerRunnerT:
-        learner = self._holding(runner, hyperparams).learner
+        learner = self._with_schedules(runner, hyperparams).learner
         return runner.replace(learner=learner.replace(n_updates=None))
 
-    def _holding(self, runner: LearnerRunnerT, hyperparams: HyperparametersT) -> LearnerRunnerT:
+    def _with_schedules(
+        self, runner: LearnerRunnerT, hyperparams: HyperparametersT
+    ) -> LearnerRunnerT:
         learner = runner.learner
         kept = jax.tree.map(
             lambda new, old: old if new is None else new,

@@ -15,11 +15,12 @@ from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.compilation import compiled, nan_is_allowed
+from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, floating, with_flags
+from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
+from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
@@ -161,19 +162,17 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
         """Draws actions uniformly, of those that the observations allow."""
-        example, n_envs = self._zero_action(), self.config.batch_size
-        mask = action_mask(obs)
-        if mask is not None:
-            return ops.Categorical(jnp.zeros(mask.shape)).masked(mask).sample(key)
-        if is_discrete(self.episodes.action_space):
-            return jax.random.randint(key, (n_envs,), 0, self.episodes.action_space.n)
-        return jax.random.uniform(key, (n_envs, *example.shape), jnp.float32, -1.0, 1.0)
+        space, n_envs = self.episodes.action_space, self.config.batch_size
+        if is_discrete(space):
+            return ops.random_actions(key, int(space.n), action_mask(obs), (n_envs,))
+        shape = (n_envs, *self._zero_action().shape)
+        return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs, given, observed = self._play(runner)
+        runner, rngs, flags, observed = self._play(runner)
         runner, info = self._learn(runner, rngs)
         runner = self._after_observing(runner, observed)
-        return runner.replace(info=with_flags(info, given), update_step=runner.update_step + 1)
+        return runner.replace(info=with_flags(info, flags), update_step=runner.update_step + 1)
 
     @property
     def _n_watched_environments(self) -> int:
@@ -185,12 +184,12 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _play(
         self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], dict[str, PyTree], PyTree]:
+    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], Flags, PyTree]:
         """The runner after an update's steps, the keys of its gradient steps, and what was seen."""
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
-        runner, given, observed = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs, given, observed
+        runner, flags, observed = self._collect(runner, collect_rngs, self._explore)
+        return runner.replace(rng=rng), learn_rngs, flags, observed
 
     def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
@@ -213,10 +212,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _collect(
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
-    ) -> tuple[OffPolicyRunner, dict[str, PyTree], PyTree]:
+    ) -> tuple[OffPolicyRunner, Flags, PyTree]:
         """The runner after steps in all environments.
 
-        There are also what these gave, and what was observed, if statistics are made of it; time first.
+        There are also flags of the environments that gave what is not finite, and what was observed,
+        time first, if statistics are made of it.
         """
         n_envs = self.config.batch_size
         earlier_steps = runner.update_step.astype(jnp.float32) * (
@@ -238,23 +238,24 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
             }
-            given = {REWARDS: taken.reward, OBSERVATIONS: floating(taken.next_obs)}
+            given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
             seen = {key: transitions[key] for key in self._keys_of_statistics}
-            return (buffer.add(transitions), taken.obs, taken.envstate), (given, seen)
+            flags = spoilt_environments(given)
+            return (buffer.add(transitions), taken.obs, taken.envstate), (flags, seen)
 
         carry = (runner.buffer, runner.obs, runner.envstate)
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        (buffer, obs, envstate), (given, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
+        (buffer, obs, envstate), (flags, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
         runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate)
         if self.config.replicated_updates:
             seen = sharding.whole(seen)
         if self.config.normalise_rewards:
             runner = self._with_rewards(runner, seen)
-        return runner, given, seen.get("observations")
+        return runner, jax.tree.map(lambda x: x.any(axis=0), flags), seen.get("observations")
 
     @property
     def _keys_of_statistics(self) -> tuple[str, ...]:
-        """What statistics are made of."""
+        """The parts of transitions of which there are statistics."""
         config = self.config
         observations = ("observations",) if config.normalise_observations else ()
         return observations + (("rewards", "ends") if config.normalise_rewards else ())
@@ -322,7 +323,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return {**batch, "actions": self._to_learner(batch["actions"])}
 
     def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
-        """What is done to the rewards of batches; those of several steps are scaled as a sum."""
+        """Scales the rewards of batches for the learner; those of several steps as their sum."""
 
         def scaled(batch: Batch) -> Batch:
             rewards = ops.scale_rewards(batch["rewards"], runner.returns, MOST_REWARD)

@@ -1,47 +1,38 @@
 """The base of agents that learn from rollouts of their current policy."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
+from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
-from jaxagents.agents.hooks import (
-    POLICY_HOOKS,
-    OnPolicyConfigT,
-    OnPolicyHooks,
-    OnPolicyHyperparametersT,
-)
+from jaxagents.agents.learning_hooks import LearningHooks
+from jaxagents.agents.reports import info_of_minibatches, info_of_update
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
-from jaxagents.agents.rollout import Players, drawing, rollout
+from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import NOT_YET, Transition
-from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, with_flags
+from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
 from jaxagents.envs.on_host.environment import HostEnvironment
-from jaxagents.envs.play import NAMES_OF_METRICS
-from jaxagents.learners.fitting import (
-    KEPT,
-    OF_EVERY_FIT,
-    Fit,
-    fewest_parts,
-    fit,
-    minibatches_of_fit,
-    with_example,
-)
-from jaxagents.learners.losses import Info, described
+from jaxagents.learners.fits import Fit, with_example
+from jaxagents.learners.fitting import fit, minibatches_of_fit
+from jaxagents.learners.gradients import fewest_parts
+from jaxagents.learners.losses import Info, losses_and_info
 from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
@@ -60,7 +51,7 @@ class _Minibatches(TypedDict):
     replicated: bool
 
 
-class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
+class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
@@ -108,7 +99,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.replace(
             actor_training=actor.training.observe(traj.obs),
             critic_training=critic.training.observe(traj.obs),
-            info=_info_of_update(actor.info, critic.info, traj),
+            info=info_of_update(actor.info, critic.info, traj),
         )
 
     def _reports_of_minibatches(self, runner: Runner) -> Info:
@@ -120,7 +111,7 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """The numbers that the minibatches report of an update that learns from a rollout."""
         runner, traj = self._with_learning_targets(runner, traj)
         actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
-        return {**_with_network_name("actor", actor), **_with_network_name("critic", critic)}
+        return info_of_minibatches(actor, critic)
 
     @property
     def _minibatches(self) -> "_Minibatches":
@@ -136,10 +127,10 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic_hook: Callable = self._critic_loss
 
         def actor_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return described(actor_hook(*samples, hyperparams))
+            return losses_and_info(actor_hook(*samples, hyperparams))
 
         def critic_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return described(critic_hook(*samples, hyperparams))
+            return losses_and_info(critic_hook(*samples, hyperparams))
 
         def samples(*elements: PyTree) -> tuple[PyTree, ...]:
             return dealt.samples(elements)
@@ -170,9 +161,10 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
+        with_optimizer = functools.partial(_with_optimizer, self.config.optimizer)
         runner = Runner(
-            actor_training=self._with_optimizer(actor, hyperparams.actor_optimizer_params),
-            critic_training=self._with_optimizer(critic, hyperparams.critic_optimizer_params),
+            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
+            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
             obs=obs,
             rng=rng,
@@ -191,47 +183,14 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _info_names(self, runner: Runner) -> Info:
         """The names of the numbers that an update reports, found without playing."""
-        of_all = runner.obs, runner.carry, runner.critic_carry
-        obs, carry, critic_carry = jax.tree.map(lambda x: x[0], of_all)
-        _, distribution = self._policy.step(runner.actor_training, carry, obs)
-        of_each_actor = jnp.zeros(self._actors_shape, jnp.float32)
-        step = Transition(
-            obs=obs,
-            action=distribution.sample(jax.random.key(0)),
-            value=of_each_actor,
-            log_prob=of_each_actor,
-            reward=of_each_actor,
-            next_obs=obs,
-            terminated=jnp.zeros((), bool),
-            truncated=jnp.zeros((), bool),
-            next_value=of_each_actor,
-            advantage=of_each_actor,
-            target=of_each_actor,
-            carry=carry,
-            critic_carry=critic_carry,
-            info=self._no_info(runner),
-        )
-        traj = _broadcast(step, (self.config.rollout_length, self.config.batch_size))
-        names = [fit.example.names for fit in self._fits(runner, traj)]
+        shape = self.config.rollout_length, self.config.batch_size
+        players = Players(runner.obs, runner.envstate, runner.carry)
+        act = functools.partial(self.act, runner.actor_training)
+        step = blank_step(self._policy, act, runner.actor_training, self.episodes, players)
+        step = step._replace(critic_carry=jax.tree.map(lambda x: x[0], runner.critic_carry))
+        names = [fit.example.names for fit in self._fits(runner, _broadcast(step, shape))]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return _info_of_update(actor, critic, traj)
-
-    def _no_info(self, runner: Runner) -> PyTree:
-        """What a rollout keeps of the environment's info, as zeros."""
-        names = self.episodes.info_names
-        if not any(names):
-            return ()
-
-        def play(runner: Runner) -> PyTree:
-            key = jax.random.key(0)
-            obs, state, carry = jax.tree.map(
-                lambda x: x[0], (runner.obs, runner.envstate, runner.carry)
-            )
-            _, action = self.act(runner.actor_training, carry, obs)
-            return names.of_step(self.episodes.play(key, state, action).info)
-
-        shapes = jax.eval_shape(play, runner)
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return info_of_update(actor, critic, _broadcast(step, shape))
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
@@ -239,11 +198,6 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """Actor and critic with fresh parameters, without optimizers."""
         actor, critic = self._network_of_actor(), self._network_of_critic()
         return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
-
-    def _with_optimizer(self, network: TrainState, optimizer_params: OptimizerParams) -> TrainState:
-        optimizer = make_optimizer(self.config.optimizer, optimizer_params)
-        training = network.replace(tx=optimizer, opt_state=optimizer.init(network.params))
-        return set_optimizer_params(training, optimizer_params)
 
     def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
         return runner.replace(
@@ -269,9 +223,8 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj = self._with_learning_targets(runner, traj)
         runner = self._learn(runner, traj, rngs)
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
-        return runner.replace(
-            update_step=runner.update_step + 1, info=with_flags(runner.info, given)
-        )
+        info = with_flags(runner.info, spoilt_environments(given, axis=1))
+        return runner.replace(update_step=runner.update_step + 1, info=info)
 
     @property
     def _n_watched_environments(self) -> int:
@@ -377,9 +330,12 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return math.ceil(config.rollout_length / n_parts)
 
     def _validate(self) -> None:
-        self._check_hooks()
-        self._check_actors()
-        env = self.episodes.env
+        env, name = self.episodes.env, type(self).__name__
+        self._check_policy_hooks()
+        actor, critic = self._network_of_actor(), self._network_of_critic()
+        check_memory(name, self.config, actor_network=actor, critic_network=critic)
+        check_actors = check_several_actors if self._actors_shape else check_one_actor
+        check_actors(env, name)
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)
         key = jax.eval_shape(lambda: jax.random.key(0))
@@ -390,8 +346,6 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             critic,
             obs,
         )
-
-        name = type(self).__name__
         actions = self.episodes.action_space, name, env.wording.environment
 
         def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
@@ -410,62 +364,22 @@ class OnPolicyBase(OnPolicyHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if not env.on_host:
             check_environment(self.episodes, action)
 
-    def _check_actors(self) -> None:
-        check = check_several_actors if self._actors_shape else check_one_actor
-        check(self.episodes.env, type(self).__name__)
-
-    def _check_hooks(self) -> None:
-        name = type(self).__name__
-        hooks = [hook for hook in POLICY_HOOKS if self._gives(hook)]
-        missing = [hook for hook in POLICY_HOOKS if hook not in hooks]
-        if missing and not (self._gives("_distribution") or self._gives("_distribution_of")):
-            raise TypeError(
-                f"{name} has no policy: give the hooks {', '.join(missing)}, or "
-                "_distribution instead of all of them; or, for an actor network with a memory, "
-                "_distribution_of(output), which makes a distribution of actions of what it emits."
-            )
-        actor, critic = self._network_of_actor(), self._network_of_critic()
-        blind = [*hooks, *["_distribution"] * self._gives("_distribution")]
-        if isinstance(actor, Recurrent) and blind:
-            raise TypeError(
-                f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
-                "nothing of: give _distribution_of(output) alone."
-            )
-        check_memory(name, self.config, actor_network=actor, critic_network=critic)
-
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
     inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
+def _with_optimizer(
+    optimizer: Callable[..., optax.GradientTransformation],
+    network: TrainState,
+    optimizer_params: OptimizerParams,
+) -> TrainState:
+    tx = make_optimizer(optimizer, optimizer_params)
+    training = network.replace(tx=tx, opt_state=tx.init(network.params))
+    return set_optimizer_params(training, optimizer_params)
+
+
 def _broadcast(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
     """Copies of a pytree along new leading axes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)
-
-
-def _info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
-    """The numbers that describe an update, of both networks and the rollout."""
-    explained = ops.explained_variance(traj.value, traj.target).mean()
-    parts = [
-        _with_network_name("actor", actor),
-        _with_network_name("critic", critic),
-        {"explained_variance": explained},
-    ]
-    twice = [name for name in parts[0] if name in parts[1]]
-    if twice:
-        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
-    taken = [name for part in parts for name in part if name in NAMES_OF_METRICS]
-    if taken:
-        raise ValueError(
-            f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
-        )
-    return in_32_bits({name: number for part in parts for name, number in part.items()})
-
-
-def _with_network_name(network: str, info: Info) -> Info:
-    """The numbers that describe a fit; those of every fit get the name of their network."""
-    return {
-        f"{network}_{name}" if name in (*OF_EVERY_FIT, KEPT) else name: x
-        for name, x in info.items()
-    }

@@ -36,7 +36,7 @@ class Policy(abc.ABC):
         """
 
     @abc.abstractmethod
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
         """The distribution of actions at an observation.
 
         Args:
@@ -64,7 +64,7 @@ class Policy(abc.ABC):
             The distributions, time first.
         """
 
-    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
         """The greedy action.
 
         Args:
@@ -131,7 +131,7 @@ class Policy(abc.ABC):
 class MemorylessPolicy(Policy):
     """A policy that acts by the observation alone, and learns from samples in any order."""
 
-    def __init__(self, greedy: Callable[[TrainState, Any], Any]) -> None:
+    def __init__(self, greedy: Callable[[TrainState, PyTree], PyTree]) -> None:
         """Takes the greedy policy, which maps a network and an observation to an action."""
         self._greedy = greedy
 
@@ -143,7 +143,7 @@ class MemorylessPolicy(Policy):
         """No memory."""
         return ()
 
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
         """The distribution of actions at an observation; see `Policy`."""
         return carry, self.distribution(network, obs)
 
@@ -153,7 +153,7 @@ class MemorylessPolicy(Policy):
         """The distributions of actions at the observations of a sequence; see `Policy`."""
         return jax.vmap(lambda obs: self.distribution(network, obs))(obs)
 
-    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
         """The greedy action; see `Policy`."""
         return carry, self._greedy(network, obs)
 
@@ -187,8 +187,8 @@ class DistributionPolicy(MemorylessPolicy):
 
     def __init__(
         self,
-        distribution: Callable[[TrainState, Any, Any], Any],
-        greedy: Callable[[TrainState, Any], Any],
+        distribution: Callable[[TrainState, PyTree, PyTree], PyTree],
+        greedy: Callable[[TrainState, PyTree], PyTree],
     ) -> None:
         """Takes the hook, and the greedy policy."""
         super().__init__(greedy)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
+from jaxagents.agents.checks import check_names_of_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
@@ -56,23 +57,26 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """A fresh runner."""
         given = _float32_copy(hyperparams)
         runner = self.behaviour._create_runner(as_key(rng), values_at(given, 0))
+        check_names_of_info(self.config, runner.info)
         if has_schedules(given):
-            runner = self.behaviour._holding(runner, given)
+            runner = self.behaviour._with_schedules(runner, given)
         return without_weak_types(runner)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """The runner with other hyperparameters."""
-        holding = self.behaviour._holding(runner, _float32_copy(hyperparams))
-        given = holding.hyperparams
+        scheduled = self.behaviour._with_schedules(runner, _float32_copy(hyperparams))
+        given = scheduled.hyperparams
         now = values_at(given, runner.update_step)
-        return self.behaviour._holding(self.behaviour._with_hyperparams(holding, now), given)
+        return self.behaviour._with_schedules(
+            self.behaviour._with_hyperparams(scheduled, now), given
+        )
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """The runner after updates."""
         return self.watch(runner, n_updates)[0]
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
-        """The runner after updates, and which of them first came upon what is not finite."""
+        """The runner after updates, and the first ones that met numbers that are not finite."""
 
         def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
             present = self.behaviour._at_present(carry[0])

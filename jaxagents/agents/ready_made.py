@@ -8,15 +8,15 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
+from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.action_distributions import (
     check_action_space,
     default_actor,
     distribution_of,
 )
-from jaxagents.agents.hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
     MinGRUCell,

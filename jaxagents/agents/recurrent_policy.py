@@ -17,7 +17,7 @@ from jaxagents.learners.train_state import TrainState
 class RecurrentPolicy(Policy):
     """The policy of a network with a memory, which learns from whole sequences."""
 
-    def __init__(self, distribution: Callable[[Any], Any]) -> None:
+    def __init__(self, distribution: Callable[[PyTree], Any]) -> None:
         """Takes the function that makes a distribution of the network's output."""
         self._distribution = distribution
 
@@ -25,7 +25,7 @@ class RecurrentPolicy(Policy):
         """The memory at the start of an episode; see `Policy`."""
         return network.model_def.initial()
 
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, Any]:
+    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
         """The distribution of actions at an observation; see `Policy`."""
         carry, output = network(carry, obs)
         return carry, self._distribution(output)
@@ -54,7 +54,7 @@ class RecurrentPolicy(Policy):
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
-        def of_sample(output: Any, action: PyTree) -> tuple[Array, Array]:
+        def of_sample(output: PyTree, action: PyTree) -> tuple[Array, Array]:
             distribution = self._distribution(output)
             return distribution.log_prob(action), distribution.entropy()
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
@@ -83,6 +84,62 @@ def rollout(
     return jax.lax.scan(act_and_step, players, draws)
 
 
+def blank_step(
+    policy: Policy,
+    act: Callable[[Carry, PyTree], tuple[Carry, PyTree]],
+    actor: TrainState,
+    episodes: Episodes,
+    players: Players,
+) -> Transition:
+    """A step of one environment in a rollout with targets, whose numbers mean nothing.
+
+    Args:
+        policy: How actions are drawn.
+        act: Maps a memory and an observation to the memory afterwards and the greedy action.
+        actor: State of the actor's training.
+        episodes: The environment.
+        players: The current state of the environments.
+
+    Returns:
+        The step.
+    """
+    first = jax.tree.map(lambda x: x[0], players)
+    _, distribution = policy.step(actor, first.carry, first.obs)
+    of_each_actor = jnp.zeros(episodes.actors_shape, jnp.float32)
+    never = jnp.zeros((), bool)
+    return Transition(
+        obs=first.obs,
+        action=distribution.sample(jax.random.key(0)),
+        value=of_each_actor,
+        log_prob=of_each_actor,
+        reward=of_each_actor,
+        next_obs=first.obs,
+        terminated=never,
+        truncated=never,
+        next_value=of_each_actor,
+        advantage=of_each_actor,
+        target=of_each_actor,
+        carry=first.carry,
+        info=_blank_info(act, episodes, first),
+    )
+
+
+def _blank_info(
+    act: Callable[[Carry, PyTree], tuple[Carry, PyTree]], episodes: Episodes, first: Players
+) -> PyTree:
+    """Zeros for the entries of the environment's info that a rollout keeps."""
+    names = episodes.info_names
+    if not any(names):
+        return ()
+
+    def play(first: Players) -> PyTree:
+        _, action = act(first.carry, first.obs)
+        return names.of_step(episodes.play(jax.random.key(0), first.envstate, action).info)
+
+    shapes = jax.eval_shape(play, first)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+
 def drawing(
     policy: Policy, actor: TrainState, carry: Carry, obs: PyTree, actors_shape: tuple[int, ...]
 ) -> tuple[Callable, Callable]:
@@ -104,7 +161,7 @@ def drawing(
     _, distribution = jax.eval_shape(policy.step, actor, *of_one)
     draw, action_of = _draw_of(distribution)
 
-    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, Any, Array]:
+    def act(noise: PyTree, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree, Array]:
         carry, distribution = policy.step(actor, carry, obs)
         action = action_of(distribution, noise)
         log_prob = distribution.log_prob(action).reshape(actors_shape)

@@ -9,7 +9,7 @@ from jaxagents.learners.train_state import TrainState
 
 
 class AnyRunner(Protocol):
-    """What runners of all families have."""
+    """The fields that runners of all families have."""
 
     @property
     def update_step(self) -> Int[Array, ""]:
@@ -17,7 +17,7 @@ class AnyRunner(Protocol):
         ...
 
     @property
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, PyTree]:
         """Scalars that describe the last update."""
         ...
 
@@ -57,7 +57,7 @@ class Runner(struct.PyTreeNode):
     rng: Key[Array, ""]
     hyperparams: Any
     update_step: Int[Array, ""]
-    info: dict[str, Any]
+    info: dict[str, PyTree]
     carry: PyTree = ()
     received: PyTree = ()
     returns: PyTree = ()
@@ -87,7 +87,7 @@ class LearnerRunner(struct.PyTreeNode):
     learner: Any
     rng: Key[Array, ""]
     update_step: Int[Array, ""]
-    info: dict[str, Any]
+    info: dict[str, PyTree]
 
     @property
     def hyperparams(self) -> Any:

@@ -1,6 +1,6 @@
 """Sequences: how what has a memory learns from a rollout, in the order of its steps."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def outputs_of(network: TrainState, sequences: Sequence) -> PyTree:
         The outputs, shaped `(sequences, time, ...)`.
     """
 
-    def of_one(sequence: Sequence) -> Any:
+    def of_one(sequence: Sequence) -> PyTree:
         start = jax.tree.map(lambda x: x[0], sequence.carry)
         return network(start, sequence.obs, sequence.first, method="unroll")[1]
 

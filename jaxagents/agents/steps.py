@@ -1,4 +1,4 @@
-"""The compiled steps of agents, for loops of one's own."""
+"""The compiled steps of agents, for users who write their own loops."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.continuing import check_not_used_up
 from jaxagents.agents.program import Program
-from jaxagents.core.compilation import compiled
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import compiled
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice

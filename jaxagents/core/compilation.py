@@ -1,11 +1,9 @@
-"""How the programs of agents are compiled."""
+"""Ways to compile a function, other than `jax.jit` alone."""
 
 import functools
-import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
-from weakref import WeakValueDictionary
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +13,6 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
 
-BehaviourT = TypeVar("BehaviourT", bound=Hashable)
-OwnerT = TypeVar("OwnerT", bound="HasPrograms")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -26,7 +22,7 @@ _N_STRUCTURES = 16
 _NUMBERS = (int, float)
 
 nan_is_allowed = jax.debug_nans(False)
-"""Decorates what handles runners before any update: they hold NaN for losses, which nobody knows yet."""
+"""Decorates functions of runners before any update, whose losses are not known yet and so are NaN."""
 
 
 class Jitted(Protocol):
@@ -120,104 +116,12 @@ def _is_known(option: dict[str, Any]) -> bool:
     return True
 
 
-class Programs(Generic[BehaviourT]):
-    """The compiled programs of equal objects, which share them.
-
-    They are released with the last object that holds them, but the few most recently used ones are kept
-    longer: an object that is built again, as in a cell of a notebook, then compiles nothing.
-
-    Attributes:
-        behaviour: The object whose programs they are.
-    """
-
-    def __init__(self, behaviour: BehaviourT) -> None:
-        """Compiles nothing yet.
-
-        Args:
-            behaviour: The object whose programs they are. It must not hold them itself, or only
-                Python's garbage collector could release them.
-        """
-        self.behaviour = behaviour
-        self._compiled: dict[Hashable, Any] = {}
-
-    @staticmethod
-    def of(behaviour: T) -> "Programs[T]":
-        """The programs of a behaviour and of those that are equal to it."""
-        with _lock:
-            return _programs.setdefault(behaviour, Programs(behaviour))
-
-    @staticmethod
-    def are_known(behaviour: Hashable) -> bool:
-        """Whether there are programs of a behaviour that is equal to this one."""
-        with _lock:
-            return behaviour in _programs
-
-    def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
-        """A program, which is made when it is first asked for.
-
-        Args:
-            key: The program's name among those of the behaviour.
-            compile_: Makes it of the behaviour.
-
-        Returns:
-            The program.
-        """
-        _among_the_last_used(self)
-        if key not in self._compiled:
-            self._compiled.setdefault(key, compile_(self.behaviour))
-        return self._compiled[key]
-
-    def __reduce__(self) -> tuple:
-        return Programs.of, (self.behaviour,)
-
-
-_programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
-_lock = threading.Lock()
-
-
-@functools.lru_cache(maxsize=8)
-def _among_the_last_used(programs: Programs[Any]) -> None:
-    """Holds programs until so many others were used."""
-
-
-class HasPrograms(Hashable, Protocol):
-    """An agent with compiled programs, or within one."""
-
-    @property
-    def programs(self) -> Programs[Any] | None:
-        """The compiled programs; `None` within a program."""
-
-
-def compiled(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
-    """Compiles a method of agents, once for all that are equal.
-
-    Within a program, whose agent has no `programs` of its own, it is the method as it stands.
-
-    Args:
-        method: The method.
-
-    Returns:
-        The compiled method.
-    """
-
-    def compile_(behaviour: OwnerT) -> Jitted:
-        return jax.jit(functools.partial(method, behaviour))
-
-    @functools.wraps(method)
-    def call(self: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if self.programs is None:
-            return method(self, *args, **kwargs)
-        return self.programs.get(compile_, compile_)(*args, **kwargs)
-
-    return call
-
-
 def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
-    """`jax.jit` for a function of pytrees whose structures are ever-new, as those of configurations are.
+    """`jax.jit` for a function of pytrees with ever new structures, such as configurations.
 
     The programs for a structure of the first argument are released once those for many others were
-    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument are
-    taken for arrays, and so need no programs of their own.
+    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument
+    become arrays, and so need no programs of their own.
 
     Args:
         function: The function to compile.

@@ -56,7 +56,7 @@ class KnownFields:
         check_known_fields(cls, kwargs, field_names(cls))
         return super().__new__(cls)
 
-    if not TYPE_CHECKING:  # which otherwise would take any attribute to exist
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, _HABITS)

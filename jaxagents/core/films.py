@@ -22,7 +22,7 @@ class Film(NamedTuple):
 
     Attributes:
         write: Takes a frame.
-        every: The film takes one frame out of so many, so that time passes as it should.
+        every: The film takes one of this many frames, so that time passes as it should.
     """
 
     write: Callable[[Frame], None]
@@ -37,7 +37,7 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
         fps: Frames a second.
 
     Returns:
-        The path, with the home folder in the place of `~`.
+        The path, with `~` replaced by the home folder.
 
     Raises:
         ValueError: It has another ending than `.gif` and `.mp4`, or `fps` is not positive.

@@ -31,7 +31,7 @@ def former_names(module: str) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         if name in _AGENTS:
-            raise ImportError(_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
+            raise ImportError(_has_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
@@ -46,8 +46,8 @@ def former_module(name: str) -> ImportError:
     Returns:
         The error, which names what took its place.
     """
-    return ImportError(_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
+    return ImportError(_has_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
 
 
-def _moved(what: str, place: str) -> str:
+def _has_moved(what: str, place: str) -> str:
     return f"{what}; its place takes {place}. See Migrating in the guide."

@@ -1,7 +1,6 @@
-"""What observations say beside what is observed: which actions are allowed, and what critics see."""
+"""Entries beside an observation itself: which actions are allowed, and the view of critics."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from jaxtyping import PyTree
 
@@ -14,7 +13,7 @@ CRITIC_STATE = "critic_state"
 _BESIDE = (ACTION_MASK, CRITIC_STATE)
 
 
-def action_mask(obs: PyTree) -> Any:
+def action_mask(obs: PyTree) -> PyTree:
     """Which actions an observation allows.
 
     Args:
@@ -26,8 +25,8 @@ def action_mask(obs: PyTree) -> Any:
     return obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None
 
 
-def critic_state(obs: PyTree) -> Any:
-    """What a centralised critic sees.
+def critic_state(obs: PyTree) -> PyTree:
+    """The view of a centralised critic.
 
     Args:
         obs: One observation, or a batch of them.
@@ -39,7 +38,7 @@ def critic_state(obs: PyTree) -> Any:
 
 
 def network_input(obs: PyTree) -> PyTree:
-    """What networks see of an observation, other than centralised critics.
+    """The part of an observation that networks see, other than centralised critics.
 
     Args:
         obs: One observation, a batch of them, or the spaces of its parts.
@@ -54,7 +53,7 @@ def network_input(obs: PyTree) -> PyTree:
     return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
 
 
-def entries_beside(obs: PyTree) -> dict[str, Any]:
+def entries_beside(obs: PyTree) -> dict[str, PyTree]:
     """The entries of an observation that networks do not see.
 
     Args:

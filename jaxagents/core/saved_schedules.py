@@ -42,10 +42,10 @@ def structured_as_saved(hyperparams: PyTree, notes: Mapping[str, Any]) -> PyTree
     Raises:
         ValueError: A schedule was saved that only the hyperparameters themselves could tell.
     """
-    return _structured(hyperparams, notes.get(_NOTE, {}), "")
+    return _with_saved(hyperparams, notes.get(_NOTE, {}), "")
 
 
-def _structured(given: PyTree, saved: Mapping[str, Any], path: str) -> PyTree:
+def _with_saved(given: PyTree, saved: Mapping[str, Any], path: str) -> PyTree:
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(given):
         value, description = getattr(given, field.name), saved.get(field.name)
@@ -54,7 +54,7 @@ def _structured(given: PyTree, saved: Mapping[str, Any], path: str) -> PyTree:
         elif isinstance(value, Schedule):
             fields[field.name] = 0.0
         elif dataclasses.is_dataclass(value):
-            fields[field.name] = _structured(value, description or {}, f"{path}{field.name}.")
+            fields[field.name] = _with_saved(value, description or {}, f"{path}{field.name}.")
     return dataclasses.replace(given, **fields) if fields else given
 
 

@@ -3,63 +3,14 @@
 import functools
 import os
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.data import files, rows
+from jaxagents.data.normalisation import Normalisation
 from jaxagents.data.sampling import Sampled
-
-_SMALLEST_STD = 1e-6
-_NUMBERS_AT_ONCE = 2**16
-
-
-class Normalisation(NamedTuple):
-    """An affine map to zero mean and unit standard deviation.
-
-    Attributes:
-        mean: Mean of each component.
-        std: Standard deviation of each component; 1 for a component that is constant.
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> "Normalisation":
-        """The statistics of an array over its first axis.
-
-        Args:
-            array: Samples first.
-
-        Returns:
-            The map that normalises it.
-        """
-        mean = array.mean(axis=0, dtype=np.float64)
-        std = _std(array, mean)
-        constant = std < _SMALLEST_STD
-        return cls(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
-
-    def __call__(self, x: PyTree) -> PyTree:
-        """Normalises an array."""
-        centred = x - self.mean
-        centred /= self.std
-        return centred
-
-    def inverse(self, x: PyTree) -> PyTree:
-        """Undoes the normalisation."""
-        return x * self.std + self.mean
-
-
-def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Standard deviation over the first axis, a few rows at a time to save memory."""
-    n_rows = max(1, _NUMBERS_AT_ONCE // max(1, mean.size))
-    squares = np.zeros_like(mean)
-    for start in range(0, len(array), n_rows):
-        squares += np.square(array[start : start + n_rows] - mean).sum(axis=0)
-    return np.sqrt(squares / len(array))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -86,7 +37,7 @@ class Dataset(Sampled):
 
     _seed: int = 0  # for datasets that were pickled without one
 
-    def __init__(self, arrays: Mapping[str, Any], seed: int = 0) -> None:
+    def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
         """Makes a dataset.
 
         Args:
@@ -103,7 +54,7 @@ class Dataset(Sampled):
         rows.common_length(self._flat)
 
     @functools.cached_property
-    def _flat(self) -> dict[str, Any]:
+    def _flat(self) -> dict[str, PyTree]:
         return rows.flatten(self._arrays)
 
     @functools.cached_property
@@ -135,11 +86,11 @@ class Dataset(Sampled):
         """The keys."""
         return self._arrays.keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[PyTree]:
         """The arrays, or dicts of arrays."""
         return rows.whole(self._arrays).values()
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, PyTree]:
         """The keys with their arrays, or dicts of arrays."""
         return rows.whole(self._arrays).items()
 

@@ -1,9 +1,5 @@
 """A replay buffer on the device."""
 
-import functools
-import operator
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +7,10 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.numbers import multiples_near
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
+from jaxagents.data.device_rows import check_sizes, convert, take_rows, write
 from jaxagents.data.priorities import PriorityTree
 
 _OF_THE_LAST = ("next_observations", "masks", "ends")
@@ -84,7 +80,7 @@ class DeviceBuffer(struct.PyTreeNode):
             ValueError: `n_envs` is not positive, or `capacity` is not a positive multiple of it.
             TypeError: One of them is not a whole number.
         """
-        capacity, n_envs = _check_sizes(capacity, n_envs)
+        capacity, n_envs = check_sizes(capacity, n_envs)
         shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
         return cls(
             storage=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), shapes),
@@ -110,12 +106,12 @@ class DeviceBuffer(struct.PyTreeNode):
             ValueError: The structure or a shape differs; the error names the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
-        new = _convert(transitions, self.storage, self.n_envs)
+        new = convert(transitions, self.storage, self.n_envs)
         priorities = self.priorities
         if priorities is not None:
             priorities = priorities.set_largest(self.position, self.n_envs)
         return self.replace(
-            storage=jax.tree.map(lambda x, y: _write(x, y, self.position), self.storage, new),
+            storage=jax.tree.map(lambda x, y: write(x, y, self.position), self.storage, new),
             position=(self.position + self.n_envs) % self.capacity,
             size=jnp.minimum(self.size + self.n_envs, self.capacity),
             priorities=priorities,
@@ -154,7 +150,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             Structured as the example, with the axes of `indices` in front.
         """
-        return _take(self.storage, indices)
+        return take_rows(self.storage, indices)
 
     def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> PyTree:
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
@@ -190,8 +186,8 @@ class DeviceBuffer(struct.PyTreeNode):
         powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
         rewards = powers[:-1] * self.storage["rewards"][window]
         last = (indices + self.n_envs * (m - 1)) % self.capacity
-        return _take(self.storage, indices) | {
-            **_take({key: self.storage[key] for key in _OF_THE_LAST}, last),
+        return take_rows(self.storage, indices) | {
+            **take_rows({key: self.storage[key] for key in _OF_THE_LAST}, last),
             "rewards": jnp.where(steps < m[..., None], rewards, 0.0).sum(axis=-1),
             "discounts": powers[m],
         }
@@ -285,57 +281,3 @@ class DeviceBuffer(struct.PyTreeNode):
                     f"n_step needs one number of {key!r} for each row, got shape "
                     f"{self.storage[key].shape}."
                 )
-
-
-def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
-    """Writes new rows to an array.
-
-    A single row is written twice. Otherwise XLA takes it for so little work that it repeats it where
-    rows are read, and copies the whole array to keep the old one for that.
-    """
-    if len(new) == 1:
-        return array.at[jnp.stack([first, first])].set(jnp.concatenate([new, new]))
-    return jax.lax.dynamic_update_slice_in_dim(array, new, first, axis=0)
-
-
-def _check_sizes(capacity: int, n_envs: int) -> tuple[int, int]:
-    for name, value in (("capacity", capacity), ("n_envs", n_envs)):
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"{name} must be a whole number, got {value!r}.")
-    capacity, n_envs = operator.index(capacity), operator.index(n_envs)
-    if n_envs < 1:
-        raise ValueError(f"n_envs must be positive, got {n_envs}.")
-    if capacity < 1 or capacity % n_envs:
-        raise ValueError(
-            f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; "
-            f"{multiples_near(max(capacity, 0), n_envs)}."
-        )
-    return capacity, n_envs
-
-
-def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
-    """Converts transitions to the structure and the types of the storage."""
-    new, held = _leaves_by_name(transitions), _leaves_by_name(storage)
-    if new.keys() != held.keys():
-        raise ValueError(
-            f"The transitions have {sorted(new)}, but the buffer holds {sorted(held)}."
-        )
-    for name, array in held.items():
-        shape, expected = jnp.shape(new[name]), (n_envs, *array.shape[1:])
-        if shape != expected:
-            raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
-        dtype = jnp.result_type(new[name])
-        if not np.can_cast(dtype, array.dtype, "same_kind"):
-            raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {array.dtype}.")
-    leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
-    return jax.tree.unflatten(jax.tree.structure(storage), leaves)
-
-
-def _leaves_by_name(tree: PyTree) -> dict[str, Any]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
-    return {name(path): leaf for path, leaf in leaves}
-
-
-def _take(arrays: PyTree, indices: Array) -> PyTree:
-    return jax.tree.map(lambda x: x[indices], arrays)

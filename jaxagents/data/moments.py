@@ -5,7 +5,7 @@ from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.data import rows
-from jaxagents.data.dataset import Normalisation
+from jaxagents.data.normalisation import Normalisation
 
 _MOST_AXES = 3
 """Axes of rows of tables; arrays with more hold images, which are left alone."""
@@ -14,14 +14,14 @@ _MOST_AXES = 3
 def moments_of_rows(arrays: PyTree) -> PyTree:
     """Moments of arrays over their rows, computed on the host in double precision.
 
-    A number that is the same in all rows has a variance of 1, so that others are not far off.
+    A number that is the same in all rows has a variance of 1, so that other values of it stay moderate.
 
     Args:
         arrays: An array with a first axis of rows, or nested dicts of them.
 
     Returns:
-        [`Moments`][jaxagents.ops.Moments] in the place of each array; `None` in that of images and of
-        what is no real number.
+        [`Moments`][jaxagents.ops.Moments] for each array; `None` for images, and for arrays that are not
+        of floats.
     """
     if isinstance(arrays, dict):
         return {name: moments_of_rows(array) for name, array in arrays.items()}

@@ -3,7 +3,6 @@
 import operator
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
@@ -43,7 +42,7 @@ class ReplayBuffer(Sampled):
 
     @classmethod
     def create(
-        cls, example_transition: Mapping[str, Any], size: int, seed: int = 0
+        cls, example_transition: Mapping[str, PyTree], size: int, seed: int = 0
     ) -> "ReplayBuffer":
         """An empty buffer.
 
@@ -64,7 +63,7 @@ class ReplayBuffer(Sampled):
 
     @classmethod
     def create_from_initial_dataset(
-        cls, dataset: Dataset | Mapping[str, Any], size: int, seed: int = 0
+        cls, dataset: Dataset | Mapping[str, PyTree], size: int, seed: int = 0
     ) -> "ReplayBuffer":
         """A buffer that holds a dataset.
 
@@ -102,7 +101,7 @@ class ReplayBuffer(Sampled):
         """Number of transitions it can hold."""
         return self._capacity
 
-    def add_transition(self, transition: Mapping[str, Any]) -> None:
+    def add_transition(self, transition: Mapping[str, PyTree]) -> None:
         """Adds one transition.
 
         Args:
@@ -133,7 +132,7 @@ class ReplayBuffer(Sampled):
             array[row] = value
         self._n_added += 1
 
-    def add_transitions(self, transitions: Mapping[str, Any]) -> None:
+    def add_transitions(self, transitions: Mapping[str, PyTree]) -> None:
         """Adds many transitions, oldest first.
 
         Args:
@@ -189,7 +188,7 @@ class ReplayBuffer(Sampled):
 
     # Saving and loading.
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, PyTree]:
         """Everything that a buffer needs to go on exactly from here.
 
         Returns:
@@ -203,7 +202,7 @@ class ReplayBuffer(Sampled):
             "rng": self.rng_state(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, PyTree]) -> None:
         """Goes on from a saved state.
 
         Args:

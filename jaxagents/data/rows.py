@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-Arrays = dict[str, Any]
+Arrays = dict[str, PyTree]
 SEPARATOR = "/"
 
 
@@ -51,7 +51,7 @@ class Gathered:
         return _copy(self.array, self.numbers)
 
 
-def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]:
     """The leaves of a nested dict, by their keys joined with slashes.
 
     Args:
@@ -114,7 +114,7 @@ def whole(nested: PyTree) -> PyTree:
     return nested
 
 
-def unflatten(flat: Mapping[str, Any]) -> Arrays:
+def unflatten(flat: Mapping[str, PyTree]) -> Arrays:
     """The nested dict of which [`flatten`][jaxagents.data.rows.flatten] gives these leaves.
 
     Args:
@@ -133,7 +133,7 @@ def unflatten(flat: Mapping[str, Any]) -> Arrays:
     return nested
 
 
-def common_length(flat: Mapping[str, Any]) -> int:
+def common_length(flat: Mapping[str, PyTree]) -> int:
     """The number of rows of all arrays.
 
     Args:
@@ -200,7 +200,7 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
 
 
-def take(flat: Mapping[str, Any], indices: Any) -> Arrays:
+def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
     """Copies rows.
 
     Args:

@@ -2,7 +2,6 @@
 
 import json
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
@@ -13,7 +12,7 @@ from jaxagents.data import rows
 class Sampled:
     """Rows of named arrays that are drawn uniformly, with replacement."""
 
-    _flat: dict[str, Any]
+    _flat: dict[str, PyTree]
     _rng: np.random.Generator
 
     @abstractmethod

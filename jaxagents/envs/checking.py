@@ -22,7 +22,7 @@ _FOR_EVER = int(np.iinfo(np.int32).max)
 
 
 class EnvironmentReport(NamedTuple):
-    """What a check of an environment found; `print` shows it.
+    """The findings of a check of an environment; `print` shows them.
 
     Attributes:
         name: Name of the environment.
@@ -95,7 +95,7 @@ def check_env(
         ValueError: It has mistakes; the message tells all that were found.
     """
     n_steps = positive("n_steps", n_steps)
-    episodes, player, doubts = _traced(env, env_params, sample_action)
+    episodes, player, doubts = _trace(env, env_params, sample_action)
     name, key = episodes.env.wording.environment, jax.random.key(seed)
     try:
         repetitions = Repetitions(episodes, player, key, _N_ENVS)
@@ -123,7 +123,7 @@ def check_env(
     )
 
 
-def _traced(
+def _trace(
     env: Any, env_params: PyTree, sample_action: Sampler | None
 ) -> tuple[Episodes, Player, list[str]]:
     """The environment, its actions, and doubts about its dtypes, if its shapes are right."""
@@ -174,7 +174,7 @@ def _all_of(mistakes: list[str], name: str) -> str:
 
 
 def _told(error: Exception, how: str) -> str:
-    """What an error says: that of a check as it stands, and the first line of any other."""
+    """The message of an error: the whole of a check's, and the first line of any other."""
     if type(error) is ValueError:
         return str(error)
     first = next(iter(str(error).strip().splitlines()), "")

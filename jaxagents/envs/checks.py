@@ -1,35 +1,25 @@
 """Checks of environments, made on shapes alone, before anything is compiled."""
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
-from jaxagents.core.observed import action_mask
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
+from jaxagents.envs.declarations import (
+    check_action_mask,
+    check_space,
+    doubts_about_kinds,
+    with_declared,
+)
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS
-from jaxagents.envs.spaces import (
-    Space,
-    is_array,
-    is_discrete,
-    is_multi_discrete,
-    map_spaces,
-    parts,
-)
-
-_NEED_NUMBERS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
+from jaxagents.envs.tracing import traced_step
 
 
 def check_one_actor(env: Environment, name: str) -> None:
@@ -78,12 +68,12 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
     mistakes = mistakes_in_shapes(episodes, action)
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    for doubt in _doubts_about_kinds(episodes.env):
+    for doubt in doubts_about_kinds(episodes.env):
         warnings.warn(doubt, stacklevel=2)
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
-    """What is wrong with the structures, shapes and dtypes that an environment gives, in words.
+    """Mistakes in the structures, shapes and dtypes that an environment gives, in words.
 
     Args:
         episodes: The environment.
@@ -111,7 +101,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (check_flag, outcome.truncated, f"{what}: truncated"),
         (check_size, outcome.reward, actors_shape, f"{what}: reward"),
         (_check_real, outcome.reward, f"{what}: reward"),
-        (_check_space, env.observation_space, obs, name, reset),
+        (check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
         (_check_info_names, episodes, outcome.info if isinstance(outcome.info, dict) else {}, what),
     ]
@@ -119,7 +109,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
 
 
 def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
-    """What is unusual about the dtypes of an environment in whose shapes there is no mistake, in words.
+    """Doubts about the dtypes of an environment whose shapes are right, in words.
 
     Args:
         episodes: The environment.
@@ -135,7 +125,7 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
     return [
         f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
         f"{found.dtype}."
-        for part, declared, found in _with_declared(env.observation_space, obs, name)
+        for part, declared, found in with_declared(env.observation_space, obs, name)
         if narrow(jnp.dtype(declared.dtype)) != narrow(found.dtype)
     ] + [
         f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
@@ -144,133 +134,18 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
     ]
 
 
-def _doubts_about_kinds(env: Environment) -> list[str]:
-    """Doubts about observations of another kind of numbers than their space declares, in words."""
-    name, reset, _ = env.wording
-    obs, _ = jax.eval_shape(in_32_bits, jax.eval_shape(lambda: env.reset(jax.random.key(0))))
-    return [
-        f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
-        f"{found.dtype}, which is what agents are trained with."
-        for part, declared, found in _with_declared(env.observation_space, obs, name)
-        if not _widens(found.dtype, declared.dtype)
-    ]
-
-
-def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
-    """What a reset and a step of an environment return, as shapes: observation, state, and outcome.
-
-    Args:
-        env: The environment.
-        action: An action, as shapes.
-
-    Returns:
-        The observation and the state of the reset, and whatever the step returns.
-
-    Raises:
-        ValueError: The reset does not return two values.
-    """
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    first = jax.eval_shape(lambda key: env.reset(key), key)
-    if not (isinstance(first, tuple | list) and len(first) == 2):
-        raise ValueError(
-            f"{env.wording.environment}.{env.wording.reset} must return two values (obs, state), got "
-            f"{jax.tree.map(shape_and_dtype, first)}."
-        )
-    obs, state = first
-    with written_in_jax(f"{env.wording.environment}.{env.wording.step}"):
-        return obs, state, jax.eval_shape(lambda *args: env.step(*args), key, state, action)
-
-
-def check_action_mask(episodes: Episodes) -> None:
-    """Raises unless the mask of actions in the observations, if there is one, has one entry for each.
-
-    Args:
-        episodes: The environment.
-
-    Raises:
-        ValueError: It has others, or the actions are not discrete.
-    """
-    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    mask, space = action_mask(obs), episodes.action_space
-    if mask is None or space is None:
-        return
-    name = episodes.env.wording.environment
-    expected = _given(map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space))
-    if not jax.tree.leaves(expected):
-        raise ValueError(
-            f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
-            f"is {space!r}. Name the entry of the observation otherwise if it is something else."
-        )
-    found = _given(jax.tree.map(lambda x: x.shape, mask))
-    flags = [not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask)]
-    if found != expected or not all(flags):
-        raise ValueError(
-            f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for each "
-            f"action, got {jax.tree.map(shape_and_dtype, mask)}."
-        )
-
-
-def _mask_shape(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
-    """The shape of the mask of a space, or of those of several discrete actions; `None` for a box."""
-    if is_multi_discrete(space):
-        return tuple((*actors_shape, int(n)) for n in space.nvec)
-    return (*actors_shape, int(space.n)) if is_discrete(space) else None
-
-
-def _given(shapes: PyTree) -> PyTree:
-    """Shapes without the entries of dicts that have none."""
-    if not isinstance(shapes, dict):
-        return shapes
-    return {name: _given(shape) for name, shape in shapes.items() if shape is not None}
-
-
 def _check_real(x: PyTree, what: str) -> None:
     if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
         raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
 
 
 def _mistakes(check: Callable[..., None], *args: Any) -> list[str]:
-    """What a check says, if it raises."""
+    """The message of a check, if it raises."""
     try:
         check(*args)
     except ValueError as error:
         return [str(error)]
     return []
-
-
-def check_reset(env: Environment) -> None:
-    """Raises if an environment's reset cannot be compiled.
-
-    Args:
-        env: The environment.
-
-    Raises:
-        TypeError: It cannot.
-    """
-    name, reset, _ = env.wording
-    with written_in_jax(f"{name}.{reset}"):
-        jax.eval_shape(lambda key: env.reset(key), jax.eval_shape(lambda: jax.random.key(0)))
-
-
-@contextlib.contextmanager
-def written_in_jax(what: str) -> Iterator[None]:
-    """Explains the errors of JAX about functions that need numbers where there are none yet.
-
-    Args:
-        what: Name of the function that is called in the context.
-
-    Raises:
-        TypeError: The function needs numbers.
-    """
-    try:
-        yield
-    except _NEED_NUMBERS as error:
-        raise TypeError(
-            f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
-            "that float(), int(), bool(), if, and functions of NumPy fail on them. Use jax.numpy, such "
-            "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is driven on "
-            "the host: see jaxagents.host.train_online."
-        ) from error
 
 
 def check_flag(x: PyTree, what: str) -> None:
@@ -304,7 +179,7 @@ def check_info(info: object, what: str) -> None:
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
 
-def _check_info_names(episodes: Episodes, info: dict[str, Any], what: str) -> None:
+def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) -> None:
     names = (*episodes.info_names.final, *episodes.info_names.summed)
     missing = [name for name in names if name not in info]
     if missing:
@@ -320,39 +195,3 @@ def _check_info_names(episodes: Episodes, info: dict[str, Any], what: str) -> No
     odd = [name for name in names if not hasattr(info[name], "dtype")]
     if odd:
         raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")
-
-
-def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
-    for part, declared, found in _with_declared(space, obs, name):
-        shape, dtype = tuple(declared.shape), jnp.dtype(declared.dtype)
-        if shape != found.shape:
-            raise ValueError(
-                f"{part}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
-                f"{shape_and_dtype(found)}. Correct whichever is wrong."
-            )
-
-
-def _with_declared(
-    space: Space, obs: PyTree, name: str
-) -> Iterator[tuple[str, Space, jax.ShapeDtypeStruct]]:
-    """The arrays that spaces are declared for: the name of each, its space, and its shape."""
-    children = parts(space)
-    if children is not None:
-        for key, child in children.items():
-            part = obs.get(key) if isinstance(obs, dict) else _child(obs, key)
-            if part is not None:
-                yield from _with_declared(child, part, f"{name}[{key!r}]")
-    elif is_array(space) and isinstance(obs, jax.ShapeDtypeStruct):
-        yield name, space, obs
-
-
-def _child(obs: PyTree, key: object) -> PyTree:
-    return getattr(obs, key, None) if isinstance(key, str) else obs[key]
-
-
-def _widens(narrow: DTypeLike, wide: DTypeLike) -> bool:
-    kinds = "biuf"
-    narrow, wide = jnp.dtype(narrow), jnp.dtype(wide)
-    if narrow.kind == wide.kind:
-        return True
-    return kinds.find(narrow.kind) < kinds.find(wide.kind)

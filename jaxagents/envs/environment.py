@@ -1,7 +1,7 @@
 """The one type of environment that agents see, whichever suite it comes from."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
@@ -27,7 +27,7 @@ class Step(NamedTuple):
     reward: Float[Array, "*actors"]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
-    info: dict[str, Any]
+    info: dict[str, PyTree]
 
 
 class Wording(NamedTuple):
@@ -77,7 +77,7 @@ class Environment(abc.ABC):
     on_host: bool = False
 
     @abc.abstractmethod
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -117,7 +117,7 @@ class Environment(abc.ABC):
         return None
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """What a centralised critic sees of a state, such as the positions of all actors.
+        """The view that a centralised critic has of a state, such as the positions of all actors.
 
         It is asked for by [`MAPPO`][jaxagents.mappo.MAPPO] alone. An environment may also give it in
         observations that are dicts, as `"critic_state"`.

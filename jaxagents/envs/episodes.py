@@ -50,7 +50,7 @@ class Timestep(NamedTuple):
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     next_obs: PyTree
-    info: dict[str, Any]
+    info: dict[str, PyTree]
 
 
 class InfoNames(NamedTuple):
@@ -64,11 +64,11 @@ class InfoNames(NamedTuple):
     final: tuple[str, ...] = ()
     summed: tuple[str, ...] = ()
 
-    def of_step(self, info: dict[str, Any]) -> dict[str, Any]:
+    def of_step(self, info: dict[str, PyTree]) -> dict[str, PyTree]:
         """The entries of the info of one step."""
         return {name: info[name] for name in (*self.final, *self.summed)}
 
-    def of_episode(self, earlier: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
+    def of_episode(self, earlier: dict[str, PyTree], info: dict[str, PyTree]) -> dict[str, PyTree]:
         """The entries of an episode after a further step."""
         last = {name: info[name] for name in self.final}
         sums = {name: earlier[name] + info[name] for name in self.summed}
@@ -124,7 +124,7 @@ class Episodes:
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, EpisodeState]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, EpisodeState]:
         """Starts an episode.
 
         Args:
@@ -135,7 +135,7 @@ class Episodes:
         """
         obs, envstate = without_weak_types(self.env.reset(key))
         state = EpisodeState(envstate=envstate, step=jnp.zeros((), jnp.int32))
-        return self._shown(in_32_bits(obs), envstate), state
+        return self._with_entries(in_32_bits(obs), envstate), state
 
     def step(self, key: Key[Array, ""], state: EpisodeState, action: PyTree) -> Timestep:
         """Takes one step, and starts the next episode if this one ended.
@@ -190,7 +190,7 @@ class Episodes:
         outcome = self.env.step(key, state.envstate, action)
         obs, envstate = without_weak_types((outcome.obs, outcome.state))
         obs, envstate = in_32_bits(obs), with_widths_of(state.envstate, envstate)
-        obs = self._shown(obs, envstate)
+        obs = self._with_entries(obs, envstate)
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
@@ -204,7 +204,7 @@ class Episodes:
             info=outcome.info,
         )
 
-    def _shown(self, obs: PyTree, envstate: PyTree) -> PyTree:
+    def _with_entries(self, obs: PyTree, envstate: PyTree) -> PyTree:
         """An observation, with which actions are allowed and, if it is shown, what critics see."""
         state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
         entries = {ACTION_MASK: self.env.action_mask(envstate), CRITIC_STATE: state}
@@ -214,11 +214,11 @@ class Episodes:
         self,
         over: Bool[Array, "environments"],
         keys: Key[Array, "environments"],
-        current: tuple[Any, EpisodeState],
-    ) -> tuple[Any, EpisodeState]:
+        current: tuple[PyTree, EpisodeState],
+    ) -> tuple[PyTree, EpisodeState]:
         """Starts the next episode where one is over; computes no reset if none is."""
 
-        def with_restarts(current: tuple[Any, EpisodeState]) -> tuple[Any, EpisodeState]:
+        def with_restarts(current: tuple[PyTree, EpisodeState]) -> tuple[PyTree, EpisodeState]:
             return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
 
         if len(over) >= _MANY_ENVIRONMENTS and jax.default_backend() == "cpu":
@@ -229,12 +229,12 @@ class Episodes:
         self,
         over: Bool[Array, "environments"],
         keys: Key[Array, "environments"],
-        current: tuple[Any, EpisodeState],
-    ) -> tuple[Any, EpisodeState]:
+        current: tuple[PyTree, EpisodeState],
+    ) -> tuple[PyTree, EpisodeState]:
         """Starts the next episode where one is over, in a few environments at a time."""
         n_envs = len(over)
 
-        def restart_some(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        def restart_some(state: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             over, _ = state
             (some,) = jnp.nonzero(over, size=n_envs // _TURNS_OF_ALL, fill_value=n_envs)
             fresh = jax.vmap(self.reset)(keys.at[some].get(mode="clip"))

@@ -1,4 +1,4 @@
-"""What random play in an environment shows: mistakes, and what is suspicious but may be meant."""
+"""Findings from random play in an environment: mistakes, and oddities that may be intended."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from jaxagents.envs.random_play import Player, RandomPlay
 _N_STEPS = 64
 """Number of steps that are played again and again."""
 _FEW = 4
-"""From so many episodes on, equal lengths are no coincidence."""
+"""With this many episodes or more, equal lengths are no coincidence."""
 
 
 class Repetitions:

@@ -184,7 +184,7 @@ def _play_until_all_are_over(
 
 
 def _no_info(episodes: Episodes, policy: Act, *step: Any) -> dict[str, Array]:
-    """What is kept of the info of episodes without steps, found without playing."""
+    """The info that is kept of episodes before their first step, found without playing."""
     if not any(episodes.info_names):
         return {}
     _, timestep = jax.eval_shape(functools.partial(_take_step, episodes, policy), *step)

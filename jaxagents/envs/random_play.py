@@ -136,10 +136,11 @@ def _draw_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     if is_multi_discrete(space):
         keys = jax.random.split(key, len(space.nvec))
         masks = [None] * len(space.nvec) if mask is None else mask
-        drawn = [_choose(int(n), k, m) for n, k, m in zip(space.nvec, keys, masks, strict=True)]
+        parts_of_action = zip(keys, space.nvec, masks, strict=True)
+        drawn = [ops.random_actions(key, int(n), mask) for key, n, mask in parts_of_action]
         return jnp.stack(drawn)
     if is_discrete(space):
-        return _choose(int(space.n), key, mask)
+        return ops.random_actions(key, int(space.n), mask)
     if not is_box(space):
         raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
     low, high = box_bounds(space)
@@ -148,12 +149,6 @@ def _draw_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     within = low + uniform * np.where(is_bounded, high - low, 0.0).astype(np.float32)
     normal = jnp.clip(jax.random.normal(key, low.shape, jnp.float32), low, high)
     return jnp.where(is_bounded, within, normal)
-
-
-def _choose(n: int, key: Key[Array, ""], mask: Array | None) -> Int[Array, ""]:
-    if mask is None:
-        return jax.random.randint(key, (), 0, n, jnp.int32)
-    return ops.Categorical(jnp.zeros(n)).masked(mask).sample(key).astype(jnp.int32)
 
 
 def _is_finite(tree: PyTree) -> Bool[Array, ""]:

@@ -36,7 +36,7 @@ class RandomParams(Wrapper):
     """
 
     def __init__(
-        self, env: Any, draw: Callable[[Key[Array, ""], Any], Any], params: PyTree = None
+        self, env: Any, draw: Callable[[Key[Array, ""], PyTree], PyTree], params: PyTree = None
     ) -> None:
         """Takes an environment.
 
@@ -63,7 +63,7 @@ class RandomParams(Wrapper):
         self.draw = draw
         self.observation_space = inside.observation_space
         own = jax.tree.map(jnp.asarray, inside.params)
-        drawn = jax.eval_shape(self._drawn, jax.random.key(0))
+        drawn = jax.eval_shape(self._draw_params, jax.random.key(0))
         check_same_tree(own, drawn, "RandomParams: the parameters", "params", "draw")
 
     @property
@@ -74,7 +74,7 @@ class RandomParams(Wrapper):
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode, with parameters of its own; see `Environment`."""
         draw_key, key = jax.random.split(key)
-        params = self._drawn(draw_key)
+        params = self._draw_params(draw_key)
         obs, envstate = self.env.with_params(params).reset(key)
         return obs, Remembered(envstate, params)
 
@@ -88,14 +88,14 @@ class RandomParams(Wrapper):
         return self.env.with_params(state.past).action_mask(state.envstate)
 
     def critic_state(self, state: Remembered) -> PyTree:
-        """What a centralised critic sees of a state, as the environment inside says."""
+        """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.with_params(state.past).critic_state(state.envstate)
 
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""
         return self.env.with_params(state.past).render(state.envstate)
 
-    def _drawn(self, key: Key[Array, ""]) -> PyTree:
+    def _draw_params(self, key: Key[Array, ""]) -> PyTree:
         drawn = self.draw(key, self.params)
         return jax.tree.map(
             lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params

@@ -85,14 +85,14 @@ class Wrapper(Environment):
         return self.env.action_mask(state.envstate)
 
     def critic_state(self, state: Remembered) -> PyTree:
-        """What a centralised critic sees of a state, as the environment inside says."""
+        """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.critic_state(state.envstate)
 
     @property
     def _observation_space_inside(self) -> Space:
         return network_space(self.env.observation_space)
 
-    def _seen(self, obs: PyTree) -> PyTree:
+    def _network_input(self, obs: PyTree) -> PyTree:
         """An observation without a mask of actions, in which a single integer is one-hot."""
         space, obs = self._observation_space_inside, network_input(obs)
         return jax.nn.one_hot(obs, int(space.n)) if is_discrete(space) else obs
@@ -124,13 +124,13 @@ class FrameStack(Wrapper):
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
-        frames = jax.tree.map(self._repeated, self._seen(obs))
+        frames = jax.tree.map(self._repeated, self._network_input(obs))
         return observed_beside(frames, **entries_beside(obs)), Remembered(envstate, frames)
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
-        frames = jax.tree.map(self._after, state.past, self._seen(step.obs))
+        frames = jax.tree.map(self._after, state.past, self._network_input(step.obs))
         return step._replace(
             obs=observed_beside(frames, **entries_beside(step.obs)),
             state=Remembered(step.state, frames),
@@ -191,18 +191,18 @@ class WithPrevious(Wrapper):
         obs, envstate = self.env.reset(key)
         shapes = {name: space.shape for name, space in self._spaces_of_past().items()}
         past = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes.items()}
-        return self._shown_with(past, obs), Remembered(envstate, ())
+        return self._with_past(past, obs), Remembered(envstate, ())
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
         past = {}
         if self.shows_action:
-            past["previous_action"] = self._shown(action)
+            past["previous_action"] = self._action_vector(action)
         if self.shows_reward:
             reward = jnp.asarray(step.reward, jnp.float32)
             past["previous_reward"] = reward.reshape(*self._actors, 1)
-        return step._replace(obs=self._shown_with(past, step.obs), state=Remembered(step.state, ()))
+        return step._replace(obs=self._with_past(past, step.obs), state=Remembered(step.state, ()))
 
     @property
     def name(self) -> str:
@@ -210,14 +210,14 @@ class WithPrevious(Wrapper):
         shown = ["action"] * self.shows_action + ["reward"] * self.shows_reward
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
-    def _shown_with(self, past: dict[str, Array], obs: PyTree) -> dict[str, Any]:
-        return {OBSERVATION: self._seen(obs), **past, **entries_beside(obs)}
+    def _with_past(self, past: dict[str, Array], obs: PyTree) -> dict[str, PyTree]:
+        return {OBSERVATION: self._network_input(obs), **past, **entries_beside(obs)}
 
     @property
     def _actors(self) -> tuple[int, ...]:
         return () if self.n_actors is None else (int(self.n_actors),)
 
-    def _shown(self, action: PyTree) -> Float[Array, "..."]:
+    def _action_vector(self, action: PyTree) -> Float[Array, "..."]:
         if is_discrete(self.action_space):
             return jax.nn.one_hot(action, int(self.action_space.n))
         return jnp.asarray(action, jnp.float32)
@@ -244,7 +244,7 @@ def _box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any = np.float32) -
 
 
 def _one_hot_space(space: Space) -> Space:
-    """The space of what `_seen` gives."""
+    """The space of what `_network_input` gives."""
     if is_discrete(space):
         return _box(0.0, 1.0, (int(space.n),))
     return space

@@ -1,4 +1,4 @@
-"""The base of learners, which learn from batches of transitions wherever these come from."""
+"""The base of learners, which learn from batches of transitions from any source."""
 
 import functools
 from abc import abstractmethod
@@ -262,7 +262,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
-        """Hyperparameters with numbers in the place of `None`, where that stands for a default."""
+        """Hyperparameters with a number for every `None` that stands for a default."""
         return hyperparams
 
     @classmethod

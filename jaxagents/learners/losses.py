@@ -6,7 +6,7 @@ from jaxtyping import Array, PyTree
 Info = dict[str, Array]
 
 
-def described(output: PyTree) -> tuple[Array, Info]:
+def losses_and_info(output: PyTree) -> tuple[Array, Info]:
     """Losses and a dict of arrays that describe samples, of anything that a loss hook may return.
 
     Args:

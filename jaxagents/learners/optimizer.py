@@ -80,7 +80,7 @@ def make_optimizer(
 
 def optimized(
     model_def: nn.Module,
-    variables: Mapping[str, Any],
+    variables: Mapping[str, PyTree],
     optimizer: Callable[..., optax.GradientTransformation],
     learning_rate: Traced,
 ) -> TrainState:

@@ -189,7 +189,9 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         variables = initialise(critic, key, example.observations)
         return optimized(critic, variables, config.optimizer, learning_rate), variables
 
-    def _fitted(self, batch: Batch, targets: Float[Array, "batch ..."]) -> tuple[TrainState, Info]:
+    def _fit_critic(
+        self, batch: Batch, targets: Float[Array, "batch ..."]
+    ) -> tuple[TrainState, Info]:
         """The network after a gradient step, and what is reported of it."""
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
@@ -259,7 +261,7 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
         )
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        critic, info = self._fitted(batch, self._q_target(batch))
+        critic, info = self._fit_critic(batch, self._q_target(batch))
         return self.replace(critic=critic, target_critic=self._next_target(critic)), info
 
     def _next_target(self, critic: TrainState) -> TrainState:

@@ -37,7 +37,7 @@ class TrainState(PicklableNode):
     step: Int[Array, ""]
     params: PyTree
     opt_state: PyTree
-    extra_variables: dict[str, Any]
+    extra_variables: dict[str, PyTree]
     model_def: nn.Module = nonpytree_field()
     tx: optax.GradientTransformation | None = nonpytree_field(default=None)
 
@@ -47,7 +47,7 @@ class TrainState(PicklableNode):
         model_def: nn.Module,
         params: PyTree,
         tx: optax.GradientTransformation | None = None,
-        extra_variables: dict[str, Any] | None = None,
+        extra_variables: dict[str, PyTree] | None = None,
     ) -> "TrainState":
         """A state before its first gradient step.
 
@@ -86,7 +86,7 @@ class TrainState(PicklableNode):
     def from_variables(
         cls,
         model_def: nn.Module,
-        variables: Mapping[str, Any],
+        variables: Mapping[str, PyTree],
         tx: optax.GradientTransformation | None = None,
     ) -> "TrainState":
         """A state before its first gradient step, from the output of `model_def.init`.
@@ -106,7 +106,7 @@ class TrainState(PicklableNode):
         self,
         *args: Any,
         params: PyTree = None,
-        extra_variables: dict[str, Any] | None = None,
+        extra_variables: dict[str, PyTree] | None = None,
         method: str | Callable | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -176,8 +176,12 @@ class TrainState(PicklableNode):
         return self.replace(extra_variables={**self.extra_variables, **changed})
 
     def apply_loss_fn(
-        self, *, loss_fn: Callable[[Any], Any], has_aux: bool = False, axis_name: str | None = None
-    ) -> tuple["TrainState", Any]:
+        self,
+        *,
+        loss_fn: Callable[[PyTree], PyTree],
+        has_aux: bool = False,
+        axis_name: str | None = None,
+    ) -> tuple["TrainState", PyTree]:
         """Takes one gradient step down a loss.
 
         Args:

@@ -67,7 +67,7 @@ class DictEncoder(nn.Module):
 
     @nn.compact
     def __call__(
-        self, observations: Mapping[str, Any], train: bool = False
+        self, observations: Mapping[str, PyTree], train: bool = False
     ) -> Float[Array, "*batch features"]:
         """Concatenates the encoded and the plain observations, in the order of their keys.
 

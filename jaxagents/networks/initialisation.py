@@ -24,7 +24,7 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
     return nn.initializers.variance_scaling(scale, "fan_avg", "uniform")
 
 
-def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, Any]:
+def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
     """The variables of a network; when vmapped on a CPU, of one network after another.
 
     Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of these as tasks on the
@@ -40,7 +40,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
         Collections of variables by name.
     """
 
-    def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, Any]:
+    def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
         return dict(network.init(rng, *inputs))
 
     vmappable_init = custom_vmap(init)
@@ -77,7 +77,7 @@ def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) 
     if others:
         raise ValueError(
             f"{type(network).__name__} has the variables {others}, which nothing would update here. Use "
-            "layers without them, such as group or layer normalisation in the place of batch "
+            "layers without them, such as group or layer normalisation instead of batch "
             "normalisation."
         )
     return variables.get("params", {})

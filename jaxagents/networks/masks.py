@@ -23,7 +23,17 @@ class ObservationOnly(nn.Module):
 
     def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """The output of the network; further arguments are passed on to it."""
-        return self.network(network_input(obs), *args, **kwargs)
+        return self.output_for(obs, self.network(self.view_of(obs), *args, **kwargs))
+
+    @staticmethod
+    def view_of(obs: PyTree) -> PyTree:
+        """The part of observations that the network sees."""
+        return network_input(obs)
+
+    @staticmethod
+    def output_for(obs: PyTree, output: PyTree) -> PyTree:
+        """The network's output, given what was observed."""
+        return output
 
 
 class Masked(ObservationOnly):
@@ -41,17 +51,18 @@ class Masked(ObservationOnly):
             without their entry `"action_mask"`.
     """
 
-    def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
+    @staticmethod
+    def output_for(obs: PyTree, output: PyTree) -> PyTree:
         """The output of the network, with logits of minus infinity for actions that are not allowed.
 
         Raises:
             TypeError: The output is neither.
             ValueError: There is not one logit for each action.
         """
-        return _masked(super().__call__(obs, *args, **kwargs), action_mask(obs))
+        return _masked(output, action_mask(obs))
 
 
-class CriticView(nn.Module):
+class CriticView(ObservationOnly):
     """A centralised critic, which sees an environment's state or what all actors observe.
 
     Attributes:
@@ -59,68 +70,40 @@ class CriticView(nn.Module):
             [`ObservationOnly`][jaxagents.networks.ObservationOnly] leaves of them.
     """
 
-    network: nn.Module
+    @staticmethod
+    def view_of(obs: PyTree) -> PyTree:
+        """The part of observations that the network sees."""
+        state = critic_state(obs)
+        return network_input(obs) if state is None else state
 
-    def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
-        """The output of the network; further arguments are passed on to it."""
-        return self.network(_critic_input(obs), *args, **kwargs)
 
-
-class ObservationOnlyWithMemory(Recurrent):
-    """A network with a memory that sees neither masks of actions nor what centralised critics see.
+class ViewWithMemory(Recurrent):
+    """A network with a memory that sees observations as one without would.
 
     Attributes:
-        network: The network; see [`ObservationOnly`][jaxagents.networks.ObservationOnly].
+        network: The network.
+        view: The class of networks without a memory, such as `Masked`.
     """
 
     network: Recurrent
+    view: type[ObservationOnly]
 
     @nn.nowrap
     def initial(self) -> PyTree:
         """The memory of the network at the start of an episode."""
         return self.network.initial()
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
-        return self.network(carry, self._seen(obs))
+        carry, output = self.network(carry, self.view.view_of(obs))
+        return carry, self.view.output_for(obs, output)
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
-        return self.network.unroll(carry, self._seen(obs), first)
-
-    @nn.nowrap
-    def _seen(self, obs: PyTree) -> PyTree:
-        return network_input(obs)
-
-
-class MaskedWithMemory(ObservationOnlyWithMemory):
-    """A network with a memory in which actions that are not allowed have no probability.
-
-    Attributes:
-        network: A network with a memory; see [`Masked`][jaxagents.networks.Masked].
-    """
-
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
-        """Takes one step; see `Recurrent`."""
-        carry, output = super().__call__(carry, obs)
-        return carry, _masked(output, action_mask(obs))
-
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
-        """Takes the steps of a sequence; see `Recurrent`."""
-        carries, outputs = super().unroll(carry, obs, first)
-        return carries, _masked(outputs, action_mask(obs))
-
-
-class CriticViewWithMemory(ObservationOnlyWithMemory):
-    """A centralised critic with a memory; see [`CriticView`][jaxagents.networks.CriticView].
-
-    Attributes:
-        network: The network.
-    """
-
-    @nn.nowrap
-    def _seen(self, obs: PyTree) -> PyTree:
-        return _critic_input(obs)
+        carries, outputs = self.network.unroll(carry, self.view.view_of(obs), first)
+        return carries, self.view.output_for(obs, outputs)
 
 
 def mask_actions(network: nn.Module) -> nn.Module:
@@ -132,8 +115,7 @@ def mask_actions(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`Masked`][jaxagents.networks.Masked] or its like with a memory.
     """
-    is_recurrent = isinstance(network, Recurrent)
-    return MaskedWithMemory(network) if is_recurrent else Masked(network)
+    return _behind(network, Masked)
 
 
 def observation_only(network: nn.Module) -> nn.Module:
@@ -145,8 +127,7 @@ def observation_only(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`ObservationOnly`][jaxagents.networks.ObservationOnly] or its like with a memory.
     """
-    is_recurrent = isinstance(network, Recurrent)
-    return ObservationOnlyWithMemory(network) if is_recurrent else ObservationOnly(network)
+    return _behind(network, ObservationOnly)
 
 
 def critic_view(network: nn.Module) -> nn.Module:
@@ -158,16 +139,14 @@ def critic_view(network: nn.Module) -> nn.Module:
     Returns:
         It, behind [`CriticView`][jaxagents.networks.CriticView] or its like with a memory.
     """
-    is_recurrent = isinstance(network, Recurrent)
-    return CriticViewWithMemory(network) if is_recurrent else CriticView(network)
+    return _behind(network, CriticView)
 
 
-def _critic_input(obs: PyTree) -> PyTree:
-    state = critic_state(obs)
-    return network_input(obs) if state is None else state
+def _behind(network: nn.Module, view: type[ObservationOnly]) -> nn.Module:
+    return ViewWithMemory(network, view) if isinstance(network, Recurrent) else view(network)
 
 
-def _masked(output: Any, mask: Any) -> Any:
+def _masked(output: PyTree, mask: PyTree) -> PyTree:
     if mask is None:
         return output
     if isinstance(mask, Mapping):

@@ -62,7 +62,27 @@ class RunningNorm(nn.Module):
         return x if moments is None else ops.normalise(x, moments, self.clip)
 
 
-class Normalised(nn.Module):
+class _WithStatistics(nn.Module):
+    """A network and the statistics of its observations.
+
+    Attributes:
+        network: The network.
+        clip: Largest absolute value of a normalised number.
+    """
+
+    network: nn.Module
+    clip: float = 10.0
+
+    def setup(self) -> None:
+        """Makes the statistics."""
+        self.statistics = RunningNorm(self.clip)
+
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations, with leading axes, to the statistics."""
+        self.statistics.observe(observations)
+
+
+class Normalised(_WithStatistics):
     """A network whose observations are normalised by those that have been observed.
 
     ```python
@@ -81,13 +101,6 @@ class Normalised(nn.Module):
         clip: Largest absolute value of a normalised number.
     """
 
-    network: nn.Module
-    clip: float = 10.0
-
-    def setup(self) -> None:
-        """Makes the statistics."""
-        self.statistics = RunningNorm(self.clip)
-
     def __call__(self, observations: PyTree, *args: Any, **kwargs: Any) -> PyTree:
         """Applies the network to normalised observations.
 
@@ -101,12 +114,8 @@ class Normalised(nn.Module):
         """
         return self.network(self.statistics(observations), *args, **kwargs)
 
-    def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the statistics."""
-        self.statistics.observe(observations)
 
-
-class NormalisedRecurrent(Recurrent):
+class NormalisedRecurrent(_WithStatistics, Recurrent):
     """A network with a memory, whose observations are normalised as those of `Normalised`.
 
     Attributes:
@@ -115,28 +124,21 @@ class NormalisedRecurrent(Recurrent):
     """
 
     network: Recurrent
-    clip: float = 10.0
-
-    def setup(self) -> None:
-        """Makes the statistics."""
-        self.statistics = RunningNorm(self.clip)
 
     @nn.nowrap
     def initial(self) -> PyTree:
         """The memory at the start of an episode; see `Recurrent`."""
         return self.network.initial()
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         return self.network(carry, self.statistics(obs))
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         return self.network.unroll(carry, self.statistics(obs), first)
-
-    def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the statistics."""
-        self.statistics.observe(observations)
 
 
 def normalised(network: nn.Module) -> nn.Module:

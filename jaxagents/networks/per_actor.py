@@ -1,7 +1,6 @@
 """Lifting a single-actor network to several actors."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -58,13 +57,15 @@ class PerActorWithMemory(Recurrent):
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.n_actors, *x.shape)), initial)
 
     @nn.compact
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         axes = (0, 0 if self.own_observations else None)
         params = self.param("actors", lambda rng: _initial(self, rng, axes, carry, obs))
         return _apply(self, params, axes, carry, obs)
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         axes = (0, 1 if self.own_observations else None, None)
         params = self.get_variable("params", "actors")
@@ -115,11 +116,11 @@ def _apply(
     *inputs: PyTree,
     method: str | None = None,
     actors_axis: int = 0,
-) -> Any:
+) -> PyTree:
     """The outputs of all actors."""
     network = lifted.network.clone(parent=None)
 
-    def apply(params: PyTree, *inputs: PyTree) -> Any:
+    def apply(params: PyTree, *inputs: PyTree) -> PyTree:
         return network.apply({"params": params}, *inputs, method=method)
 
     params_axis = None if lifted.shared_params else 0

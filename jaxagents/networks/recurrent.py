@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ class Recurrent(nn.Module):
         """
 
     @abc.abstractmethod
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step.
 
         Args:
@@ -40,7 +39,9 @@ class Recurrent(nn.Module):
             The memory afterwards, and the output.
         """
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence.
 
         Args:
@@ -81,12 +82,14 @@ class WithMemory(Recurrent):
         """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[Any, Any]:
+    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output)
 
-    def unroll(self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]) -> tuple[Any, Any]:
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         inputs = _at_each_step(self, lambda network: network.torso, obs)
         if hasattr(self.cell, "unroll"):
@@ -166,15 +169,17 @@ def _one_after_the_other(
 
 def _scan(
     network: nn.Module,
-    part: Callable[[Any], Any],
+    part: Callable[[nn.Module], Callable],
     initial: PyTree,
     carry: PyTree,
     inputs: PyTree,
     first: Bool[Array, "time"],
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """A part of a network, step by step: its memories after each step, and its outputs."""
 
-    def step(network: nn.Module, carry: PyTree, at_t: tuple[Any, Array]) -> tuple[Any, Any]:
+    def step(
+        network: nn.Module, carry: PyTree, at_t: tuple[PyTree, Array]
+    ) -> tuple[PyTree, PyTree]:
         inputs, first = at_t
         carry, output = part(network)(select(first, initial, carry), inputs)
         return carry, (carry, output)
@@ -183,7 +188,9 @@ def _scan(
     return scan(network, carry, (inputs, first))[1]
 
 
-def _at_each_step(network: nn.Module, part: Callable[[Any], Any], inputs: PyTree) -> Any:
+def _at_each_step(
+    network: nn.Module, part: Callable[[nn.Module], Callable], inputs: PyTree
+) -> PyTree:
     """The outputs of a part of a network at all steps at once."""
     each = nn.vmap(lambda network, x: part(network)(x), variable_axes={True: None}, split_rngs={})
     return each(network, inputs)

@@ -1,19 +1,14 @@
 """The mathematics of the agents as small pure functions, time first."""
 
+from jaxagents.ops.discrete import Categorical, EpsilonGreedy
 from jaxagents.ops.distributional import (
     categorical_projection,
     quantile_huber_loss,
     quantile_midpoints,
 )
-from jaxagents.ops.distributions import (
-    Categorical,
-    Distribution,
-    EpsilonGreedy,
-    Gaussian,
-    Reparametrised,
-    TanhGaussian,
-)
-from jaxagents.ops.exploration import exponential_decay, linear_decay
+from jaxagents.ops.distributions import Distribution, Reparametrised
+from jaxagents.ops.exploration import exponential_decay, linear_decay, random_actions
+from jaxagents.ops.gaussian import Gaussian, TanhGaussian
 from jaxagents.ops.joint import Joint
 from jaxagents.ops.losses import (
     approximate_kl,
@@ -87,6 +82,7 @@ __all__ = [
     "policy_gradient",
     "quantile_huber_loss",
     "quantile_midpoints",
+    "random_actions",
     "random_bijection",
     "random_indices",
     "running_returns",

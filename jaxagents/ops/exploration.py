@@ -1,7 +1,11 @@
-"""Schedules of exploration."""
+"""Exploration: random actions, and schedules of how rare they become."""
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Num
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, Key, Num
+
+from jaxagents.ops.discrete import Categorical
 
 Scalar = float | Float[Array, ""]
 Count = int | float | Num[Array, ""]
@@ -46,3 +50,23 @@ def exponential_decay(
         The value.
     """
     return final + (initial - final) * jnp.exp(-step / jnp.maximum(n_steps, _LEAST))
+
+
+def random_actions(
+    key: Key[Array, ""], n_actions: int, mask: ArrayLike | None, shape: tuple[int, ...] = ()
+) -> Int[Array, "*batch"]:
+    """Discrete actions, drawn uniformly from those that are allowed.
+
+    Args:
+        key: Random key.
+        n_actions: Number of actions.
+        mask: Whether each action is allowed, shaped `(*batch, n_actions)`; `None` if all are.
+        shape: The shape of the batch.
+
+    Returns:
+        The actions.
+    """
+    if mask is None:
+        return jax.random.randint(key, shape, 0, n_actions, jnp.int32)
+    drawn = Categorical(jnp.zeros((*shape, n_actions))).masked(mask).sample(key)
+    return drawn.astype(jnp.int32)

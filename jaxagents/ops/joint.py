@@ -39,7 +39,7 @@ class Joint(Reparametrised):
 
     def sample_from(self, noise: PyTree) -> PyTree:
         """The action made from the noise of one draw."""
-        return self._joined(_map(_sample_from, self.parts, noise))
+        return self._stack(_map(_sample_from, self.parts, noise))
 
     def log_prob(self, action: PyTree) -> Float[Array, "*batch"]:
         """Log-probability (or log-density) of an action, in nats."""
@@ -53,9 +53,9 @@ class Joint(Reparametrised):
 
     def mode(self) -> PyTree:
         """The greedy action of every part."""
-        return self._joined(_map(lambda part: part.mode(), self.parts))
+        return self._stack(_map(lambda part: part.mode(), self.parts))
 
-    def _joined(self, actions: PyTree) -> PyTree:
+    def _stack(self, actions: PyTree) -> PyTree:
         return jnp.stack(jax.tree.leaves(actions), axis=-1) if self.stacked else actions
 
     def _split(self, action: Array) -> PyTree:
@@ -69,7 +69,7 @@ def _noise(part: Distribution, key: Key[Array, ""], shape: tuple[int, ...]) -> P
     return jax.random.split(key, shape)
 
 
-def _sample_from(part: Distribution, noise: Any) -> PyTree:
+def _sample_from(part: Distribution, noise: PyTree) -> PyTree:
     if isinstance(part, Reparametrised) and part.draws_noise:
         return part.sample_from(noise)
     return part.sample(noise)

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 MOST_SAMPLES = 2**30 - 1
-"""The largest count, after which each batch weighs as if there were so many samples."""
+"""The largest count; from then on each batch weighs as if this were the number of samples."""
 _EPSILON = 1e-8
 """Added to variances, so that what is constant becomes zero."""
 
@@ -76,7 +76,7 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
     w = \frac{n_b}{n_a + n_b}, \quad \delta = \bar x_b - \bar x_a$$
 
     Chan et al., 1979, "Updating formulae and a pairwise algorithm for computing sample variances",
-    written for variances, which stay of the size that they are, in the place of sums of squares.
+    written for variances, whose size does not grow, instead of sums of squares.
 
     Args:
         moments: Those of many samples ($a$), or of none yet.
@@ -143,7 +143,7 @@ def running_returns(
     before: Float[Array, "*batch"],
     gamma: float | Float[Array, ""],
 ) -> tuple[Float[Array, "time *batch"], Float[Array, "*batch"]]:
-    r"""What has been received so far in each episode, older rewards discounted.
+    r"""The discounted sums of rewards so far in each episode.
 
     $$R_t = \gamma (1 - d_{t-1}) R_{t-1} + r_t$$
 

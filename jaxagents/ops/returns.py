@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 Scalar = float | Float[Array, ""]
-StepFunction = Callable[[Any, Any], tuple[Any, Any]]
+StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
 
 
 def scan_backwards(
@@ -37,7 +37,7 @@ def scan_backwards(
         The outputs of `step`, time first.
     """
 
-    def cut_then_step(accumulated: PyTree, at_t: Any) -> tuple[Any, Any]:
+    def cut_then_step(accumulated: PyTree, at_t: PyTree) -> tuple[PyTree, PyTree]:
         inputs_t, bootstrap_t, truncated_t = at_t
         cut = jax.tree.map(partial(jnp.where, truncated_t), bootstrap_t, accumulated)
         return step(cut, inputs_t)

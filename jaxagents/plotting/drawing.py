@@ -1,4 +1,4 @@
-"""What all pictures of trainings share: axes, colours, lines and files."""
+"""The parts that all pictures of trainings share: axes, colours, lines and files."""
 
 import os
 from pathlib import Path
@@ -71,7 +71,7 @@ def draw_runs(
 
 
 def in_words(n_runs: int) -> str:
-    """What a curve of so many runs shows."""
+    """The label of a curve of that many runs."""
     if n_runs == 1:
         return "one run"
     return f"inter-quartile mean of {n_runs} runs, {CONFIDENCE:.0%} interval".replace("%", " %")

@@ -77,7 +77,7 @@ def _number(value: object) -> float:
 
 
 def _with_actors(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Puts the columns `name/0`, `name/1`, ... in the place of their mean."""
+    """Replaces each mean by the stack of its columns `name/0`, `name/1`, ..."""
     whole = {name: values for name, values in columns.items() if "/" not in name}
     for name in whole:
         of_actors = [f"{name}/{i}" for i in range(len(columns)) if f"{name}/{i}" in columns]

@@ -1,4 +1,4 @@
-"""What several runs tell: the inter-quartile mean, and how sure it is.
+"""Statistics over several runs: the inter-quartile mean, and how sure it is.
 
 As Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice", advise
 for few runs.

@@ -19,7 +19,7 @@ _LEADING = 3
 
 @runtime_checkable
 class Sweep(Protocol):
-    """What a sweep returns: runners and metrics with leading axes of sets and seeds."""
+    """The result of a sweep: runners and metrics with leading axes of sets and seeds."""
 
     @property
     def runners(self) -> PyTree:

@@ -16,7 +16,7 @@ class Settings:
         config: Fields of the configuration.
         hyperparams: Hyperparameters.
         optimizer: Parameters of both optimizers, of on-policy agents.
-        lines: Hyperparameters that go from one value to another in so many update steps.
+        lines: Hyperparameters that go from one value to another, with the number of update steps.
         anneals: Whether the learning rate falls linearly to zero.
         sees_images: Whether a small convolution encodes the observations.
         holds_noise: Whether TD3 explores with one draw of noise for each update step.
@@ -33,7 +33,7 @@ class Settings:
     holds_noise: bool = False
 
 
-def _evaluated(n_updates: int) -> Fields:
+def _ten_evaluations(n_updates: int) -> Fields:
     """A number of updates, with ten evaluations of 32 episodes."""
     return {"n_steps": n_updates, "eval_frequency": n_updates // 10, "n_evals": 32}
 
@@ -63,7 +63,7 @@ def _value_based(
         f"{agent}-{name}": Settings(
             agent=agent,
             env=env,
-            config={**_evaluated(n_updates), **shared, **own_config},
+            config={**_ten_evaluations(n_updates), **shared, **own_config},
             hyperparams={**rates, **own_rates},
             anneals=True,
         )
@@ -88,7 +88,7 @@ def _minatar(game: str) -> dict[str, Settings]:
         f"{agent}-{game.lower()}": Settings(
             agent=agent,
             env=f"{game}-MinAtar",
-            config={**_evaluated(100_000), **config},
+            config={**_ten_evaluations(100_000), **config},
             hyperparams={**rates, **own_rates},
             sees_images=True,
         )
@@ -102,7 +102,7 @@ def _pqn(env: str, n_updates: int, config: Fields, rate: float, **fields: Any) -
         "epsilon": (1.0, 0.05, n_updates // 10),
         "critic_learning_rate": (rate, 0.0, n_updates),
     }
-    config = {**_evaluated(n_updates), **config}
+    config = {**_ten_evaluations(n_updates), **config}
     return Settings(agent="pqn", env=env, config=config, lines=lines, **fields)
 
 
@@ -111,14 +111,14 @@ def _offline(agent: str, config: Fields, hyperparams: Fields) -> Settings:
     return Settings(
         agent=agent,
         env="Pendulum-v1",
-        config={**_evaluated(12_000), **sizes, **config},
+        config={**_ten_evaluations(12_000), **sizes, **config},
         hyperparams=hyperparams,
     )
 
 
 _SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
 _ONE_ENV = {"batch_size": 1, "minibatch_size": 256, "features": (64, 64)}
-_PENDULUM = {**_evaluated(20_000), **_ONE_ENV, "buffer_size": 20_000}
+_PENDULUM = {**_ten_evaluations(20_000), **_ONE_ENV, "buffer_size": 20_000}
 _RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 _CQL_RATES = {  # a penalty and a temperature that fit rewards of this size
     "conservative_weight": 0.1,
@@ -195,7 +195,7 @@ PRESETS = {
         agent="td3",
         env="MountainCarContinuous-v0",
         config={
-            **_evaluated(1_562),
+            **_ten_evaluations(1_562),
             **_ONE_ENV,
             "rollout_length": 32,
             "gradient_steps": 12,

@@ -37,7 +37,7 @@ class Members(Protocol):
         ...
 
     def watch(self, runners: PyTree, n_updates: ArrayLike, /) -> tuple[PyTree, FirstSpoilt]:
-        """Makes updates, using up the runners, and tells which first came upon what is not finite."""
+        """Makes updates, using up the runners; also gives the first that met non-finite numbers."""
         ...
 
     def evaluate(self, runners: PyTree, /) -> Metrics:
@@ -108,7 +108,7 @@ class MembersOnCores(Generic[RunnerT]):
     def watch(
         self, runners: list[RunnerT], n_updates: ArrayLike
     ) -> tuple[list[RunnerT], FirstSpoilt]:
-        """Makes updates, and tells which first came upon what is not finite, members first."""
+        """Makes updates; also gives the first that met non-finite numbers, members first."""
         made = self._map(self._program.watch, runners, [n_updates] * len(runners))
         return [runner for runner, _ in made], stack_metrics([first for _, first in made])
 
@@ -167,7 +167,7 @@ class MembersOnDevices:
         return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
 
     def watch(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
-        """Makes updates, and tells which first came upon what is not finite, members first."""
+        """Makes updates; also gives the first that met non-finite numbers, members first."""
         runners, first = self._watch(runners, n_updates, self._data)
         return runners, self.gather(first)
 
@@ -181,7 +181,7 @@ class MembersOnDevices:
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
     def _filled(self, stacked: T, n_members: int) -> T:
-        """A stack of so many on the devices, where some are twice."""
+        """The members stacked on the devices, some of them twice to fill all devices."""
         self._n_members = n_members
         n_filled = n_members + -n_members % self._mesh.size
         members = np.arange(n_filled) % n_members

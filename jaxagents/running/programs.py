@@ -69,7 +69,7 @@ class OnDevice(Generic[RunnerT]):
         return self.watch(runner, n_updates)[0]
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
-        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         return self._compiled.watch(runner, self._data, as_int32(n_updates))
 
     @nan_is_allowed
@@ -201,7 +201,7 @@ class OnMesh(Generic[RunnerT]):
         return self.watch(runner, n_updates)[0]
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
-        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         with jax.set_mesh(self._mesh):
             return self._programs.watch(runner, as_int32(n_updates), self._data)
 

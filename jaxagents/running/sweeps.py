@@ -223,6 +223,6 @@ def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], spoilt: dict[int, st
     warnings.warn(
         f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
         f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
-        "numbers are not taken for the best.",
+        "numbers do not count as the best.",
         stacklevel=4,
     )

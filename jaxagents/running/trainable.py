@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
-from jaxagents.core.compilation import Programs
 from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.episodes import Episodes
 
 
@@ -38,7 +38,7 @@ class TrainableConfig(RecordedConfig, Protocol):
         ...
 
     def check_devices(self, n_devices: int, /) -> None:
-        """Raises if so many devices cannot share the work equally."""
+        """Raises if that many devices cannot share the work equally."""
 
 
 class PureProgram(Protocol[RunnerT]):
@@ -66,7 +66,7 @@ class PureProgram(Protocol[RunnerT]):
         ...
 
     def watch(self, runner: RunnerT, n_updates: ArrayLike, /) -> tuple[RunnerT, FirstSpoilt]:
-        """The runner after updates, and which of them first came upon what is not finite."""
+        """The runner after updates, and the first ones that met numbers that are not finite."""
         ...
 
     def reports_of_minibatches(self, runner: RunnerT, /) -> Metrics:

@@ -16,7 +16,7 @@ RunnerT = TypeVar("RunnerT")
 
 
 class NotFiniteError(FloatingPointError):
-    """A training came upon numbers that are not a number or infinite."""
+    """Numbers of a training became NaN or infinite."""
 
 
 class Watchable(Protocol):
@@ -31,7 +31,7 @@ class WatchedProgram(Protocol[RunnerT]):
     """A training of which updates tell what is not finite."""
 
     def watch(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstSpoilt]:
-        """Makes updates, using up the runner, and tells which first came upon what is not finite."""
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         ...
 
     def evaluate(self, runner: RunnerT, /) -> Metrics:

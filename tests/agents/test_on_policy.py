@@ -11,7 +11,7 @@ from flax import struct
 
 from jaxagents import PPO, ops
 from jaxagents.agents import rollout
-from jaxagents.learners import fitting
+from jaxagents.learners import gradients
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -28,14 +28,14 @@ def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_
     monkeypatch, largest, backend, expected
 ):
     agent = PPO(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     assert agent._steps_at_once() == expected
 
 
 @pytest.mark.parametrize("largest", [30, 7])
 def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch, largest):
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
     pairs = []
 
     class Watched(PPO):

@@ -14,7 +14,8 @@ from compilations import compilations
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import Programs, compile_meanwhile, jit_by_structure, quick_jit
+from jaxagents.core.compilation import compile_meanwhile, jit_by_structure, quick_jit
+from jaxagents.core.shared_programs import Programs
 
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}

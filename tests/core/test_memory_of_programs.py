@@ -7,14 +7,14 @@ import jax
 import pytest
 
 from jaxagents import PPO, ppo
-from jaxagents.core import compilation
+from jaxagents.core import shared_programs
 
 MAPS = Path("/proc/self/maps")
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="memory mappings are listed on Linux alone")
 def test_ever_new_configurations_fill_no_memory(monkeypatch):
-    monkeypatch.setattr(compilation, "_among_the_last_used", lambda programs: None)
+    monkeypatch.setattr(shared_programs, "_among_the_last_used", lambda programs: None)
     n_mappings = []
     for length in (2, 3, 4):
         config = ppo.AgentConfig(batch_size=4, rollout_length=length, n_steps=1, n_evals=2)

@@ -8,8 +8,8 @@ import pytest
 import trees
 
 from jaxagents import PPO, ops
-from jaxagents.learners import fitting
-from jaxagents.learners.losses import described
+from jaxagents.learners import gradients
+from jaxagents.learners.losses import losses_and_info
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -18,12 +18,12 @@ CONFIG = AgentConfig(n_steps=1, batch_size=4, rollout_length=8, minibatch_size=2
 
 def test_losses_come_alone_with_a_dict_or_with_a_divergence():
     losses, kl = jnp.arange(3.0), jnp.float32(0.1)
-    assert described(losses) == (losses, {})
-    assert described((losses, {"kl": kl})) == (losses, {"kl": kl})
-    assert described((losses.mean(), kl)) == (losses.mean(), {"kl": kl})
+    assert losses_and_info(losses) == (losses, {})
+    assert losses_and_info((losses, {"kl": kl})) == (losses, {"kl": kl})
+    assert losses_and_info((losses.mean(), kl)) == (losses.mean(), {"kl": kl})
     for wrong in (None, (losses, losses, losses), (losses, {"kl": "small"}), (losses, None)):
         with pytest.raises(TypeError, match="A loss hook must return an array of losses"):
-            described(wrong)
+            losses_and_info(wrong)
 
 
 class OfTheWhole(PPO):
@@ -97,10 +97,10 @@ def test_an_override_comes_in_parts_as_the_losses_of_the_library_do(monkeypatch)
             sizes.append(len(inputs[-2]))
             return super()._actor_loss(*inputs)
 
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 8)
+    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 8)
     runner, _ = train(Watched)
     assert min(sizes) == 8
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 4096)
+    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 4096)
     whole, _ = train(PPO)
     trees.assert_close(runner.actor_training.params, whole.actor_training.params)
 

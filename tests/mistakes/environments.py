@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from probes import Box, Discrete, MatchSign, Target
 
 from jaxagents import BC, IPPO, PPO, Environment, bc, ippo, ppo
 from mistakes.entries import Theme
-from mistakes.things import make_bc, make_dqn, make_ppo, make_sac
+from mistakes.things import hyperparams, make_bc, make_dqn, make_ppo, make_sac
 
 mistake = Theme("Environments")
 
@@ -153,6 +154,18 @@ def float_truncation():
             return obs, state, reward, done, {"truncated": jnp.float32(0.0)}
 
     make_ppo(Floating())
+
+
+@mistake(ValueError, r"final_info and summed_info name \['kl'\], which updates report already")
+def info_under_the_name_of_a_report():
+    """An entry of the info that is named as something that updates report."""
+
+    class Named(Wrong):
+        def change(self, obs, state, reward, done, info):
+            return obs, state, reward, done, {"kl": reward}
+
+    agent = make_ppo(Named(), final_info=("kl",))
+    agent.train(jax.random.key(0), hyperparams())
 
 
 @mistake(ValueError, r"step_env: terminated must have shape \(\), got shape \(2,\)")

@@ -1,4 +1,4 @@
-"""Schedules of exploration against NumPy, traced and at the ends."""
+"""Schedules of exploration against NumPy, traced and at the ends, and random actions."""
 
 import jax
 import jax.numpy as jnp
@@ -52,3 +52,17 @@ def test_python_numbers_and_traced_ones_agree(schedule, n_steps):
         np.testing.assert_allclose(
             plain, schedule(jnp.array(step), jnp.array(1.0), jnp.array(0.25), jnp.array(n_steps))
         )
+
+
+def test_random_actions_are_those_of_the_mask_equally_often():
+    mask = np.array([[True, False, True], [False, False, True]])
+    draw = jax.vmap(lambda key: ops.random_actions(key, 3, mask, (2,)))
+    drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
+    shares = [np.bincount(column, minlength=3) / 4000 for column in drawn.T]
+    np.testing.assert_allclose(shares, mask / mask.sum(axis=1, keepdims=True), atol=0.03)
+
+
+def test_random_actions_are_any_without_a_mask():
+    drawn = ops.random_actions(jax.random.key(0), 3, None, (4000,))
+    assert drawn.dtype == jnp.int32
+    np.testing.assert_allclose(np.bincount(drawn) / 4000, 1 / 3, atol=0.03)

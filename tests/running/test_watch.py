@@ -14,7 +14,7 @@ from registry import AGENTS
 
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
-from jaxagents.core.first_spoilt import REWARDS
+from jaxagents.core.first_spoilt import REWARDS, spoilt_environments
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.running.watch import NotFiniteError
@@ -148,6 +148,7 @@ def error_of_a_training_with_a_fuse(name, of, mesh=None, **fields):
         ("IPPO", OBSERVATIONS, None),
         ("DQN", REWARDS, None),
         ("SAC", OBSERVATIONS, None),
+        ("PQN", OBSERVATIONS, None),
         ("PPO", REWARDS, 2),
         ("DQN", OBSERVATIONS, 2),
     ],
@@ -160,6 +161,17 @@ def test_what_environments_give_is_named_with_its_update(name, of, n_devices):
     if name in ("PPO", "IPPO"):
         assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
         assert re.search(r"and by update \d+: parameters of the actor", said)
+
+
+def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
+    obs = {"a": np.zeros((5, 4, 3), np.float32), "counts": np.zeros((5, 4), np.int32)}
+    obs["a"][2, 1, 0], obs["a"][4, 3, 2] = np.nan, np.inf
+    given = {OBSERVATIONS: obs, "counts": obs["counts"]}
+    of_rollout = spoilt_environments(given, axis=1)
+    of_steps = jax.vmap(spoilt_environments)(given)
+    assert of_rollout.keys() == of_steps.keys() == {OBSERVATIONS}
+    np.testing.assert_array_equal(of_rollout[OBSERVATIONS], [False, True, False, True])
+    np.testing.assert_array_equal(of_steps[OBSERVATIONS].any(axis=0), of_rollout[OBSERVATIONS])
 
 
 def test_what_an_offline_agent_learns_is_named_with_its_update():

@@ -59,7 +59,7 @@ class Brax(Native):
         """The names of the suite's environments."""
         return list(_envs()._envs)
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:

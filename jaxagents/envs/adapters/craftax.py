@@ -79,7 +79,7 @@ class Craftax(Native):
         """The name that craftax has for it."""
         return self.env.name.replace("-NoAutoReset", "")
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode in a new world.
 
         Args:

@@ -67,7 +67,7 @@ class Functional(Environment):
         """The object's class and methods."""
         return Wording(type(self.env).__name__, "reset_env", "step_env")
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -107,7 +107,7 @@ class Functional(Environment):
         terminated = _flag(terminated, f'{what}: info["terminated"]')
         return Step(obs, state, reward, terminated, truncated, info)
 
-    def action_mask(self, state: PyTree) -> Any:
+    def action_mask(self, state: PyTree) -> PyTree:
         """Which actions a state allows: the object's `action_mask(state, params)`, if it has one.
 
         Args:
@@ -119,8 +119,8 @@ class Functional(Environment):
         mask = getattr(self.env, "action_mask", None)
         return mask(state, self.params) if callable(mask) else None
 
-    def critic_state(self, state: PyTree) -> Any:
-        """What a centralised critic sees: the object's `critic_state(state, params)`, if it has one.
+    def critic_state(self, state: PyTree) -> PyTree:
+        """The view of a centralised critic: the object's `critic_state(state, params)`, if it has one.
 
         Args:
             state: State.
@@ -131,7 +131,7 @@ class Functional(Environment):
         seen = getattr(self.env, "critic_state", None)
         return seen(state, self.params) if callable(seen) else None
 
-    def render(self, state: PyTree) -> Any:
+    def render(self, state: PyTree) -> PyTree:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
 
         Args:
@@ -167,7 +167,7 @@ class Functional(Environment):
         """Steps a second of a film: the object's own `render_fps`, or that of our drawing."""
         return frames_a_second(self.env)
 
-    def _space(self, name: str) -> Any:
+    def _space(self, name: str) -> PyTree:
         space = getattr(self.env, name, None)
         return None if space is None else space(self.params)
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents.envs.adapters.functional import Functional
-from jaxagents.envs.checks import written_in_jax
 from jaxagents.envs.environment import Step
+from jaxagents.envs.tracing import written_in_jax
 
 
 class Gymnax(Functional):

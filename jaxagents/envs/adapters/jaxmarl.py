@@ -74,7 +74,7 @@ class JaxMARL(Native):
         """The name that JaxMARL has for it."""
         return str(self.env.name)
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -131,14 +131,14 @@ class JaxMARL(Native):
         masks = self._each(self.env.get_avail_actions(state.native))
         return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
 
-    def _each(self, values: Any) -> list[Any]:
+    def _each(self, values: PyTree) -> list[Any]:
         """The values of all actors, which are in a dict or along the first axis."""
         if isinstance(values, Mapping):
             return [values[agent] for agent in self.agents]
         return [values[i] for i in range(self.n_actors or 0)]
 
-    def _stacked(self, obs: Any) -> Array:
-        """The observations of all actors, of one shape; what is counted is not taken for brightness."""
+    def _stacked(self, obs: PyTree) -> Array:
+        """The observations of all actors, in one shape, as floats: integers would pass for pixels."""
         each = [jnp.asarray(x, jnp.float32) for x in self._each(obs)]
         shapes = {x.shape for x in each}
         if len(shapes) > 1:

@@ -29,7 +29,7 @@ class Jumanji(Native):
     Observations are dicts of what jumanji's have as fields. Actions of several numbers whose mask is of
     all their combinations, as in Minesweeper, are numbered through, so that the mask holds as it is. A
     mask that is neither that nor one for each number stays a part of the observation, named `"allowed"`,
-    and is not heeded.
+    and restricts nothing.
 
     Jumanji calls most ends terminations, that after `time_limit` steps as well. Here an episode that
     ends in that step is cut. Where an environment has several rewards, they are added up.
@@ -84,7 +84,7 @@ class Jumanji(Native):
         """The names of the suite's environments."""
         return sorted(_jumanji().registered_environments())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -136,7 +136,7 @@ class Jumanji(Native):
         figures: list[Any] = []
         env = copy.copy(self.env)
         env._viewer = copy.copy(self.env._viewer)
-        env._viewer._display = figures.append  # in the place of a window
+        env._viewer._display = figures.append  # instead of showing a window
 
         def draw() -> Any:
             env.render(state.native)
@@ -144,10 +144,10 @@ class Jumanji(Native):
 
         return as_picture(draw)
 
-    def _mask(self, timestep: Any) -> Any:
+    def _mask(self, timestep: PyTree) -> PyTree:
         return getattr(timestep.observation, ACTION_MASK, None)
 
-    def _observation(self, timestep: Any) -> PyTree:
+    def _observation(self, timestep: PyTree) -> PyTree:
         """An observation by names, with the mask as agents take it."""
         obs, mask = _by_name(timestep.observation), self._mask(timestep)
         if mask is None:
@@ -210,8 +210,8 @@ def _space(spec: Any) -> Space:
     raise TypeError(f"Agents do not act in the actions of this environment: {spec}.")
 
 
-def _by_name(obs: Any) -> Any:
-    """What jumanji observes, with its tuples of fields and dataclasses as dicts."""
+def _by_name(obs: PyTree) -> PyTree:
+    """An observation of jumanji, with named tuples and dataclasses as dicts."""
     if dataclasses.is_dataclass(obs):
         fields = {field.name: getattr(obs, field.name) for field in dataclasses.fields(obs)}
     elif hasattr(obs, "_asdict"):

@@ -48,7 +48,7 @@ class Navix(Native):
         """The names of the suite's environments."""
         return sorted(_navix().registry())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -91,7 +91,7 @@ class Navix(Native):
         return np.asarray(_navix().observations.rgb(state), np.uint8)
 
     def _observation(self, timestep: PyTree) -> Array:
-        """An observation; kinds and colours as numbers that networks do not take for brightness."""
+        """An observation, with kinds and colours as floats, which networks do not treat as pixels."""
         is_picture = self.env.observation_fn.__name__.startswith("rgb")
         return timestep.observation if is_picture else timestep.observation.astype(np.float32)
 

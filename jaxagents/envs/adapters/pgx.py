@@ -82,7 +82,7 @@ class Pgx(Native):
         """The name that pgx has for it."""
         return self.env.id
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts a game, in which the others may have moved first.
 
         Args:
@@ -146,7 +146,7 @@ class Pgx(Native):
         return turn[1], turn[2]
 
     def _observation(self, state: PyTree) -> PyTree:
-        """What the agent sees, also when a game ended on another's turn."""
+        """The agent's view, also of a game that ended on another player's turn."""
         # The method that games define. `observe` is of the current player, or warns.
         return self.env._observe(state, jnp.int32(_OURS))
 

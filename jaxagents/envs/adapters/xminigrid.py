@@ -69,7 +69,7 @@ class XMiniGrid(Native):
         """The names of the suite's environments."""
         return list(_xminigrid().registered_environments())
 
-    def reset(self, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode.
 
         Args:
@@ -116,7 +116,7 @@ class XMiniGrid(Native):
         return np.asarray(self.env.render(params, state), np.uint8)
 
     def _observation(self, timestep: PyTree) -> PyTree:
-        """An observation; kinds and colours as numbers that networks do not take for brightness."""
+        """An observation, with kinds and colours as floats, which networks do not treat as pixels."""
         return jax.tree.map(
             lambda x: x.astype(np.float32) if x.shape[-1:] == (_N_LAYERS,) else x,
             timestep.observation,

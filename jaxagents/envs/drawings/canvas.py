@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from jaxagents.core.extras import require
 
 _FINER = 2
-"""Lines are drawn at so many times the size, and are smooth once it is reduced."""
+"""Lines are drawn at this multiple of the size, and are smooth once it is reduced."""
 
 Point = tuple[float, float]
 
@@ -54,7 +54,7 @@ class Canvas:
         self._draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
-        """What was drawn."""
+        """The picture so far."""
         return np.array(self._image.reduce(_FINER))
 
     def _pixel(self, point: Point) -> Point:

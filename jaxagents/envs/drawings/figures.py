@@ -10,7 +10,7 @@ from jaxagents.core.extras import require
 
 
 def as_picture(draw: Callable[[], Any]) -> Any:
-    """What a function draws, as a picture; no window opens.
+    """The picture that a function draws, without opening a window.
 
     Args:
         draw: Returns a picture, or a figure of matplotlib, its axes, or a pair of both.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import serialization, traverse_util
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jaxagents.core.extras import require
 
@@ -18,7 +18,7 @@ _SUFFIXES = (".safetensors", ".msgpack")
 _MOST_NAMES = 5
 
 
-def save_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> None:
+def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) -> None:
     """Writes parameters, or collections of variables, to a file.
 
     Args:
@@ -39,7 +39,7 @@ def save_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> No
         file.write(content)
 
 
-def load_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> dict[str, Any]:
+def load_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) -> dict[str, PyTree]:
     """Reads parameters, or collections of variables, that must fit a network's own.
 
     Args:
@@ -61,7 +61,9 @@ def load_pretrained(variables: Mapping[str, Any], path: str | os.PathLike) -> di
     return _fitted(str(path), variables, _read(path))
 
 
-def from_torch_resnet(variables: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+def from_torch_resnet(
+    variables: Mapping[str, PyTree], tensors: Mapping[str, PyTree]
+) -> dict[str, PyTree]:
     """Variables of a `ResNetV1` with batch normalisation from those of the same network in PyTorch.
 
     ```python
@@ -130,11 +132,11 @@ def _checked(path: str | os.PathLike) -> Path:
     return path
 
 
-def _flatten(variables: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(variables: Mapping[str, PyTree]) -> dict[str, PyTree]:
     return traverse_util.flatten_dict(dict(variables), sep="/")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, PyTree]:
     """The arrays of a file by their names, which are joined with slashes."""
     parse = _safetensors().load_file if path.suffix == ".safetensors" else _msgpack_arrays
     try:
@@ -146,7 +148,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read as arrays in {kind}: {error}") from error
 
 
-def _msgpack_arrays(path: Path) -> dict[str, Any]:
+def _msgpack_arrays(path: Path) -> dict[str, PyTree]:
     tree = serialization.msgpack_restore(path.read_bytes())
     if not isinstance(tree, dict):
         raise TypeError(f"it holds no dict, but {type(tree).__name__}.")
@@ -157,7 +159,9 @@ def _msgpack_arrays(path: Path) -> dict[str, Any]:
     return arrays
 
 
-def _fitted(source: str, variables: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _fitted(
+    source: str, variables: Mapping[str, PyTree], found: Mapping[str, PyTree]
+) -> dict[str, PyTree]:
     """Arrays by their joined names as a dict like `variables`, which they must fit."""
     expected = _flatten(variables)
     missing, superfluous = expected.keys() - found.keys(), found.keys() - expected.keys()

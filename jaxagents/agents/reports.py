@@ -1,0 +1,54 @@
+"""The numbers by which on-policy agents describe their updates."""
+
+from jaxagents import ops
+from jaxagents.agents.transitions import Transition
+from jaxagents.core.arrays import in_32_bits
+from jaxagents.envs.play import NAMES_OF_METRICS
+from jaxagents.learners.fits import OF_EVERY_FIT
+from jaxagents.learners.fitting import KEPT
+from jaxagents.learners.losses import Info
+
+
+def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
+    """The numbers that describe an update, of both networks and the rollout.
+
+    Args:
+        actor: Those of the actor's fit.
+        critic: Those of the critic's fit.
+        traj: The rollout.
+
+    Returns:
+        The numbers by name.
+
+    Raises:
+        ValueError: Two of them have the same name, or one has that of another metric.
+    """
+    explained = ops.explained_variance(traj.value, traj.target).mean()
+    parts = [*_with_names_of_networks(actor, critic), {"explained_variance": explained}]
+    twice = [name for name in parts[0] if name in parts[1]]
+    if twice:
+        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
+    taken = [name for part in parts for name in part if name in NAMES_OF_METRICS]
+    if taken:
+        raise ValueError(
+            f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
+        )
+    return in_32_bits({name: number for part in parts for name, number in part.items()})
+
+
+def info_of_minibatches(actor: Info, critic: Info) -> Info:
+    """The numbers of the minibatches of both networks, by name."""
+    actor, critic = _with_names_of_networks(actor, critic)
+    return {**actor, **critic}
+
+
+def _with_names_of_networks(actor: Info, critic: Info) -> tuple[Info, Info]:
+    return _with_network_name("actor", actor), _with_network_name("critic", critic)
+
+
+def _with_network_name(network: str, info: Info) -> Info:
+    """The numbers that describe a fit; those of every fit get the name of their network."""
+    return {
+        f"{network}_{name}" if name in (*OF_EVERY_FIT, KEPT) else name: x
+        for name, x in info.items()
+    }

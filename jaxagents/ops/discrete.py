@@ -1,0 +1,179 @@
+"""Distributions of discrete actions."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from jaxagents.ops.distributions import Distribution, Reparametrised
+from jaxagents.ops.masks import allowed_actions, among_allowed
+
+_FEW_ACTIONS = 6
+
+ByAction = list[Array] | Array
+
+
+class Categorical(Reparametrised):
+    r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
+
+    Attributes:
+        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; an action that is
+            not allowed has $-\infty$.
+    """
+
+    logits: Any
+
+    def noise(
+        self, key: Key[Array, ""], shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*batch n_actions"]:
+        """Draws a standard Gumbel variable for each action."""
+        return jax.random.gumbel(key, (*shape, *self.logits.shape), self.logits.dtype)
+
+    def sample_from(self, noise: Float[Array, "*batch n_actions"]) -> Int[Array, "*batch"]:
+        """The action whose logit plus noise is largest.
+
+        Maddison et al., 2014, "A* sampling", section 2 (the Gumbel-max trick).
+        """
+        return jnp.argmax(self.logits + noise, axis=-1)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Log-probability of an action, in nats; minus infinity if there is no such action."""
+        # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
+        n_actions = self.logits.shape[-1]
+        one_hot = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
+        terms = jax.tree.map(lambda hot, x: jnp.where(hot, x, 0.0), one_hot, self._log_probs())
+        exists = (action >= 0) & (action < n_actions)
+        return jnp.where(exists, _over_actions(jnp.add, terms), -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy, in nats."""
+
+        def term(log_prob: Array) -> Array:
+            prob = jnp.exp(log_prob)
+            return prob * jnp.where(prob > 0.0, log_prob, 0.0)
+
+        return -_over_actions(jnp.add, jax.tree.map(term, self._log_probs()))
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The most probable action."""
+        return jnp.argmax(self.logits, axis=-1)
+
+    def tempered(self, temperature: ArrayLike) -> "Categorical":
+        """The distribution of $z / T$; at $T = 0$ only the most probable action is left.
+
+        Args:
+            temperature: $T$.
+
+        Returns:
+            The distribution.
+        """
+        greedy = jax.nn.one_hot(self.mode(), self.logits.shape[-1], dtype=bool)
+        temperature = jnp.asarray(temperature)
+        positive = jnp.where(temperature > 0.0, temperature, 1.0)
+        cold = jnp.where(greedy, 0.0, -jnp.inf)
+        return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
+
+    def masked(self, mask: ArrayLike) -> "Categorical":
+        """The distribution of the actions that are allowed.
+
+        Args:
+            mask: Whether each action is allowed, broadcastable to the logits. Where none is, all are.
+
+        Returns:
+            The distribution.
+        """
+        return Categorical(among_allowed(self.logits, mask))
+
+    def _log_probs(self) -> ByAction:
+        """Log-softmax of the logits, in the form that `_by_action` gives."""
+        logits = _by_action(self.logits)
+        largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
+        shifted = jax.tree.map(lambda x: x - largest, logits)
+        total = _over_actions(jnp.add, jax.tree.map(jnp.exp, shifted), keepdims=True)
+        log_total = jnp.log(total)
+        return jax.tree.map(lambda x: x - log_total, shifted)
+
+
+class EpsilonGreedy(Distribution):
+    r"""The action of the largest value, or with probability $\epsilon$ a uniformly random one.
+
+    $$\pi(a) = \frac{\epsilon}{n} + (1 - \epsilon) \, 1(a = \arg\max_b Q_b)$$
+
+    With a mask, $n$ is the number of allowed actions, and there are no others.
+
+    Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 2.2.
+
+    Attributes:
+        values: Values $Q$ of the actions, shaped `(*batch, n_actions)`.
+        epsilon: Probability $\epsilon$, broadcastable to the batch.
+        mask: Whether each action is allowed, shaped as the values; `None` if all are. Where none is, all
+            are.
+    """
+
+    values: PyTree
+    epsilon: Any
+    mask: Any = None
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
+        """Draws one action by one random number, which also chooses the action if below epsilon."""
+        greedy, n_allowed = self.mode(), self._n_allowed()
+        u = jax.random.uniform(key, greedy.shape, jnp.float32)
+        positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
+        random_action = jnp.floor(u / positive * n_allowed).astype(greedy.dtype)
+        random_action = self._action_of(jnp.minimum(random_action, n_allowed - 1))
+        return jnp.where(u < self.epsilon, random_action, greedy)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Log-probability of an action, in nats; minus infinity if there is no such action."""
+        any_other, greedy = self._probs()
+        log_prob = jnp.log(jnp.where(action == self.mode(), greedy, any_other))
+        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
+        allowed = True if self.mask is None else allowed_actions(self.mask)
+        return jnp.where((is_it & allowed).any(axis=-1), log_prob, -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy, in nats."""
+        any_other, greedy = self._probs()
+        n_others = self._n_allowed() - 1
+        entropy = n_others * jax.scipy.special.entr(any_other) + jax.scipy.special.entr(greedy)
+        return jnp.broadcast_to(entropy, self.values.shape[:-1])
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The greedy action."""
+        return jnp.argmax(among_allowed(self.values, self.mask), axis=-1)
+
+    def _probs(self) -> tuple[Any, Any]:
+        """The probabilities of any other allowed action, and of the greedy one."""
+        any_other = self.epsilon / self._n_allowed()
+        return any_other, 1.0 - self.epsilon + any_other
+
+    def _n_allowed(self) -> Any:
+        if self.mask is None:
+            return self.values.shape[-1]
+        return allowed_actions(self.mask).sum(axis=-1)
+
+    def _action_of(self, rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
+        """The allowed action with this number of allowed ones before it."""
+        if self.mask is None:
+            return rank
+        n_up_to = allowed_actions(self.mask).cumsum(axis=-1)
+        return jnp.argmax(n_up_to > rank[..., None], axis=-1).astype(rank.dtype)
+
+
+def _by_action(x: Array) -> ByAction:
+    """Few actions as a list of arrays, which XLA fuses with the code around them; many unchanged."""
+    n_actions = x.shape[-1]
+    return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
+
+
+def _over_actions(
+    operation: Callable[..., Array], by_action: ByAction, *, keepdims: bool = False
+) -> Array:
+    """Reduces the output of `_by_action` by a `jnp.ufunc`; `keepdims` lets the result broadcast."""
+    if isinstance(by_action, list):
+        return functools.reduce(operation, by_action)
+    return operation.reduce(by_action, axis=-1, keepdims=keepdims)
