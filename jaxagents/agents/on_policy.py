@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import check_discrete_action, check_memory
+from jaxagents.agents.checks import check_discrete_action, check_memory, check_no_info
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.learning_hooks import LearningHooks
@@ -338,6 +338,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         check_actors(env, name)
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)
+            check_no_info(name, self.config)
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)

@@ -15,6 +15,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.tables import print_table
+from jaxagents.core.suites import GYMNASIUM
 from jaxagents.presets.settings import PRESETS
 
 
@@ -118,6 +119,7 @@ def list_names(words: Sequence[str]) -> None:
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
         print("\n".join([*environment_names(), *names_of_suites()]))
+        print(f"{GYMNASIUM}:NAME  whatever gymnasium.make knows, for on-policy agents")
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.core.nearest import unknown
-from jaxagents.core.suites import SUITES, check_installed, is_installed
+from jaxagents.core.suites import GYMNASIUM, SUITES, check_installed, is_installed
 from jaxagents.presets.settings import PRESETS
 
 
@@ -78,9 +78,13 @@ def environment_names() -> Sequence[str]:
 
 
 def names_of_suites() -> Sequence[str]:
-    """The names of the environments of the suites that are installed, which are imported."""
+    """The names of the environments of the suites that are installed, which are imported.
+
+    Those of Gymnasium, which is always installed, are not listed one by one.
+    """
     names = []
-    for suite in filter(is_installed, SUITES):
+    others = [suite for suite in SUITES if suite != GYMNASIUM]
+    for suite in filter(is_installed, others):
         from jaxagents.envs.adapters.making import names_of
 
         names += names_of(suite)

@@ -18,6 +18,8 @@ class Suite(NamedTuple):
     about: str
 
 
+GYMNASIUM = "gymnasium"
+"""The one suite that is installed with jaxagents."""
 SUITES = {
     "brax": Suite("Brax", ("brax.envs.base.Env",), "robots"),
     "pgx": Suite("Pgx", ("pgx.core.Env",), "board and card games"),
@@ -40,7 +42,7 @@ SUITES = {
     "playground": Suite(
         "Playground", ("mujoco_playground._src.mjx_env.MjxEnv",), "robots in MuJoCo"
     ),
-    "gymnasium": Suite(
+    GYMNASIUM: Suite(
         "Gymnasium",
         ("gymnasium.core.Env", "gymnasium.vector.vector_env.VectorEnv"),
         "many environments, on the host",

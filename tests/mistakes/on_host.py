@@ -5,9 +5,10 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from loops import Line
 
+from jaxagents import PPO, ppo
 from jaxagents.envs import Gymnasium
 from mistakes.entries import Theme
-from mistakes.things import hyperparams, make_ppo
+from mistakes.things import ON_POLICY, hyperparams, make_ppo
 
 mistake = Theme("Environments of Gymnasium")
 
@@ -48,12 +49,6 @@ def binary_actions():
     Gymnasium(lambda: Line(action_space=spaces.MultiBinary(2)))
 
 
-@mistake(TypeError, r"Gymnasium takes an environment as gymnasium\.make gives it.*got 3")
-def number_instead_of_an_environment():
-    """Something else than an environment of Gymnasium."""
-    Gymnasium(3)
-
-
 @mistake(TypeError, r"The function must return an environment of Gymnasium, got int")
 def function_that_makes_something_else():
     """A function that makes no environment."""
@@ -63,5 +58,11 @@ def function_that_makes_something_else():
 @mistake(NotImplementedError, r"Line runs on the host.*Train one seed after another")
 def sweep_on_the_host():
     """A sweep in an environment of Gymnasium."""
-    agent = make_ppo(Gymnasium(Line))
+    agent = PPO(Gymnasium(Line), None, ppo.AgentConfig(**ON_POLICY))
     agent.sweep(jax.random.split(jax.random.key(0), 2), hyperparams())
+
+
+@mistake(ValueError, r"PPO keeps no info of environments that run on the host.*\['score'\]")
+def info_on_the_host():
+    """Entries of the info of an environment of Gymnasium."""
+    PPO(Gymnasium(Line), None, ppo.AgentConfig(**ON_POLICY, final_info=("score",)))
