@@ -18,6 +18,7 @@ _COMMANDS = {
     "sweep": ("training", "sweep", "train several seeds with several hyperparameters"),
     "eval": ("looking", "evaluate", "play episodes with a trained agent"),
     "plot": ("looking", "plot", "draw learning curves of one run or of several"),
+    "export": ("looking", "export", "write the policy of a trained agent to one file"),
     "replay": ("looking", "replay", "make updates once more, and print losses and gradient norms"),
     "verify": ("looking", "verify", "say of each checkpoint whether it is whole"),
     "list": ("looking", "list_names", "list agents, envs or presets"),
