@@ -1,8 +1,10 @@
 """The command line, in this process, on one small training."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -111,6 +113,21 @@ def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_upda
     said = ends(["resume", str(copied)], 130, capsys)
     made = "" if is_within_an_update else " after 0 of 2 updates"
     assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {copied}\n"
+
+
+def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
+    make_agent = Run.make_agent
+
+    def make(run, folder):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return make_agent(run, folder)
+
+    monkeypatch.setattr(Run, "make_agent", make)
+    said = ends(["resume", str(copied), "--n-steps", "9"], 130, capsys)
+    assert said == f"jaxagents: Stopped. To go on: jaxagents resume {copied}\n"
+    assert steps_of(copied) == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
+from jaxagents.cli.interrupts import noting_ctrl_c
 from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _go_on(run: "Run", folder: Path) -> None:
     """Makes what is missing of a run."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _resumable(folder):
+    with _resumable(folder), noting_ctrl_c() as check_ctrl_c:
         import jaxagents
         from jaxagents.cli.reports import report_start, report_sweep, report_training
 
@@ -147,6 +148,7 @@ def _go_on(run: "Run", folder: Path) -> None:
         agent = run.make_agent(folder)
         run.write(folder)
         report_start(agent, folder)
+        check_ctrl_c()
         if run.n_seeds is None:
             _train(agent, run, hyperparams, folder)
             report_training(agent, run, folder)
