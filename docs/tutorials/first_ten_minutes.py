@@ -4,7 +4,7 @@
 # Train an agent, look at what it learned, film it, keep it, and take it up again. This
 # page, like the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or
 # to open as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
-# `pip install ".[export,notebook,video]"` in a copy of the repository.
+# `pip install ".[export,plot,video]"` in a copy of the repository.
 #
 # ## An environment and an agent
 #
@@ -91,22 +91,21 @@ print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
 # %% [markdown]
 # ## Watch it
 #
-# `render_episode` films an episode. It returns the frames too, and a notebook shows the
-# file.
+# `render_episode` films an episode, as a GIF or an MP4, and returns the frames:
 
 # %%
 import tempfile
 from pathlib import Path
 
-from IPython.display import Image
-
 folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 frames = agent.render_episode(
     jax.random.key(2), folder / "episode.gif", max_steps=150
 )
-Image(folder / "episode.gif")
+print(frames.shape, frames.dtype)
 
 # %% [markdown]
+# ![PPO balances the pole of CartPole-v1](../../pictures/cartpole.gif)
+#
 # ## Act
 #
 # The greedy action for one observation:
