@@ -228,10 +228,11 @@ def test_sweeps_every_combination(swept, capsys):
     capsys.readouterr()
     main(["resume", str(swept)])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[-3:-1]] == [
+    assert [line.split()[-1] for line in lines[-4:-2]] == [
         "learning_rate=0.001",
         "learning_rate=0.01",
     ]
+    assert lines[-1] == f"  jaxagents plot {swept}"
     main(["verify", str(swept)])
     assert "2  whole" in capsys.readouterr().out
     assert "is of a sweep" in ends(["eval", str(swept)], 2, capsys)

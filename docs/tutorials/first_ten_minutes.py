@@ -66,7 +66,8 @@ for name, values in metrics.items():
 
 # %% [markdown]
 # An evaluation plays 32 episodes. The line is the mean of their returns, in a band
-# from the 10 % to the 90 % quantile; 500 is the highest return there is.
+# from the 10 % to the 90 % quantile; 500 is the highest return there is. In a script,
+# `matplotlib.pyplot.show()` shows it, and a path as the second argument saves it.
 
 # %%
 steps_per_update = config.batch_size * config.rollout_length

@@ -170,7 +170,8 @@ def _run_and_agent(folder: Path) -> tuple[Any, Any]:
     run = Run.read(folder)
     if run.n_seeds is not None:
         raise MistakeError(
-            f"{folder} is of a sweep; this command takes the folder of one training."
+            f"{folder} is of a sweep; this command takes the folder of one training: 'jaxagents "
+            "train' makes one with the hyperparameters of the best set."
         )
     import jaxagents
 

@@ -78,4 +78,5 @@ def report_sweep(result: Any, run: Run, folder: Path) -> None:
         rows.append([str(i), *(f"{x:.1f}" for x in numbers), best, in_words(values)])
     print(f"Returns of {means.shape[1]} seeds at the last evaluation:")
     print_table(["set", "mean", "std", "lowest", "highest", "", "values"], rows)
-    print(f"Metrics and checkpoints are in {folder / 'sweep'}.")
+    print(f"Metrics and checkpoints are in {folder / 'sweep'}. Try next:")
+    print(f"  jaxagents plot {shlex.quote(str(folder))}")
