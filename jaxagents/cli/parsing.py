@@ -79,7 +79,7 @@ def _below_the_title(lines: list[str]) -> list[str]:
     return lines[2:] if _RULE.match(lines[1]) else lines[1:]
 
 
-def _about_several_types(found: re.Match) -> str:
+def _about_several_types(found: re.Match[str]) -> str:
     """Says that a value is of none of the types that an option takes."""
     option, kinds, given = found.groups()
     words = [_IN_WORDS.get(kind, kind.strip("{}").replace(",", ", ")) for kind in kinds.split("|")]
