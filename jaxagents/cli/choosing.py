@@ -17,7 +17,7 @@ usage: {form}
 
 'jaxagents {command} AGENT --help' lists the options of an agent."""
 SUMMARIES = {
-    "train": "Trains an agent, with everything of it in a folder of its own.",
+    "train": "Trains an agent, and keeps everything in a folder of its own.",
     "sweep": "Trains several seeds of an agent, with every combination of the hyperparameters given.",
 }
 

@@ -17,7 +17,7 @@ class Resume:
 
     Attributes:
         folder: Folder of the run.
-        n_steps: Number of updates in all, if other than at the start.
+        n_steps: Total number of updates, if it should change.
     """
 
     folder: Folder
@@ -81,8 +81,8 @@ class Replay:
 
     Attributes:
         folder: Folder of the run.
-        first: Number of updates made before the stretch; by default those of the last checkpoint.
-        updates: Number of updates in it.
+        first: Update after which to begin; by default that of the last checkpoint.
+        updates: Number of updates to repeat.
         film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
     """
 

@@ -69,7 +69,7 @@ def plot(words: Sequence[str]) -> None:
 
 def replay(words: Sequence[str]) -> None:
     """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
-    options = parse(Replay, words, "replay", "Makes updates of a run once more, and prints each.")
+    options = parse(Replay, words, "replay", "Repeats updates of a run, and prints each.")
     run, agent = _run_and_agent(options.folder)
     from jaxagents.checkpoints.records import saved_steps
 
@@ -125,7 +125,7 @@ def _print_stretch(stretch: Any) -> None:
 
 def verify(words: Sequence[str]) -> None:
     """Says of each checkpoint whether it is whole (else exits with 1): `jaxagents verify FOLDER`."""
-    options = parse(Verify, words, "verify", "Says of each checkpoint whether it is whole.")
+    options = parse(Verify, words, "verify", "Checks whether checkpoints are damaged.")
     import jaxagents
 
     folder = options.folder

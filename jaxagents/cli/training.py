@@ -32,7 +32,7 @@ def resume(words: Sequence[str]) -> None:
     from jaxagents.cli.folders import Resume
     from jaxagents.cli.parsing import parse
 
-    options = parse(Resume, words, "resume", "Goes on with a run from its last checkpoint.")
+    options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
     from jaxagents.cli.runs import Run
 
     run = Run.read(options.folder)
