@@ -88,8 +88,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
-        environment = as_environment(env, env_params)
         check_kind(type(self).__name__, self._config_type, config)
+        environment = as_environment(env, env_params)
         self.env = environment if isinstance(env, str) else env
         self.env_params = environment.params
         self.config = config
