@@ -16,7 +16,7 @@ setup: $(STAMP) ## create .venv with the package and its development tools
 
 demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
 	PYTHONDONTWRITEBYTECODE= $(BIN)/jaxagents train --preset ppo-cartpole
-	@echo 'Try next: $(BIN)/jaxagents list presets, or the examples (make setup installs what they need).'
+	@echo 'These need the environment that was just made: . $(BIN)/activate'
 
 test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
 	$(BIN)/python -m pytest $(ARGS)
@@ -65,5 +65,5 @@ $(STAMP): pyproject.toml | $(BIN)/python
 
 # Python compiles a module as it first imports it; most of those that are installed never are.
 $(RUNNABLE): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[plot]"
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[export,plot,video]"
 	@touch $@

@@ -216,7 +216,7 @@ def export_policy(
     }
     versions = {"jaxagents": version("jaxagents"), "jax": jax.__version__}
     described = {**metadata, **versions, "format": f"jaxagents policy {_FORMAT}"}
-    numpy_files.save_file(tensors, path, metadata=described)
+    Path(path).write_bytes(numpy_files.save(tensors, metadata=described))
 
 
 def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str, Array]], PyTree]]:

@@ -148,7 +148,9 @@ class TensorBoardLogger(ClosingLogger):
             ImportError: tensorboardX is not installed.
         """
         tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
-        self._writer = tensorboard.SummaryWriter(os.fspath(Path(directory).expanduser()))
+        path = os.fspath(Path(directory).expanduser())
+        # Points are seen while training goes on, also where nobody closes the logger.
+        self._writer = tensorboard.SummaryWriter(path, flush_secs=1)
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Adds a point to each curve."""

@@ -1,8 +1,10 @@
 """The command line, in this process, on one small training."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -13,7 +15,7 @@ import optax
 import pytest
 from filelock import FileLock
 
-from jaxagents import PPO
+from jaxagents import PPO, load_policy
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli import annealed_adam, main
 from jaxagents.cli.mistakes import environment_names
@@ -88,6 +90,9 @@ def test_a_run_can_have_more_updates(copied, capsys):
     main(["resume", str(copied)])
     assert "128 greedy episodes return" in capsys.readouterr().out
     assert steps_of(copied) == [0, 1, 2, 3]
+    said = ends(["resume", str(copied), "--n-steps", "2"], 2, capsys)
+    assert "has made 3 updates already" in said
+    assert Run.read(copied).config["n_steps"] == 3
 
 
 def test_what_was_stopped_before_its_first_checkpoint_begins_anew(copied, capsys):
@@ -108,6 +113,21 @@ def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_upda
     said = ends(["resume", str(copied)], 130, capsys)
     made = "" if is_within_an_update else " after 0 of 2 updates"
     assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {copied}\n"
+
+
+def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
+    make_agent = Run.make_agent
+
+    def make(run, folder):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return make_agent(run, folder)
+
+    monkeypatch.setattr(Run, "make_agent", make)
+    said = ends(["resume", str(copied), "--n-steps", "9"], 130, capsys)
+    assert said == f"jaxagents: Stopped. To go on: jaxagents resume {copied}\n"
+    assert steps_of(copied) == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
@@ -136,6 +156,37 @@ def test_plays_episodes(trained, capsys):
     assert second.startswith("3 sampled episodes return ")
     said = ends(["eval", str(trained), "--checkpoint", "7"], 2, capsys)
     assert "7" in said
+
+
+def test_films_an_episode(trained, tmp_path, capsys, monkeypatch):
+    film = tmp_path / "film.gif"
+    main(["eval", str(trained), "--n-evals", "1", "--film", str(film)])
+    assert film.read_bytes().startswith(b"GIF")
+    assert "exists already" in ends(["eval", str(trained), "--film", str(film)], 2, capsys)
+    monkeypatch.setattr("jaxagents.envs.adapters.gymnax.Gymnax.can_draw", False)
+    said = ends(["eval", str(trained), "--film", str(tmp_path / "other.gif")], 2, capsys)
+    assert "does not draw" in said
+
+
+def test_exports_a_policy(trained, tmp_path, capsys):
+    path = tmp_path / "policy.safetensors"
+    main(["export", str(trained), "--checkpoint", "2", "--output", str(path)])
+    assert load_policy(path)(np.zeros(4, np.float32)) in (0, 1)
+    assert "exists already" in ends(["export", str(trained), "--output", str(path)], 2, capsys)
+
+
+def test_says_what_is_trained_and_what_to_try_next(tmp_path, capsys):
+    folder = tmp_path / "a run"
+    main(["train", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"PPO on CartPole-v1, in {folder}:"
+    assert "  rollout_length: 8" in lines[1:7]
+    assert "gamma" not in lines[7]
+    assert lines[-3:] == [
+        f"  jaxagents eval '{folder}' --film episode.gif",
+        f"  jaxagents resume '{folder}' --n-steps 2",
+        f"  jaxagents export '{folder}'",
+    ]
 
 
 def test_makes_updates_once_more(trained, capsys, tmp_path):
@@ -177,10 +228,11 @@ def test_sweeps_every_combination(swept, capsys):
     capsys.readouterr()
     main(["resume", str(swept)])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[-3:-1]] == [
+    assert [line.split()[-1] for line in lines[-4:-2]] == [
         "learning_rate=0.001",
         "learning_rate=0.01",
     ]
+    assert lines[-1] == f"  jaxagents plot {swept}"
     main(["verify", str(swept)])
     assert "2  whole" in capsys.readouterr().out
     assert "is of a sweep" in ends(["eval", str(swept)], 2, capsys)
@@ -207,8 +259,9 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         (["train", "--preset", "dqn"], "no preset 'dqn'. Did you mean 'dqn-cartpole'?"),
         (["train", "--preset"], "--preset needs a name"),
         (["train", "ppo", "--preset=dqn-acrobot"], "is of the agent dqn, not ppo"),
-        (["train"], "no agent: jaxagents train AGENT ENV"),
-        (["train", "ppo"], "no environment: jaxagents train AGENT ENV"),
+        (["train", "--preset", "ppo-cartpole", "--preset=dqn-acrobot"], "can be given once"),
+        (["train"], "An agent and an environment are missing: jaxagents train AGENT ENV"),
+        (["train", "ppo"], "An environment is missing: jaxagents train AGENT ENV"),
         (["train", *CARTPOLE, "--gama", "1"], "no option '--gama'. Did you mean '--gamma'?"),
         (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--batch-size'?"),
         (
@@ -216,19 +269,35 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
             "Did you mean '--n-steps'? It counts updates",
         ),
         (["train", *CARTPOLE, "more"], "'more' is no option"),
-        (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: invalid literal for int()"),
+        (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: needs a whole number, got 'ten'."),
+        (["train", *CARTPOLE, "--gamma", "much"], "--gamma: needs a number, got 'much'."),
         (["train", *CARTPOLE, "--n-steps", "0"], "n_steps must be a positive integer, got 0"),
         (["train", *CARTPOLE, "--batch-size", "6"], "minibatch_size must divide batch_size"),
         (["train", *CARTPOLE, "--gamma", "2"], "gamma must lie in [0, 1], got 2.0"),
         (["train", "dqn", "Pendulum-v1"], "DQN acts in discrete spaces"),
         (["train", "bc", "Pendulum-v1"], "bc learns from data: give --dataset FILE"),
-        (["train", "bc", "Pendulum-v1", "--dataset", "no.npz"], "no.npz"),
+        (["train", "bc", "Pendulum-v1", "--dataset", "no.npz"], "no.npz: No such file"),
+        (
+            ["resume", "x", "--n-steps", "9.5"],
+            "--n-steps: needs a whole number or None, got '9.5'.",
+        ),
+        (["resume", "x", "--n-steps"], "--n-steps needs a value."),
+        (
+            ["eval", "x", "--checkpoint", "worst"],
+            "--checkpoint: needs best, last or a whole number, got 'worst'.",
+        ),
+        (["train", "ppo", "gymnasium:CartPole-v1"], "does not run in JAX"),
         (["train", "ppo", "no_such_module:Env"], "No module named 'no_such_module'"),
-        (["resume", "no-folder"], "no-folder holds no run.json"),
+        (["resume", "."], ". holds no run.json"),
+        (["resume", "no-folder"], "There is no folder 'no-folder'."),
+        (["resume"], "Missing: jaxagents resume FOLDER. Folder of the run."),
+        (["plot"], "Missing: jaxagents plot FOLDER..."),
         (["list", "things"], "'agents', 'envs', 'presets'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(words, hint, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("has_boxes", [True, False])
+def test_mistakes_are_told_in_one_line(words, hint, has_boxes, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tyro._fmtlib._should_use_utf8_drawing_chars", lambda: has_boxes)
     monkeypatch.chdir(tmp_path)
     assert hint in ends(words, 2, capsys)
     assert not list(tmp_path.iterdir())
@@ -252,8 +321,19 @@ print([name for name in ("jax", "numpy", "gymnax") if name in sys.modules])
     assert "ppo-cartpole" in out
 
 
-def test_lists_the_environments_of_gymnax():
+def test_lists_the_environments_of_gymnax(monkeypatch, capsys):
     assert list(environment_names()) == list(gymnax.registered_envs)
+    monkeypatch.setattr("jaxagents.cli.looking.names_of_suites", lambda: [])
+    monkeypatch.setattr("jaxagents.cli.looking.is_installed", lambda name: name == "brax")
+    main(["list", "envs"])
+    said = capsys.readouterr()
+    assert said.out.split() == list(gymnax.registered_envs)
+    assert said.err.startswith("More come with pgx, ")
+
+
+def test_a_folder_that_is_almost_right_is_suggested(copied, capsys):
+    said = ends(["resume", f"{copied}s"], 2, capsys)
+    assert said.endswith(f"Did you mean '{copied}'?\n")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import sys
+import time
 import types
 
 import jax.numpy as jnp
@@ -144,6 +145,10 @@ def test_tensorboard_curves(tmp_path):
     directory = tmp_path / "new" / "run"
     with TensorBoardLogger(directory) as logger:
         logger.log(10, {"evaluation/returns": np.float32(1.5), "n": 2})
+        until = time.monotonic() + 20.0
+        while "n" not in read_events(directory) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert read_events(directory)["n"] == [(10, 2.0)]  # before it is closed
         logger.log(20, {"evaluation/returns": math.inf, "n": jnp.int32(3)})
         with pytest.raises(TypeError, match="Metric 'loss' must be a number"):
             logger.log(30, {"loss": np.zeros(2)})

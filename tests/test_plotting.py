@@ -138,6 +138,15 @@ def test_plots_the_runs_of_seeds():
     assert axes.get_xlabel() == "environment steps"
 
 
+def test_many_steps_are_counted_in_thousands():
+    metrics = {"update_step": np.arange(3), "returns": np.zeros((3, 2))}
+    axes = plot_learning_curve(metrics, steps_per_update=100_000)
+    assert axes.xaxis.get_major_formatter()(200_000) == "200k"
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    plot_learning_curve(metrics, steps_per_update=100_000, ax=axes)
+    assert axes.xaxis.get_major_formatter()(200_000) == "200,000"
+
+
 def test_one_seed_of_seeds_is_one_training():
     axes = plot_learning_curve(metrics_of(1))
     assert legend_of(axes) == ["mean of the episodes"]

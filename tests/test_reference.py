@@ -31,8 +31,8 @@ def last_table(thing):
 
 def test_hyperparameters_have_their_defaults_and_intervals(read):
     rows = last_table(read["ppo.HyperParameters"])
-    assert rows["gamma"] == ["`0.99`", "[0, 1]", "Discount."]
-    assert rows["kl_threshold"][:2] == ["∞", "[0, ∞]"]
+    assert rows["gamma"] == ["`0.99`", "[0,\N{NO-BREAK SPACE}1]", "Discount."]
+    assert rows["kl_threshold"][:2] == ["∞", "[0,\N{NO-BREAK SPACE}∞]"]
     assert rows["actor_optimizer_params"][0] == "`OptimizerParams()`"
 
 
@@ -60,4 +60,5 @@ def test_an_agent_has_its_own_constructor_and_lists_what_its_users_call(read, na
     config = shown.members["__init__"].parameters["config"].annotation
     assert config.canonical_path == f"{kind._config_type.__module__}.{kind._config_type.__name__}"
     assert f"class {name}(" in shown.members["__init__"].source
-    assert "`train`" in shown.docstring.parsed[-1].value
+    for method in ("train", "eval", "restore", "sweep", "render_episode"):
+        assert f"`{method}`" in shown.docstring.parsed[-1].value

@@ -22,6 +22,7 @@ LIFECYCLE = (
     "sweep",
     "select",
     "replay",
+    "render_episode",
     "export_policy",
 )
 """Methods of every agent that its users call."""
@@ -97,7 +98,7 @@ def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
         {
             "Name": f"`{field.name}`",
             "Default": default_of(field),
-            "In": str(field.metadata.get("interval", "")).replace("inf", "∞"),
+            "In": interval_of(field),
             "Meaning": known.get(field.name, ""),
         }
         for field in fields
@@ -105,6 +106,12 @@ def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
     if rows:
         texts.append(griffe.DocstringSectionText(table(rows)))
     read.docstring.parsed[:] = texts
+
+
+def interval_of(field: dataclasses.Field) -> str:
+    """The interval that a field must lie in, on one line."""
+    text = str(field.metadata.get("interval", ""))
+    return text.replace("inf", "∞").replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def default_of(field: dataclasses.Field) -> str:

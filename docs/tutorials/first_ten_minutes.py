@@ -1,9 +1,10 @@
 # %% [markdown]
 # # First ten minutes
 #
-# Train an agent, look at what it learned, keep it, and take it up again. This page, like
-# the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or to open as
-# a notebook with [jupytext](https://jupytext.readthedocs.io).
+# Train an agent, look at what it learned, film it, keep it, and take it up again. This
+# page, like the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or
+# to open as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
+# `pip install ".[export,plot,video]"` in a copy of the repository.
 #
 # ## An environment and an agent
 #
@@ -65,7 +66,8 @@ for name, values in metrics.items():
 
 # %% [markdown]
 # An evaluation plays 32 episodes. The line is the mean of their returns, in a band
-# from the 10 % to the 90 % quantile; 500 is the highest return there is.
+# from the 10 % to the 90 % quantile; 500 is the highest return there is. In a script,
+# `matplotlib.pyplot.show()` shows it, and a path as the second argument saves it.
 
 # %%
 steps_per_update = config.batch_size * config.rollout_length
@@ -88,6 +90,25 @@ returns = agent.summarize(outcomes["returns"])
 print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
 
 # %% [markdown]
+# ## Watch it
+#
+# `render_episode` films an episode, as a GIF or an MP4, and returns the frames:
+
+# %%
+import tempfile
+from pathlib import Path
+
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+frames = agent.render_episode(
+    jax.random.key(2), folder / "episode.gif", max_steps=150
+)
+print(frames.shape, frames.dtype)
+
+# %% [markdown]
+# ![PPO balances the pole of CartPole-v1](../../pictures/cartpole.gif)
+#
+# ## Act
+#
 # The greedy action for one observation:
 
 # %%
@@ -113,31 +134,41 @@ print(f"the pole leans by at most {abs(seen[:, 2]).max():.2f} radians")
 # %% [markdown]
 # ## Keep it
 #
-# With a `checkpoint_dir` each evaluation point is saved. (This page takes a temporary
-# folder; yours might be `"runs/cartpole"`.)
+# With a `checkpoint_dir` each evaluation point is saved.
 
 # %%
-import tempfile
-
-folder = tempfile.mkdtemp()
-saving = PPO(env, env_params, config.replace(checkpoint_dir=folder))
+saved = config.replace(checkpoint_dir=folder / "cartpole")
+saving = PPO(env, env_params, saved)
 runner, _ = saving.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
 # Another process, or another day. `restore` reads the checkpoint with the highest
 # mean return; `"last"` or the number of an update would read another.
 
 # %%
-restored = PPO(
-    env, env_params, config.replace(checkpoint_dir=folder, restore_agent=True)
-)
+restored = PPO(env, env_params, saved.replace(restore_agent=True))
 runner, metrics = restored.restore("best")
 print("update", int(runner.update_step))
 print("return", restored.eval(jax.random.key(1))["returns"].mean())
 
 # %% [markdown]
+# ## Use it elsewhere
+#
+# The policy alone goes into one file, which needs neither the agent nor the environment:
+
+# %%
+from jaxagents import load_policy
+
+restored.export_policy(folder / "policy.safetensors")
+policy = load_policy(folder / "policy.safetensors")
+print(policy(obs), policy.metadata["environment"])
+
+# %% [markdown]
 # ## Go on from here
 #
+# - [Many seeds and a sweep](../../tutorials/sweep/): which learning rate is best?
+# - [Stop and resume](../../tutorials/stop_and_resume/): Ctrl-C, and go on later
 # - [Your own policy](../../tutorials/own_policy/) and
 #   [your own algorithm](../../tutorials/own_algorithm/)
-# - [Training](../../guide/training/), the guide with every option
+# - [Training](../../guide/training/), the guide with every option; the same from a
+#   terminal with the [command line](../../guide/command_line/)
 # - [Which agent?](../../guide/which_agent/)

@@ -82,12 +82,17 @@ print(outcomes["returns"].mean())
 # [what SAC learns](../../benchmarks/learners/) there, and how long it takes.
 #
 # ```python
-# env, eval_env = (gymnasium.make("HalfCheetah-v5") for _ in range(2))
+# env = gymnasium.make("HalfCheetah-v5")
+# eval_env = gymnasium.make("HalfCheetah-v5")
 # learner = SACLearner.create(
-#     0, env.observation_space.sample(), env.action_space.sample()
+#     0,
+#     env.observation_space.sample(),
+#     env.action_space.sample(),
 # )
 # config = OnlineConfig(checkpoint_dir="runs/cheetah")
-# learner, metrics = train_online(learner, env, config, eval_env=eval_env)
+# learner, metrics = train_online(
+#     learner, env, config, eval_env=eval_env
+# )
 # ```
 
 # %% [markdown]

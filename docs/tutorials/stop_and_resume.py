@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Stop and resume
 #
-# A training that is interrupted, by Ctrl-C, by a scheduler or by a power failure, goes
-# on from its last checkpoint. On a CPU it ends with the very numbers of a training
+# A training that is paused or interrupted, by Ctrl-C, by a scheduler or by a power
+# failure, goes on from its last checkpoint. On a CPU it ends with the very numbers of a training
 # that was never interrupted.
 
 # %%

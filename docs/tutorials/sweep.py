@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from jaxagents import PPO
+from jaxagents.plotting import plot_sweep
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 env, env_params = gymnax.make("CartPole-v1")
@@ -61,9 +62,10 @@ legend = figure.legend(title="learning rate", loc="outside right upper")
 # ## Choose
 #
 # The best set is that with the highest mean return over seeds at the last evaluation.
+# `plot_sweep` shows that evaluation: the seeds, and the interval of each set's mean.
 
 # %%
-print(returns[..., -1].round(1))
+plot_sweep(result)
 best = result.best_hyperparams.actor_optimizer_params.learning_rate
 print(f"best learning rate: {best:g}")
 

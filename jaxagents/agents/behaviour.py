@@ -92,8 +92,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
-        environment = as_environment(env, env_params)
         check_kind(type(self).__name__, self._config_type, config)
+        environment = as_environment(env, env_params)
         if environment.on_host and not self._plays_on_host:
             raise TypeError(learns_elsewhere(type(self).__name__, environment))
         self.env = environment if isinstance(env, str) or environment.on_host else env

@@ -68,8 +68,8 @@ def check_no_info(agent: str, config: Config) -> None:
     names = [*config.final_info, *config.summed_info]
     if names:
         raise ValueError(
-            f"{agent} keeps no info of environments that run on the host, but final_info and summed_info "
-            f"name {names}: put it into observations, or leave both empty."
+            f"{agent} keeps no info of environments that run on the host, but final_info and "
+            f"summed_info name {names}: put it into observations, or leave both empty."
         )
 
 

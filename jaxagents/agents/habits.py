@@ -9,6 +9,7 @@ HABITS = {
     "get_action": _ACT,
     "select_action": _ACT,
     "evaluate_policy": "call eval(rng, n_evals)",
-    "save": "set checkpoint_dir in the configuration, and train saves by itself",
+    "save": "set checkpoint_dir in the configuration, and train saves by itself; export_policy(path) "
+    "writes the policy alone",
     "load": "set checkpoint_dir in the configuration, and call restore",
 }

@@ -17,7 +17,7 @@ usage: {form}
 
 'jaxagents {command} AGENT --help' lists the options of an agent."""
 SUMMARIES = {
-    "train": "Trains an agent, with everything of it in a folder of its own.",
+    "train": "Trains an agent, and keeps everything in a folder of its own.",
     "sweep": "Trains several seeds of an agent, with every combination of the hyperparameters given.",
 }
 
@@ -56,6 +56,8 @@ def choose(command: str, words: Sequence[str]) -> Choice:
     while words and not words[0].startswith("-") and len(names) < 2:
         names.append(words.pop(0))
     preset = _taken(words, "--preset")
+    if _taken(words, "--preset") is not None:
+        raise MistakeError("--preset can be given once.")
     if names:
         check_agent(names[0])
     if preset is not None:
@@ -70,7 +72,7 @@ def choose(command: str, words: Sequence[str]) -> Choice:
         if {"-h", "--help"} & set(words):
             print(_HELP.format(form=form_of(command), summary=SUMMARIES[command], command=command))
             raise SystemExit(0)
-        raise MistakeError(f"There is no agent: {form_of(command)}.")
+        raise MistakeError(f"An agent and an environment are missing: {form_of(command)}.")
     if len(names) > 1:
         check_environment(names[1])
     return Choice(names[0], "".join(names[1:]), preset, words)

@@ -13,13 +13,14 @@ _COMMANDS = {
     "resume": (
         "training",
         "resume",
-        "go on with a run that was stopped, or is to have more updates",
+        "continue a run that was stopped, or train it for longer",
     ),
     "sweep": ("training", "sweep", "train several seeds with several hyperparameters"),
     "eval": ("looking", "evaluate", "play episodes with a trained agent"),
     "plot": ("looking", "plot", "draw learning curves of one run or of several"),
-    "replay": ("looking", "replay", "make updates once more, and print losses and gradient norms"),
-    "verify": ("looking", "verify", "say of each checkpoint whether it is whole"),
+    "export": ("looking", "export", "write the policy of a trained agent to one file"),
+    "replay": ("looking", "replay", "repeat updates of a run, and print losses and gradient norms"),
+    "verify": ("looking", "verify", "check whether checkpoints are damaged"),
     "list": ("looking", "list_names", "list agents, envs or presets"),
 }
 _INTERRUPTED = 130

@@ -6,6 +6,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+_NAMED = tyro.conf.arg(metavar="FOLDER")
+Folder = Annotated[tyro.conf.Positional[Path], _NAMED]
+Checkpoint = Literal["best", "last"] | int
+
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
@@ -13,10 +17,10 @@ class Resume:
 
     Attributes:
         folder: Folder of the run.
-        n_steps: Number of updates in all, if other than at the start.
+        n_steps: Total number of updates, if it should change.
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Folder
     n_steps: int | None = None
 
 
@@ -30,13 +34,30 @@ class Eval:
         deterministic: Whether to take greedy actions, rather than to draw them from the policy.
         checkpoint: The checkpoint: best, last, or the number of an update.
         seed: Seed of the episodes; by default that of the run and one.
+        film: File of a film (.gif or .mp4) of an episode; none by default.
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Folder
     n_evals: int = 128
     deterministic: bool = True
-    checkpoint: Literal["best", "last"] | int = "best"
+    checkpoint: Checkpoint = "best"
     seed: int | None = None
+    film: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Options of `export`.
+
+    Attributes:
+        folder: Folder of the run.
+        output: File of the policy, by default policy.safetensors in the folder.
+        checkpoint: The checkpoint: best, last, or the number of an update.
+    """
+
+    folder: Folder
+    output: Path | None = None
+    checkpoint: Checkpoint = "best"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +70,7 @@ class Plot:
         output: File of the picture; by default METRIC.png in the folder, or here if there are several.
     """
 
-    folders: tyro.conf.Positional[tuple[Path, ...]]
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], _NAMED] = ()
     metric: str = "returns"
     output: Path | None = None
 
@@ -60,12 +81,12 @@ class Replay:
 
     Attributes:
         folder: Folder of the run.
-        first: Number of updates made before the stretch; by default those of the last checkpoint.
-        updates: Number of updates in it.
+        first: Update after which to begin; by default that of the last checkpoint.
+        updates: Number of updates to repeat.
         film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Folder
     first: Annotated[int | None, tyro.conf.arg(name="from")] = None
     updates: int = 10
     film: Path | None = None
@@ -79,7 +100,7 @@ class Verify:
         folder: Folder of a training, of an agent or on the host.
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Folder
 
 
 @dataclasses.dataclass(frozen=True)

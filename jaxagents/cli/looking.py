@@ -1,11 +1,12 @@
-"""The commands that look at runs: `eval`, `plot`, `replay`, `verify` and `list`."""
+"""The commands that look at runs: `eval`, `export`, `plot`, `replay`, `verify` and `list`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.folders import Eval, List, Plot, Replay, Verify
+from jaxagents.cli.folders import Eval, Export, List, Plot, Replay, Verify
 from jaxagents.cli.mistakes import (
     FailureError,
     MistakeError,
@@ -15,7 +16,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.tables import print_table
-from jaxagents.core.suites import GYMNASIUM
+from jaxagents.core.suites import GYMNASIUM, SUITES, is_installed
 from jaxagents.presets.settings import PRESETS
 
 
@@ -26,6 +27,7 @@ def evaluate(words: Sequence[str]) -> None:
     from jaxagents.cli.reports import report_episodes
 
     with told_in_a_line():
+        _check_film(agent, options.film)
         runner, _ = agent.restore(options.checkpoint)
     print(
         f"{CATALOGUE[run.agent].agent} on {run.environment} after {int(runner.update_step):,} updates:"
@@ -33,13 +35,27 @@ def evaluate(words: Sequence[str]) -> None:
     with told_in_a_line():
         seed = run.seed + 1 if options.seed is None else options.seed
         report_episodes(agent, seed, options.n_evals, options.deterministic)
+        if options.film is not None:
+            _film(agent, seed, options.film, deterministic=options.deterministic)
+            print(f"{options.film} shows an episode.")
+
+
+def export(words: Sequence[str]) -> None:
+    """Writes the policy of a run to one file: `jaxagents export FOLDER`."""
+    options = parse(Export, words, "export", "Writes the policy of a run to one file.")
+    _, agent = _run_and_agent(options.folder)
+    path = options.output or options.folder / "policy.safetensors"
+    with told_in_a_line():
+        agent.restore(options.checkpoint)
+        agent.export_policy(path)
+    print(f"{path} holds the policy, which jaxagents.load_policy reads.")
 
 
 def plot(words: Sequence[str]) -> None:
     """Draws a metric of one run, or of several together: `jaxagents plot FOLDER...`."""
     options = parse(Plot, words, "plot", "Draws a metric of runs into one picture.")
     if not options.folders:
-        raise MistakeError("There is no folder: jaxagents plot FOLDER...")
+        raise MistakeError("Missing: jaxagents plot FOLDER... Folders of runs.")
     from jaxagents.cli.curves import curves_of, draw
 
     metric, folders = options.metric, options.folders
@@ -53,25 +69,34 @@ def plot(words: Sequence[str]) -> None:
 
 def replay(words: Sequence[str]) -> None:
     """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
-    options = parse(Replay, words, "replay", "Makes updates of a run once more, and prints each.")
+    options = parse(Replay, words, "replay", "Repeats updates of a run, and prints each.")
     run, agent = _run_and_agent(options.folder)
     from jaxagents.checkpoints.records import saved_steps
-    from jaxagents.envs.films import check_can_film
 
     with told_in_a_line():
-        if options.film is not None:
-            check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
+        _check_film(agent, options.film)
         steps = saved_steps(options.folder)
         first = (steps[-1] if steps else 0) if options.first is None else options.first
         stretch = agent.replay(first, options.updates)
     _print_stretch(stretch)
     if options.film is not None:
-        import jax
-
         with told_in_a_line():
-            key = jax.random.key(run.seed + 1)
-            agent.render_episode(key, options.film, runner=stretch.runner)
+            _film(agent, run.seed + 1, options.film, runner=stretch.runner)
         print(f"{options.film} shows an episode after the last of these updates.")
+
+
+def _check_film(agent: Any, path: Path | None) -> None:
+    """Raises before anything is played if an episode could not be filmed."""
+    from jaxagents.envs.films import check_can_film
+
+    if path is not None:
+        check_can_film(agent.episodes.env, path, agent.episodes.env.render_fps)
+
+
+def _film(agent: Any, seed: int, path: Path, **how: Any) -> None:
+    import jax
+
+    agent.render_episode(jax.random.key(seed), path, **how)
 
 
 def _print_stretch(stretch: Any) -> None:
@@ -100,7 +125,7 @@ def _print_stretch(stretch: Any) -> None:
 
 def verify(words: Sequence[str]) -> None:
     """Says of each checkpoint whether it is whole (else exits with 1): `jaxagents verify FOLDER`."""
-    options = parse(Verify, words, "verify", "Says of each checkpoint whether it is whole.")
+    options = parse(Verify, words, "verify", "Checks whether checkpoints are damaged.")
     import jaxagents
 
     folder = options.folder
@@ -119,7 +144,7 @@ def list_names(words: Sequence[str]) -> None:
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
         print("\n".join([*environment_names(), *names_of_suites()]))
-        print(f"{GYMNASIUM}:NAME  whatever gymnasium.make knows, for on-policy agents")
+        _print_further_suites()
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)
@@ -128,13 +153,29 @@ def list_names(words: Sequence[str]) -> None:
         print_table(["preset", "agent", "environment"], rows)
 
 
+def _print_further_suites() -> None:
+    """Says, beside the names and not among them, where there are more."""
+    print(
+        f"On-policy agents also take {GYMNASIUM}:NAME of all that gymnasium.make knows.",
+        file=sys.stderr,
+    )
+    missing = [name for name in SUITES if not is_installed(name)]
+    if missing:
+        names = f"{', '.join(missing[:-1])} or {missing[-1]}" if missing[1:] else missing[0]
+        print(
+            f'More come with {names}: pip install "jaxagents[{missing[0]}]", for example.',
+            file=sys.stderr,
+        )
+
+
 def _run_and_agent(folder: Path) -> tuple[Any, Any]:
     from jaxagents.cli.runs import Run
 
     run = Run.read(folder)
     if run.n_seeds is not None:
         raise MistakeError(
-            f"{folder} is of a sweep; this command takes the folder of one training."
+            f"{folder} is of a sweep; this command takes the folder of one training: 'jaxagents "
+            "train' makes one with the hyperparameters of the best set."
         )
     import jaxagents
 

@@ -16,7 +16,15 @@ class MistakeError(Exception):
     """Something that the user should have written otherwise, told in one line."""
 
 
-_OF_CHOICES = ValueError, TypeError, KeyError, OSError, ImportError, AttributeError
+_OF_CHOICES = (
+    ValueError,
+    TypeError,
+    KeyError,
+    OSError,
+    ImportError,
+    AttributeError,
+    NotImplementedError,
+)
 
 
 @contextmanager
@@ -30,9 +38,13 @@ def told_in_a_line(*kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as error:
-        of_system = isinstance(error, OSError) and error.strerror
-        text = str(error.args[0] if error.args and not of_system else error)
-        raise MistakeError(" ".join(text.split())) from error
+        raise MistakeError(" ".join(_text_of(error).split())) from error
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    return str(error.args[0] if error.args else error)
 
 
 def check_agent(name: str) -> None:
@@ -54,6 +66,11 @@ def check_environment(name: str) -> None:
     `module:Class` to what imports the module.
     """
     suite, colon, _ = name.partition(":")
+    if suite in ("gym", "gymnasium") and colon:
+        raise MistakeError(
+            f"'{name}' does not run in JAX, as the command line needs it; learners train in "
+            "environments of Gymnasium from Python: see jaxagents.host.train_online."
+        )
     if suite in SUITES and colon:
         with told_in_a_line():
             check_installed(suite)

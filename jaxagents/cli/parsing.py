@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,16 @@ from jaxagents.core.other_names import advice
 T = TypeVar("T")
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
+_RULE = re.compile("[-─]{5,}")
+_PLAIN = {
+    r"invalid literal for int\(\) with base 10: (.*)": r"needs a whole number, got \1.",
+    r"could not convert string to float: (.*)": r"needs a number, got \1.",
+    r"Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value.",
+    r"Missing from (jaxagents \w+): (\S+) (.*) \(required\)": r"Missing: \1 \2. \3",
+}
+"""Messages of Python and of tyro, and what they are in plain words."""
+_OF_SEVERAL_TYPES = re.compile(r"(\S+): no type matching (\S+) could be .* from \['(.*?)'\]\..*")
+_IN_WORDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text"}
 
 
 def parse(kind: type[T], words: Sequence[str], command: str, description: str) -> T:
@@ -54,10 +65,25 @@ def parse(kind: type[T], words: Sequence[str], command: str, description: str) -
 
 
 def _first_sentence(framed: str) -> str:
-    """The message within a frame of tyro's, up to the line below it."""
+    """The message of tyro's in plain words: what is between its title and the rule below it."""
     lines = [line.translate(_FRAME).strip() for line in framed.splitlines()]
-    message = "\n".join(lines[1:]).split("\n─")[0]
-    return " ".join(message.removeprefix("Error parsing ").split())
+    message = itertools.takewhile(lambda line: not _RULE.match(line), _below_the_title(lines))
+    sentence = " ".join(" ".join(message).removeprefix("Error parsing ").split())
+    for pattern, plain in _PLAIN.items():
+        sentence = re.sub(pattern, plain, sentence)
+    return _OF_SEVERAL_TYPES.sub(_about_several_types, sentence)
+
+
+def _below_the_title(lines: list[str]) -> list[str]:
+    """What follows the title, and the rule that is below it where frames are of plain characters."""
+    return lines[2:] if _RULE.match(lines[1]) else lines[1:]
+
+
+def _about_several_types(found: re.Match[str]) -> str:
+    """Says that a value is of none of the types that an option takes."""
+    option, kinds, given = found.groups()
+    words = [_IN_WORDS.get(kind, kind.strip("{}").replace(",", ", ")) for kind in kinds.split("|")]
+    return f"{option}: needs {' or '.join(sorted(words, key='None'.__eq__))}, got '{given}'."
 
 
 def _about(word: str, kind: type) -> str:

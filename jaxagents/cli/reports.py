@@ -1,5 +1,6 @@
 """What is printed and drawn after a training."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,22 @@ from jaxagents.cli.curves import Curve, draw
 from jaxagents.cli.runs import Run
 from jaxagents.cli.tables import print_table
 from jaxagents.cli.values import differences, in_words
+from jaxagents.core.describe import describe, to_json
 
 _EPISODES = 128
+
+
+def report_start(agent: Any, folder: Path) -> None:
+    """Says what is trained, where, and what of the configuration is other than by default."""
+    chosen, default = to_json(agent.config), to_json(type(agent.config)())
+    of_folder = "checkpoint_dir", "restore_agent"
+    changed = {
+        name: value
+        for name, value in chosen.items()
+        if value != default[name] and name not in of_folder
+    }
+    title = str(agent).splitlines()[0].rstrip(":")
+    print(describe(f"{title}, in {folder}", changed), flush=True)
 
 
 def report_training(agent: Any, run: Run, folder: Path) -> None:
@@ -28,7 +43,12 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
         draw([Curve(None, agent.training_metrics, per_update)], picture, title=title)
     except ImportError as error:
         print(f"There is no picture: {error}")
-    print(f"Configuration, metrics, checkpoints and pictures are in {folder}.")
+    print(f"Configuration, metrics, checkpoints and pictures are in {folder}. Try next:")
+    name = shlex.quote(str(folder))
+    if agent.episodes.env.can_draw:
+        print(f"  jaxagents eval {name} --film episode.gif")
+    print(f"  jaxagents resume {name} --n-steps {2 * updates}")
+    print(f"  jaxagents export {name}")
 
 
 def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) -> None:
@@ -58,4 +78,5 @@ def report_sweep(result: Any, run: Run, folder: Path) -> None:
         rows.append([str(i), *(f"{x:.1f}" for x in numbers), best, in_words(values)])
     print(f"Returns of {means.shape[1]} seeds at the last evaluation:")
     print_table(["set", "mean", "std", "lowest", "highest", "", "values"], rows)
-    print(f"Metrics and checkpoints are in {folder / 'sweep'}.")
+    print(f"Metrics and checkpoints are in {folder / 'sweep'}. Try next:")
+    print(f"  jaxagents plot {shlex.quote(str(folder))}")

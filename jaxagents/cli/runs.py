@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
 from jaxagents.cli.values import stacked, with_values
+from jaxagents.core.nearest import alike
 from jaxagents.core.suites import SUITES
 from jaxagents.presets import preset
 
@@ -77,9 +78,7 @@ class Run:
         """
         path = folder / FILE
         if not path.is_file():
-            raise MistakeError(
-                f"{folder} holds no {FILE}, which 'jaxagents train' and 'jaxagents sweep' write."
-            )
+            raise MistakeError(_why_there_is_none(folder))
         with told_in_a_line():
             fields = json.loads(path.read_text(encoding="utf-8"))
             return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
@@ -132,6 +131,14 @@ class Run:
             hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
             hyperparams.check_ranges()
             return hyperparams
+
+
+def _why_there_is_none(folder: Path) -> str:
+    if folder.is_dir():
+        return f"{folder} holds no {FILE}, which 'jaxagents train' and 'jaxagents sweep' write."
+    near = alike(folder.name, [other.name for other in sorted(folder.parent.glob("*/"))], 0.6)
+    hint = f" Did you mean '{folder.parent / near}'?" if near else ""
+    return f"There is no folder '{folder}'.{hint}"
 
 
 def _environment(name: str) -> Any:

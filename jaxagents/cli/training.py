@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
+from jaxagents.cli.interrupts import noting_ctrl_c
 from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
 
 if TYPE_CHECKING:
@@ -31,13 +32,27 @@ def resume(words: Sequence[str]) -> None:
     from jaxagents.cli.folders import Resume
     from jaxagents.cli.parsing import parse
 
-    options = parse(Resume, words, "resume", "Goes on with a run from its last checkpoint.")
+    options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
     from jaxagents.cli.runs import Run
 
     run = Run.read(options.folder)
     if options.n_steps is not None:
+        _check_in_all(options.n_steps, options.folder)
         run = dataclasses.replace(run, config={**run.config, "n_steps": options.n_steps})
     _go_on(run, options.folder)
+
+
+def _check_in_all(n_steps: int, folder: Path) -> None:
+    """Refuses fewer updates than a run has made."""
+    from jaxagents.checkpoints.records import saved_steps
+
+    in_sweep = folder / "sweep"
+    made = max(saved_steps(in_sweep if in_sweep.is_dir() else folder), default=0)
+    if n_steps < made:
+        raise MistakeError(
+            f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
+            f"got {n_steps:,}."
+        )
 
 
 def _begin(command: str, words: Sequence[str]) -> None:
@@ -55,7 +70,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
     name = f"{command} {choice.agent}"
     options: Any = parse(kind, choice.words, name, SUMMARIES[command])
     if not choice.environment:
-        raise MistakeError(f"There is no environment: {form_of(command)}.")
+        raise MistakeError(f"An environment is missing: {form_of(command)}.")
     folder = options.run_dir or _new_folder(choice)
     if (folder / "checkpoints").exists() or (folder / "run.json").exists():
         raise MistakeError(
@@ -124,22 +139,20 @@ def _go_on(run: "Run", folder: Path) -> None:
     """Makes what is missing of a run."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _resumable(folder):
+    with _resumable(folder), noting_ctrl_c() as check_ctrl_c:
         import jaxagents
+        from jaxagents.cli.reports import report_start, report_sweep, report_training
 
         jaxagents.cache_programs()
         hyperparams = run.make_hyperparams()
         agent = run.make_agent(folder)
         run.write(folder)
-        print(agent, flush=True)
+        report_start(agent, folder)
+        check_ctrl_c()
         if run.n_seeds is None:
-            from jaxagents.cli.reports import report_training
-
             _train(agent, run, hyperparams, folder)
             report_training(agent, run, folder)
         else:
-            from jaxagents.cli.reports import report_sweep
-
             result = _sweep(agent, run, hyperparams, folder)
             report_sweep(result, run, folder)
 

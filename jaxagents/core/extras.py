@@ -20,6 +20,7 @@ def require(module: str, requirement: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        library = module.partition(".")[0]
         raise ImportError(
-            f'{module} is not installed: pip install "{requirement}" installs it.'
+            f'{library} is not installed: pip install "{requirement}" installs it.'
         ) from error

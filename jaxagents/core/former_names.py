@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 _AGENTS = {
     "PPOAgent": "PPOBase, or PPO, which is complete",
+    "PPOAgentBase": "PPOBase",
     "IPPOAgent": "IPPOBase, or IPPO, which is complete",
     "ReinforceAgent": "REINFORCEBase, or REINFORCE, which is complete",
     "DQN_Agent": "DQN",
@@ -50,4 +51,4 @@ def former_module(name: str) -> ImportError:
 
 
 def _has_moved(what: str, place: str) -> str:
-    return f"{what}; its place takes {place}. See Migrating in the guide."
+    return f"{what}; use {place}. See Migrating in the guide."

@@ -12,6 +12,7 @@ from jaxagents.plotting.drawing import (
     draw_runs,
     finish,
     in_words,
+    name_steps,
     new_axes,
     next_look,
     save,
@@ -92,7 +93,7 @@ def plot_learning_curve(
         _draw_bands(axes, x, values[0, 0], label or "mean of the episodes")
     else:
         draw_line(axes, x, values[0, 0, :, 0, 0], label or metric.replace("_", " "))
-    axes.set_xlabel(x_label or ("environment steps" if steps_per_update else trainings.unit))
+    name_steps(axes, x_label or ("environment steps" if steps_per_update else trainings.unit))
     axes.set_ylabel(metric.replace("_", " "))
     finish(axes, title)
     legend_title = f"{label or ''}\n{in_words(n_runs)}".strip() if n_sets > 1 else None

@@ -77,6 +77,14 @@ def in_words(n_runs: int) -> str:
     return f"inter-quartile mean of {n_runs} runs, {CONFIDENCE:.0%} interval".replace("%", " %")
 
 
+def name_steps(axes: "Axes", label: str) -> None:
+    """Labels the horizontal axis, with 200k for 200,000, unless its numbers have a form already."""
+    ticker = require("matplotlib.ticker", "jaxagents[plot]")
+    axes.set_xlabel(label)
+    if isinstance(axes.xaxis.get_major_formatter(), ticker.ScalarFormatter):
+        axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+
+
 def finish(axes: "Axes", title: str | None) -> None:
     """Sets the title, unless it is to stay as it is, the margins and the grid."""
     if title is not None:

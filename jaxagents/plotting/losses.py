@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxagents.core.extras import require
-from jaxagents.plotting.drawing import draw_line, draw_runs, finish, in_words, save
+from jaxagents.plotting.drawing import draw_line, draw_runs, finish, in_words, name_steps, save
 from jaxagents.plotting.trainings import Source, Trainings, read_trainings
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def plot_losses(
     for axes, name, values in zip(panels, chosen, series, strict=True):
         _draw_panel(axes, x, values, trainings.labels)
         finish(axes, name.replace("_", " "))
-        axes.set_xlabel("environment steps" if steps_per_update else trainings.unit)
+        name_steps(axes, "environment steps" if steps_per_update else trainings.unit)
     n_sets, n_runs = trainings.shape
     if n_sets > 1:
         handles, labels = panels[0].get_legend_handles_labels()

@@ -35,6 +35,9 @@ def test_only_what_acts_is_exported(tmp_path):
     flat = jax.tree_util.tree_leaves_with_path(agent.actor_training.params)
     names = {f"params/{jax.tree_util.keystr(path, simple=True, separator='/')}" for path, _ in flat}
     assert set(weights) == names
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "ppo").stat().st_mode == plain.stat().st_mode  # others may read it too
     agent = fresh(CASES["SAC"])
     agent.export_policy(tmp_path / "sac")
     assert all(name.startswith("actor/params") for name in load_policy(tmp_path / "sac").weights)

@@ -122,7 +122,7 @@ def test_mp4_says_what_it_needs(tmp_path, monkeypatch):
 def test_names_the_extra_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
     with pytest.raises(
-        ImportError, match=r'imageio.v2 is not installed: pip install "jaxagents\[video\]"'
+        ImportError, match=r'imageio is not installed: pip install "jaxagents\[video\]"'
     ):
         record_video(stay, Counter(), tmp_path / "film.gif")
 

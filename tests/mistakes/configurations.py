@@ -133,6 +133,15 @@ def configuration_of_another_agent():
     PPO(MatchSign(), None, dqn.AgentConfig())
 
 
+@mistake(TypeError, r"PPO takes a jaxagents\.ppo\.AgentConfig, got a .*EnvParams")
+def configuration_in_the_place_of_parameters():
+    """The configuration and the parameters of the environment in each other's place."""
+    import gymnax  # computes something as it is imported
+
+    env, env_params = gymnax.make("CartPole-v1")
+    PPO(env, ppo.AgentConfig(), env_params)
+
+
 @mistake(
     TypeError, r"PPO takes a jaxagents\.ppo\.AgentConfig, got a dict.*AgentConfig\(\*\*fields\)"
 )

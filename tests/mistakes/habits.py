@@ -168,6 +168,12 @@ def former_name_in_its_module():
     from jaxagents.ppo import PPOAgent  # noqa: F401
 
 
+@mistake(ImportError, r"PPOAgentBase was the name in 0\.2\.5.*PPOBase.*Migrating")
+def former_name_of_a_base():
+    """`from jaxagents.ppo import PPOAgentBase`, of 0.2.5."""
+    from jaxagents.ppo import PPOAgentBase  # noqa: F401
+
+
 @mistake(ImportError, r"jaxagents\.utils .*0\.2\.5.*jaxagents\.ppo.*Migrating")
 def former_module():
     """Imports from `jaxagents.utils`, of 0.2.5."""
