@@ -155,17 +155,17 @@ def list_names(words: Sequence[str]) -> None:
 
 def _print_further_suites() -> None:
     """Says, beside the names and not among them, where there are more."""
-    print(
-        f"On-policy agents also take {GYMNASIUM}:NAME of all that gymnasium.make knows.",
-        file=sys.stderr,
-    )
-    missing = [name for name in SUITES if not is_installed(name)]
+    missing = [name for name in SUITES if name != GYMNASIUM and not is_installed(name)]
     if missing:
         names = f"{', '.join(missing[:-1])} or {missing[-1]}" if missing[1:] else missing[0]
         print(
             f'More come with {names}: pip install "jaxagents[{missing[0]}]", for example.',
             file=sys.stderr,
         )
+    print(
+        f"On-policy agents also take {GYMNASIUM}:NAME for what gymnasium.make knows.",
+        file=sys.stderr,
+    )
 
 
 def _run_and_agent(folder: Path) -> tuple[Any, Any]:
