@@ -31,6 +31,7 @@ from .ppo import PPO, PPOBase
 from .pqn import PQN, PQNLearner
 from .qrdqn import QRDQN, QRDQNLearner
 from .reinforce import REINFORCE, REINFORCEBase
+from .rnd import RND, RNDBase
 from .sac import SAC, DiscreteSACLearner, SACLearner
 from .td3 import TD3, TD3Learner
 from .verification import verify
@@ -51,6 +52,7 @@ __all__ = [
     "PQN",
     "QRDQN",
     "REINFORCE",
+    "RND",
     "SAC",
     "TD3",
     "A2CBase",
@@ -81,6 +83,7 @@ __all__ = [
     "PiecewiseSchedule",
     "QRDQNLearner",
     "REINFORCEBase",
+    "RNDBase",
     "SACLearner",
     "Schedule",
     "TD3Learner",

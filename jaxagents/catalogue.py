@@ -37,6 +37,7 @@ CATALOGUE = {
     "mappo": Entry("mappo", "MAPPO", "PPO of several actors, one critic", "discrete, box"),
     "a2c": Entry("a2c", "A2C", "advantage actor-critic", "discrete, box"),
     "reinforce": Entry("reinforce", "REINFORCE", "policy gradient, baseline", "discrete, box"),
+    "rnd": Entry("rnd", "RND", "PPO, random network distillation", "discrete, box"),
     "dqn": Entry("dqn", "DQN", "deep Q-networks", "discrete"),
     "ddqn": Entry("dqn", "DDQN", "double Q-learning", "discrete"),
     "c51": Entry("c51", "C51", "distributions of returns, atoms", "discrete"),

@@ -15,6 +15,7 @@ from jaxagents import (
     MAPPO,
     PPO,
     REINFORCE,
+    RND,
     bc,
     c51,
     cql,
@@ -45,6 +46,7 @@ class Case:
         n_actors: Number of actors of its environments; `None` for agents of one actor.
         continuous: Whether their actions are continuous.
         updates: Factor of the number of update steps in which it learns the probes.
+        hyper: Further hyperparameters.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Case:
     n_actors: int | None = None
     continuous: bool = False
     updates: float = 1
+    hyper: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def env(self, env: type) -> Any:
         """An environment with such actions."""
@@ -90,7 +93,7 @@ class OnPolicyCase(Case):
         rate = self.learning_rate if learning_rate is None else learning_rate
         optimizer = ppo.OptimizerParams(learning_rate=rate)
         optimizers = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
-        return self.agent._hyperparams_type(**{"gamma": 0.5, **optimizers, **fields})
+        return self.agent._hyperparams_type(**{"gamma": 0.5, **optimizers, **self.hyper, **fields})
 
     def learning_rate_of(self, hyperparams: Any) -> Any:
         """The learning rate of hyperparameters."""
@@ -120,13 +123,11 @@ class LearnerCase(Case):
 
     Attributes:
         trained: Its networks with a learning rate, the one that acts first.
-        hyper: Further hyperparameters.
         value: Gives the values of a batch of observations under a learner; `None` if it learns none.
         loss: Name of a loss in its metrics.
     """
 
     trained: tuple[str, ...] = ("critic",)
-    hyper: dict[str, Any] = dataclasses.field(default_factory=dict)
     value: Callable[[Any, Any], Any] | None = None
     loss: str = "critic_loss"
     size = "minibatch_size: 32"
@@ -266,6 +267,7 @@ ON_POLICY = [
     OnPolicyCase("MAPPO", MAPPO, _MINIBATCHES, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
     OnPolicyCase("A2C", A2C),
+    OnPolicyCase("RND", RND, _MINIBATCHES, hyper={"intrinsic_coeff": 0.01}),
 ]
 
 VALUE_BASED = [

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import linen as nn
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
@@ -33,7 +32,7 @@ from jaxagents.learners.fits import Fit, with_example
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
 from jaxagents.learners.losses import Info, losses_and_info
-from jaxagents.learners.optimizer import OptimizerParams, make_optimizer, set_optimizer_params
+from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
@@ -161,7 +160,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
-        with_optimizer = functools.partial(_with_optimizer, self.config.optimizer)
+        with_optimizer = functools.partial(trained_by, self.config.optimizer)
         runner = Runner(
             actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
             critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
@@ -253,9 +252,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """A rollout with all that is learned from it."""
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
-        if self.config.normalise_rewards:
-            runner, traj = self._with_normalised_rewards(runner, traj)
-        runner, traj = self._with_values(runner, traj)
+        runner, traj = self._with_values(*self._with_rewards(runner, traj))
         return runner, self._with_targets(runner, traj)
 
     # The parts of an update between which environments are stepped on the host.
@@ -288,10 +285,10 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)
 
-    def _with_normalised_rewards(
-        self, runner: Runner, traj: Transition
-    ) -> tuple[Runner, Transition]:
-        """A rollout whose rewards are normalised by those of all steps until its end."""
+    def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with the rewards to learn from, normalised by those of all steps until its end."""
+        if not self.config.normalise_rewards:
+            return runner, traj
         received, returns = observe_rewards(
             traj.reward,
             traj.terminated | traj.truncated,
@@ -369,16 +366,6 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
     inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
-
-
-def _with_optimizer(
-    optimizer: Callable[..., optax.GradientTransformation],
-    network: TrainState,
-    optimizer_params: OptimizerParams,
-) -> TrainState:
-    tx = make_optimizer(optimizer, optimizer_params)
-    training = network.replace(tx=tx, opt_state=tx.init(network.params))
-    return set_optimizer_params(training, optimizer_params)
 
 
 def _broadcast(tree: PyTree, shape: tuple[int, ...]) -> PyTree:

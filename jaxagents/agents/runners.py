@@ -48,6 +48,7 @@ class Runner(struct.PyTreeNode):
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
+        extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
     """
 
     actor_training: TrainState
@@ -62,6 +63,7 @@ class Runner(struct.PyTreeNode):
     received: PyTree = ()
     returns: PyTree = ()
     critic_carry: PyTree = ()
+    extra: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

@@ -78,6 +78,26 @@ def make_optimizer(
     return _compared_by(fingerprint((optimizer, type(params))), made)
 
 
+def trained_by(
+    optimizer: Callable[..., optax.GradientTransformation],
+    network: TrainState,
+    params: OptimizerParams,
+) -> TrainState:
+    """The training of a network by an optimizer that keeps its parameters as data.
+
+    Args:
+        optimizer: Function that makes an optax optimizer.
+        network: The network.
+        params: Parameters of the optimizer, which may be traced.
+
+    Returns:
+        The state before its first gradient step.
+    """
+    tx = make_optimizer(optimizer, params)
+    training = network.replace(tx=tx, opt_state=tx.init(network.params))
+    return set_optimizer_params(training, params)
+
+
 def optimized(
     model_def: nn.Module,
     variables: Mapping[str, PyTree],

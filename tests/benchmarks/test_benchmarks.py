@@ -21,6 +21,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["report.md"],
         "| `gymnax:CartPole-v1` |",
     ),
+    "exploration.py": (
+        "--sizes 4 --updates 1 --markdown report.md",
+        ["report.md"],
+        "| DeepSea, 4 | RND |",
+    ),
     "learners.py": (
         "--only pendulum --quick --libraries jaxagents --output new",
         ["new/report.md", "new/pendulum.png"],

@@ -1,0 +1,268 @@
+"""PPO with random network distillation (Burda et al., 2019), which explores where rewards are sparse.
+
+`RND` is complete; `RNDBase` leaves the policy to a subclass.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+from jaxtyping import Array, Float, Key, PyTree
+
+from jaxagents import ops, ppo
+from jaxagents.agents.chosen_network import make_network
+from jaxagents.agents.ready_made import ReadyMadePolicy
+from jaxagents.agents.reward_scale import observe_rewards
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.transitions import Transition
+from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit
+from jaxagents.learners.fitting import fit
+from jaxagents.learners.losses import Info
+from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import Dense, Normalised, Recurrent, Torso
+from jaxagents.networks.initialisation import initialise
+from jaxagents.ppo import PPOBase
+
+__all__ = [
+    "RND",
+    "AgentConfig",
+    "Embedding",
+    "HyperParameters",
+    "Novelty",
+    "OptimizerParams",
+    "RNDBase",
+]
+
+_MOST_DEVIATIONS = 5.0
+"""Standard deviations to which what the embeddings see is clipped."""
+_INTRINSIC = "intrinsic_reward"
+_PREDICTOR = "predictor"
+_REPORTS = (_INTRINSIC, f"{_PREDICTOR}_{LOSS}", f"{_PREDICTOR}_{GRADIENT_NORM}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(ppo.AgentConfig):
+    """Static configuration of RND: that of [PPO][jaxagents.ppo.AgentConfig], and one more network.
+
+    Attributes:
+        embedding_network: The network of the target and of the predictor, which maps an observation to a
+            vector: a `flax.linen` module, or a function that is called with this configuration to make
+            one. `None` takes an [`Embedding`][jaxagents.rnd.Embedding].
+    """
+
+    embedding_network: nn.Module | Callable[..., nn.Module] | None = None
+
+
+class HyperParameters(ppo.HyperParameters):
+    """Traced hyperparameters of RND.
+
+    Those of [PPO][jaxagents.ppo.HyperParameters], and
+
+    Attributes:
+        intrinsic_coeff: Weight of the intrinsic rewards, beside that of 1 of the environment's.
+        predictor_share: Share of the samples of a rollout from which the predictor learns, so that what
+            is new does not become familiar too soon when there are many environments.
+        predictor_optimizer_params: Parameters of the predictor's optimizer.
+    """
+
+    intrinsic_coeff: Traced = hyperparameter(0.5, 0.0)
+    predictor_share: Traced = hyperparameter(0.25, 0.0, 1.0)
+    predictor_optimizer_params: Traced = struct.field(
+        default=OptimizerParams(learning_rate=1e-4), kw_only=True
+    )
+
+
+class Embedding(nn.Module):
+    """Maps an observation of any structure to a vector.
+
+    Attributes:
+        features: Widths of the hidden layers.
+        size: Number of components of the vector.
+        n_categories: Number of values of an observation that is one integer, which is then one-hot.
+    """
+
+    features: Sequence[int] = (128, 128)
+    size: int = 64
+    n_categories: int | None = None
+
+    @nn.compact
+    def __call__(self, obs: PyTree) -> Float[Array, "size"]:
+        """Embeds one observation."""
+        return Dense(self.size)(Torso(self.features, nn.relu, self.n_categories)(obs))
+
+
+class Novelty(struct.PyTreeNode):
+    """Everything by which a training knows how new observations are.
+
+    Attributes:
+        target: The random embedding, which is not trained.
+        predictor: The embedding that is trained to equal it, with the moments of the observations.
+        received: Discounted intrinsic rewards so far, environments first.
+        returns: Moments of such sums, by whose standard deviation intrinsic rewards are divided.
+    """
+
+    target: TrainState
+    predictor: TrainState
+    received: Float[Array, "environments"]
+    returns: ops.Moments
+
+    def error(self, params: PyTree, obs: PyTree) -> Float[Array, ""]:
+        r"""How far the predictor is from the target at one observation.
+
+        $$\frac{1}{n} \lVert \hat f_\theta(s) - f(s) \rVert^2$$
+
+        Burda et al., 2019, "Exploration by random network distillation", section 2.2.
+
+        Args:
+            params: Parameters of the predictor.
+            obs: The observation, which is normalised first.
+
+        Returns:
+            The mean squared difference of their components.
+        """
+        target = self.target(obs, extra_variables=self.predictor.extra_variables)
+        return jnp.square(self.predictor(obs, params=params) - target).mean()
+
+
+class RNDBase(PPOBase):
+    """RND whose policy a subclass gives, with the hooks of [`PPOBase`][jaxagents.ppo.PPOBase].
+
+    What it remembers is in `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = HyperParameters
+
+    def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
+        """Those of PPO, and the parameters of the predictor; see `Behaviour`."""
+        parameters = {"parameters of the predictor": runner.extra.predictor.params}
+        return {**super().vital_arrays(runner), **parameters}
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: ppo.HyperParameters) -> Runner:
+        rng, target_key, predictor_key = jax.random.split(rng, 3)
+        runner = super()._create_runner(rng, hyperparams)
+        obs = jax.tree.map(lambda x: x[0], runner.obs)
+        target, predictor = (
+            TrainState.from_variables(self._embedding, initialise(self._embedding, key, obs))
+            for key in (target_key, predictor_key)
+        )
+        params = runner.hyperparams.predictor_optimizer_params
+        novelty = Novelty(
+            target=target,
+            predictor=trained_by(self.config.optimizer, predictor, params),
+            received=jnp.zeros(self.config.batch_size, jnp.float32),
+            returns=ops.no_moments(),
+        )
+        return runner.replace(extra=novelty)
+
+    def _with_hyperparams(self, runner: Runner, hyperparams: ppo.HyperParameters) -> Runner:
+        runner = super()._with_hyperparams(runner, hyperparams)
+        params = runner.hyperparams.predictor_optimizer_params
+        predictor = set_optimizer_params(runner.extra.predictor, params)
+        return runner.replace(extra=runner.extra.replace(predictor=predictor))
+
+    def _info_names(self, runner: Runner) -> Info:
+        return {**super()._info_names(runner), **dict.fromkeys(_REPORTS, jnp.zeros(()))}
+
+    def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with the sum of both rewards, and the runner that has seen its observations."""
+        runner, traj = super()._with_rewards(runner, traj)
+        predictor = runner.extra.predictor.observe(traj.next_obs)
+        novelty: Novelty = runner.extra.replace(predictor=predictor)
+        errors = jax.lax.map(
+            jax.vmap(lambda obs: novelty.error(predictor.params, obs)),
+            traj.next_obs,
+            batch_size=self._steps_at_once(),
+        )
+        received, returns = observe_rewards(
+            errors,
+            jnp.zeros_like(traj.terminated),
+            novelty.received,
+            novelty.returns,
+            runner.hyperparams.gamma,
+            self.config.replicated_updates,
+        )
+        intrinsic = ops.scale_rewards(errors, returns, jnp.inf)
+        reward = traj.reward + runner.hyperparams.intrinsic_coeff * intrinsic
+        runner = runner.replace(
+            extra=novelty.replace(received=received, returns=returns),
+            info={**runner.info, **in_32_bits({_INTRINSIC: intrinsic.mean()})},
+        )
+        return runner, traj._replace(reward=reward)
+
+    def _learn(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Runner:
+        intrinsic = runner.info[_INTRINSIC]
+        runner = super()._learn(runner, traj, rngs)
+        [fitted] = fit([self._predictor_fit(runner, traj, rngs)], rngs, **self._minibatches)
+        reports = {f"{_PREDICTOR}_{name}": fitted.info[name] for name in (LOSS, GRADIENT_NORM)}
+        return runner.replace(
+            extra=runner.extra.replace(predictor=fitted.training),
+            info={**runner.info, _INTRINSIC: intrinsic, **reports},
+        )
+
+    def _predictor_fit(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Fit:
+        """How the predictor is fitted to a rollout, in as many epochs as there are keys of."""
+        novelty, share = runner.extra, runner.hyperparams.predictor_share
+        key = jax.random.fold_in(rngs[0, 0], 0)  # which `fit` only takes as a seed
+        weight = jax.random.bernoulli(key, share, traj.terminated.shape) / jnp.maximum(share, 1e-6)
+
+        def loss_fn(training: TrainState, obs: PyTree, weight: Array) -> tuple[Array, Info]:
+            errors = jax.vmap(lambda obs: novelty.error(training.params, obs))(obs)
+            return weight * errors, {}
+
+        return Fit(novelty.predictor, loss_fn, (traj.next_obs, weight), n_epochs=len(rngs))
+
+    @property
+    def _embedding(self) -> nn.Module:
+        """The network of the target and of the predictor."""
+        name = "embedding_network"
+        network = self._for_observation(
+            name, make_network(name, self._default_embedding, self.config)
+        )
+        return Normalised(network, clip=_MOST_DEVIATIONS)
+
+    def _default_embedding(self) -> nn.Module:
+        return Embedding()
+
+    def _validate(self) -> None:
+        super()._validate()
+        name = f"{type(self.config).__name__}.embedding_network"
+        if isinstance(self.config.embedding_network, Recurrent):
+            raise TypeError(
+                f"{name} must map one observation to a vector, but it has a memory: put that into "
+                "actor_network and critic_network."
+            )
+        shape = jax.eval_shape(
+            lambda obs: self._embedding.init_with_output(jax.random.key(0), obs)[0],
+            self._observation,
+        ).shape
+        if len(shape) != 1:
+            raise ValueError(
+                f"{name} must give a vector for one observation, got the shape {shape}."
+            )
+
+
+class RND(ReadyMadePolicy[AgentConfig, HyperParameters], RNDBase):
+    """RND, complete for discrete and box actions.
+
+    ```python
+    env, env_params = gymnax.make("MountainCarContinuous-v0")
+    agent = RND(env, env_params, AgentConfig(n_steps=200))
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
+    ```
+
+    Policy and default networks are those of [`PPO`][jaxagents.ppo.PPO].
+    """
+
+    def _default_embedding(self) -> nn.Module:
+        return Embedding(n_categories=self._observed_categories())
