@@ -2,7 +2,8 @@
 
 In DeepSea of size N, a step to the left costs nothing and one to the right a little, and whoever goes to
 the right in all N steps of an episode finds a reward of 1. Which action is which differs between places.
-Random players find it once in 2^N episodes. Both agents have the same settings but for those of the bonus.
+Random players find it once in 2^N episodes. Both agents have the same settings, but for
+those of the bonus.
 """
 
 import argparse

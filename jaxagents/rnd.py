@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, ppo
 from jaxagents.agents.chosen_network import make_network
-from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import Transition
@@ -27,7 +26,7 @@ from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, 
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Dense, Normalised, Recurrent, Torso
 from jaxagents.networks.initialisation import initialise
-from jaxagents.ppo import PPOBase
+from jaxagents.ppo import PPO, PPOBase
 
 __all__ = [
     "RND",
@@ -67,12 +66,13 @@ class HyperParameters(ppo.HyperParameters):
     Attributes:
         intrinsic_coeff: Weight of the intrinsic rewards, beside that of 1 of the environment's.
         predictor_share: Share of the samples of a rollout from which the predictor learns, so that what
-            is new does not become familiar too soon when there are many environments.
+            is new does not become familiar too soon where there are many environments. The paper has 32
+            divided by their number.
         predictor_optimizer_params: Parameters of the predictor's optimizer.
     """
 
     intrinsic_coeff: Traced = hyperparameter(0.5, 0.0)
-    predictor_share: Traced = hyperparameter(0.25, 0.0, 1.0)
+    predictor_share: Traced = hyperparameter(1.0, 0.0, 1.0)
     predictor_optimizer_params: Traced = struct.field(
         default=OptimizerParams(learning_rate=1e-4), kw_only=True
     )
@@ -138,6 +138,7 @@ class RNDBase(PPOBase):
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
+    _hooks = (*PPOBase._hooks, "_embedding_network")
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """Those of PPO, and the parameters of the predictor; see `Behaviour`."""
@@ -222,37 +223,34 @@ class RNDBase(PPOBase):
 
         return Fit(novelty.predictor, loss_fn, (traj.next_obs, weight), n_epochs=len(rngs))
 
+    def _embedding_network(self) -> nn.Module:
+        """The embedding, if the configuration names none."""
+        return Embedding()
+
     @property
-    def _embedding(self) -> nn.Module:
+    def _embedding(self) -> Normalised:
         """The network of the target and of the predictor."""
         name = "embedding_network"
-        network = self._for_observation(
-            name, make_network(name, self._default_embedding, self.config)
-        )
-        return Normalised(network, clip=_MOST_DEVIATIONS)
-
-    def _default_embedding(self) -> nn.Module:
-        return Embedding()
+        network = make_network(name, self._embedding_network, self.config)
+        return Normalised(self._for_observation(name, network), clip=_MOST_DEVIATIONS)
 
     def _validate(self) -> None:
         super()._validate()
-        name = f"{type(self.config).__name__}.embedding_network"
-        if isinstance(self.config.embedding_network, Recurrent):
+        name, embedding = f"{type(self.config).__name__}.embedding_network", self._embedding
+        if isinstance(embedding.network, Recurrent):
             raise TypeError(
                 f"{name} must map one observation to a vector, but it has a memory: put that into "
                 "actor_network and critic_network."
             )
-        shape = jax.eval_shape(
-            lambda obs: self._embedding.init_with_output(jax.random.key(0), obs)[0],
-            self._observation,
-        ).shape
-        if len(shape) != 1:
+        key = jax.random.key(0)
+        vector, _ = jax.eval_shape(lambda x: embedding.init_with_output(key, x), self._observation)
+        if len(vector.shape) != 1:
             raise ValueError(
-                f"{name} must give a vector for one observation, got the shape {shape}."
+                f"{name} must give a vector for one observation, got the shape {vector.shape}."
             )
 
 
-class RND(ReadyMadePolicy[AgentConfig, HyperParameters], RNDBase):
+class RND(RNDBase, PPO):
     """RND, complete for discrete and box actions.
 
     ```python
@@ -264,5 +262,6 @@ class RND(ReadyMadePolicy[AgentConfig, HyperParameters], RNDBase):
     Policy and default networks are those of [`PPO`][jaxagents.ppo.PPO].
     """
 
-    def _default_embedding(self) -> nn.Module:
+    def _embedding_network(self) -> nn.Module:
+        """The default embedding."""
         return Embedding(n_categories=self._observed_categories())
