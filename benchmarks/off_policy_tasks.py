@@ -103,7 +103,12 @@ TASKS = {
         "Pendulum-v1",
         "From 50 episodes of SAC after 10,000 steps, and as many of random actions. Steps are updates.",
         {},
-        {"BC": "bc-pendulum", "IQL": "iql-pendulum", "CQL": "cql-pendulum"},
+        {
+            "BC": "bc-pendulum",
+            "TD3+BC": "td3bc-pendulum",
+            "IQL": "iql-pendulum",
+            "CQL": "cql-pendulum",
+        },
         mixed_data,
     ),
     "breakout": minatar(

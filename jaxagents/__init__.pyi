@@ -34,6 +34,7 @@ from .reinforce import REINFORCE, REINFORCEBase
 from .rnd import RND, RNDBase
 from .sac import SAC, DiscreteSACLearner, SACLearner
 from .td3 import TD3, TD3Learner
+from .td3bc import TD3BC, TD3BCLearner
 from .verification import verify
 
 __version__: str
@@ -55,6 +56,7 @@ __all__ = [
     "RND",
     "SAC",
     "TD3",
+    "TD3BC",
     "A2CBase",
     "Agent",
     "BCLearner",
@@ -86,6 +88,7 @@ __all__ = [
     "RNDBase",
     "SACLearner",
     "Schedule",
+    "TD3BCLearner",
     "TD3Learner",
     "TrainState",
     "cache_programs",

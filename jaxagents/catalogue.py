@@ -48,6 +48,9 @@ CATALOGUE = {
     "bc": Entry(
         "bc", "BC", "behavioural cloning of a dataset", "discrete, box", "BCHyperparameters", True
     ),
+    "td3bc": Entry(
+        "td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", "TD3BCHyperparameters", True
+    ),
     "iql": Entry(
         "iql", "IQL", "implicit Q-learning from a dataset", "box", "IQLHyperparameters", True
     ),

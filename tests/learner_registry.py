@@ -13,6 +13,7 @@ from jaxagents.learners.learner import Learner
 from jaxagents.qrdqn import QRDQNLearner
 from jaxagents.sac import DiscreteSACLearner, SACLearner
 from jaxagents.td3 import TD3Learner
+from jaxagents.td3bc import TD3BCLearner
 
 OBS_DIM, ACTION_DIM, N_ACTIONS = 5, 2, 3
 
@@ -62,6 +63,7 @@ LEARNERS = {
     "DiscreteSAC": Row(DiscreteSACLearner, {"n_actions": N_ACTIONS}),
     "TD3": Row(TD3Learner, {"policy_delay": 1}),
     "TD3 delayed": Row(TD3Learner, acting="critic"),
+    "TD3BC": Row(TD3BCLearner, {"policy_delay": 1}),
     "IQL": Row(IQLLearner),
     "CQL": Row(CQLLearner, {"n_action_samples": 3}),
     "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),

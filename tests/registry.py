@@ -26,6 +26,7 @@ from jaxagents import (
     qrdqn,
     sac,
     td3,
+    td3bc,
 )
 from jaxagents.data import Dataset
 from jaxagents.envs import Episodes, as_environment
@@ -339,6 +340,16 @@ OFFLINE = [
         trained=("actor", "critic", "value"),
         hyper={**_ACTOR_CRITIC, "expectile": 0.95},
         value=lambda learner, obs: learner.value(obs),
+        updates=6,
+    ),
+    OfflineCase(
+        "TD3BC",
+        td3bc.TD3BC,
+        {"policy_delay": 1, "normalise_observations": False},
+        continuous=True,
+        trained=_BOTH,
+        hyper=_ACTOR_CRITIC,
+        value=_of_the_mode,
         updates=6,
     ),
     OfflineCase(

@@ -11,6 +11,7 @@ from trees import assert_close, assert_equal, equal
 
 from jaxagents import ops
 from jaxagents.td3 import TD3Learner
+from jaxagents.td3bc import TD3BCLearner
 
 OBS_DIM, ACTION_DIM = 5, 2
 NORMAL = nn.initializers.normal(1.0)
@@ -37,10 +38,10 @@ class Critics(nn.Module):
         return weights @ jnp.concatenate([observations, actions], axis=-1).T
 
 
-def linear_learner(batch, **kwargs):
+def linear_learner(batch, learner=TD3Learner, **kwargs):
     """A learner of linear networks, whose targets are others."""
     fields = {"actor_network": Policy(), "critic_network": Critics(), "optimizer": optax.sgd}
-    learner = TD3Learner.create(
+    learner = learner.create(
         0, batch["observations"], batch["actions"], **fields, **RATES, **kwargs
     )
     actor, critic = (
@@ -121,6 +122,27 @@ def test_updates_are_those_of_the_paper(kwargs, further):
         assert info.keys() == expected_info.keys()
         assert_close({name: info[name] for name in expected_info}, expected_info)
         assert_close(parameters(learner), expected)
+
+
+@pytest.mark.parametrize("value_weight", [0.0, 2.5])
+def test_near_the_data_updates_are_those_of_the_paper(value_weight):
+    """Equations 4 and 5 of TD3+BC."""
+    batch = transitions(False, (16,))
+    kwargs = {"value_weight": value_weight, "policy_delay": 1}
+    learner = linear_learner(batch, TD3BCLearner, **kwargs)
+    before = parameters(learner)
+    learner, info = learner.update(batch)
+    after, obs = parameters(learner), batch["observations"]
+    actions, critic = np.tanh(obs @ before["actor"]), after["critic"][0]
+    values = np.concatenate([obs, actions], axis=-1) @ critic
+    weight = value_weight / np.abs(values).mean()
+    distances = actions - batch["actions"]
+    mse = np.square(distances).mean()
+    assert_close(info["actor_loss"], mse - weight * values.mean())
+    assert_close(info["mse"], mse)
+    slope = 2.0 * distances / distances.size - weight * critic[OBS_DIM:] / len(obs)
+    gradient = obs.T @ ((1.0 - actions**2) * slope)
+    assert_close(after["actor"], before["actor"] - RATES["actor_learning_rate"] * gradient)
 
 
 @pytest.mark.parametrize("policy_delay", [1, 2, 3])

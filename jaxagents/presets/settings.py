@@ -206,6 +206,7 @@ PRESETS = {
         holds_noise=True,
     ),
     "bc-pendulum": _offline("bc", {}, {}),
+    "td3bc-pendulum": _offline("td3bc", {}, {}),
     "iql-pendulum": _offline("iql", {}, {}),
     "cql-pendulum": _offline("cql", {"n_action_samples": 4}, _CQL_RATES),
     **_minatar("Breakout"),

@@ -1,0 +1,83 @@
+"""TD3+BC (Fujimoto & Gu, 2021): TD3 from a dataset, with a policy kept near its actions."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, PyTree
+
+from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.offline import OfflineBase
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.train_state import TrainState
+from jaxagents.td3 import TD3Config, TD3Hyperparameters, TD3Learner
+
+_SMALLEST_SIZE = 1e-6
+"""The least by which values are divided, so that those of zero stay zero."""
+
+
+class TD3BCHyperparameters(TD3Hyperparameters):
+    """Traced hyperparameters of TD3+BC. The defaults are those of the authors' code.
+
+    Those of [TD3][jaxagents.td3.TD3Hyperparameters], and
+
+    Attributes:
+        value_weight: Weight of the values, in units of their size, beside the closeness to the data.
+    """
+
+    value_weight: Traced = hyperparameter(2.5, 0.0)
+
+
+class TD3BCLearner(TD3Learner):
+    """TD3 with a policy that stays near the actions of the data, for continuous actions.
+
+    Fujimoto & Gu, 2021, "A minimalist approach to offline reinforcement learning". It updates in the
+    order of [`TD3Learner`][jaxagents.td3.TD3Learner].
+    """
+
+    hyperparams: TD3BCHyperparameters = struct.field()
+
+    _hyperparams_type = TD3BCHyperparameters
+
+    def _actor_loss(
+        self, params: PyTree, critic: TrainState, batch: Batch
+    ) -> tuple[Float[Array, ""], Info]:
+        r"""Equations 4 and 5, with the sign of a loss.
+
+        $$\operatorname{mean}\left((\pi(s) - a)^2\right)
+        - \frac{\alpha}{\operatorname{mean} |Q|} \operatorname{mean} Q, \qquad Q = Q_1(s, \pi(s))$$
+        """
+        actions = self.actor(batch["observations"], params=params).mode()
+        values = critic(batch["observations"], actions)[0]
+        size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(values).mean(), _SMALLEST_SIZE))
+        distance = jnp.square(actions - batch["actions"]).mean()
+        loss = distance - self.hyperparams.value_weight / size * values.mean()
+        return loss, {"actor_loss": loss, "mse": distance}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(LearnerAgentConfig, TD3Config):
+    """Static configuration of the agent: that of the learner, and how it is trained.
+
+    Attributes:
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by the statistics of the dataset.
+    """
+
+    normalise_observations: bool = True
+
+
+class TD3BC(OfflineBase[AgentConfig, TD3BCHyperparameters]):
+    """TD3+BC on a dataset on the device, for box actions.
+
+    ```python
+    agent = TD3BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
+    runner, metrics = agent.train(jax.random.key(0), TD3BCHyperparameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = TD3BCHyperparameters
+    _continuous_learner = TD3BCLearner
