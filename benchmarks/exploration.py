@@ -47,7 +47,7 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--sizes", type=int, nargs="+", default=[16, 20])
     add("--agents", nargs="+", default=list(AGENTS), choices=list(AGENTS))
-    add("--updates", type=int, default=100)
+    add("--updates", type=int, default=200)
     add("--seeds", type=int, default=3)
     add("--markdown", type=Path, help="file for the table")
     return parser.parse_args()

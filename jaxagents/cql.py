@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,8 @@ class CQLConfig(SACConfig):
         n_action_samples: Number of actions drawn at each observation from each of three distributions:
             the uniform one, the policy, and the policy at the next observation.
     """
+
+    critic_dropout_rate: ClassVar[float] = 0.0
 
     features: tuple[int, ...] = (256, 256, 256)
     backup_entropy: bool = False

@@ -74,7 +74,7 @@ class HyperParameters(ppo.HyperParameters):
     intrinsic_coeff: Traced = hyperparameter(0.5, 0.0)
     predictor_share: Traced = hyperparameter(1.0, 0.0, 1.0)
     predictor_optimizer_params: Traced = struct.field(
-        default=OptimizerParams(learning_rate=1e-4), kw_only=True
+        default=OptimizerParams(learning_rate=3e-4), kw_only=True
     )
 
 

@@ -1,7 +1,7 @@
 """Soft actor-critic (Haarnoja et al., 2018), for continuous and for discrete actions."""
 
 import dataclasses
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks import CategoricalPolicy, DiscreteCritic, Policy, ensemblize
+from jaxagents.networks import CategoricalPolicy, Critic, DiscreteCritic, Policy, ensemblize
 from jaxagents.networks.initialisation import initialise
 
 
@@ -30,9 +30,47 @@ class SACConfig(ActorCriticConfig):
     Attributes:
         n_critics: Number of critics; the smallest of their values counts (2 in the paper).
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
+        n_target_critics: Number of critics, drawn anew for each update, the smallest of whose values is
+            the target's; the policy then learns from the mean of all. `None` takes the smallest of all
+            for both.
+        critic_layer_norm: Whether the hidden layers of the default critics are normalised.
+        critic_dropout_rate: Share of their hidden outputs that is dropped in updates. If it is positive,
+            your own encoders and critics are called with `train=True` there.
     """
 
     backup_entropy: bool = True
+    n_target_critics: int | None = None
+    critic_layer_norm: bool = False
+    critic_dropout_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        name = type(self).__name__
+        self._check_positive("n_target_critics")
+        if self.n_target_critics is not None and self.n_target_critics > self.n_critics:
+            raise ValueError(
+                f"{name}.n_target_critics must not exceed n_critics ({self.n_critics}), got "
+                f"{self.n_target_critics}."
+            )
+        if not 0.0 <= self.critic_dropout_rate < 1.0:
+            raise ValueError(
+                f"{name}.critic_dropout_rate must lie in [0, 1), got {self.critic_dropout_rate}."
+            )
+
+    def in_update(self, key: Key[Array, ""], number: int) -> dict[str, Any]:
+        """Keyword arguments of critics in an update.
+
+        Args:
+            key: Random key, which others use too.
+            number: Sets what is drawn from it here apart.
+
+        Returns:
+            The arguments; none without dropout.
+        """
+        if not self.critic_dropout_rate:
+            return {}
+        return {"train": True, "rngs": {"dropout": jax.random.fold_in(key, number)}}
 
 
 class SACHyperparameters(Hyperparameters):
@@ -137,6 +175,14 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return Policy(features=config.features, action_dim=example.action_size)
 
     @staticmethod
+    def _default_critics(config: SACConfig, example: Example) -> nn.Module:
+        return ensemblize(Critic, config.n_critics)(
+            features=config.features,
+            layer_norm=config.critic_layer_norm,
+            dropout_rate=config.critic_dropout_rate,
+        )
+
+    @staticmethod
     def _default_target_entropy(example: Example) -> float:
         return -float(example.action_size)
 
@@ -155,16 +201,30 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return learner, {**critic_info, **actor_info, **temperature_info}
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
-        targets = self._targets(key, batch)
+        targets, kwargs = self._targets(key, batch), self.config.in_update(key, 1)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            return self._critic_loss(self._values(params, batch), targets, batch)
+            return self._critic_loss(self._values(params, batch, **kwargs), targets, batch)
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
-    def _values(self, params: PyTree, batch: Batch) -> Float[Array, "critics batch"]:
-        """The critics' values of the batch's actions."""
-        return self.critic(batch["observations"], batch["actions"], params=params)
+    def _values(self, params: PyTree, batch: Batch, **kwargs: Any) -> Float[Array, "critics batch"]:
+        """The critics' values of the batch's actions; further arguments are passed on to them."""
+        return self.critic(batch["observations"], batch["actions"], params=params, **kwargs)
+
+    def _for_target(
+        self, key: Key[Array, ""], values: Float[Array, "critics *batch"]
+    ) -> Float[Array, "*batch"]:
+        """The value that critics together give to a target."""
+        n_critics = self.config.n_target_critics
+        if n_critics is not None:
+            chosen = jax.random.fold_in(key, 3)
+            values = jax.random.choice(chosen, values, (n_critics,), replace=False)
+        return values.min(axis=0)
+
+    def _for_policy(self, values: Float[Array, "critics *batch"]) -> Float[Array, "*batch"]:
+        """The value by which critics together teach the policy."""
+        return values.min(axis=0) if self.config.n_target_critics is None else values.mean(axis=0)
 
     @staticmethod
     def _critic_loss(
@@ -180,7 +240,10 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         policy = self.actor(batch["next_observations"])
         next_actions, log_prob = policy.sample_and_log_prob(key)
-        values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
+        values = self.target_critic(
+            batch["next_observations"], next_actions, **self.config.in_update(key, 2)
+        )
+        values = self._for_target(key, values)
         if self.config.backup_entropy:
             values = ops.soft_value(values, log_prob, self.temperature())
         return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
@@ -188,12 +251,12 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     def _update_actor(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> tuple[TrainState, Info]:
-        temperature = self.temperature()
+        temperature, kwargs = self.temperature(), self.config.in_update(key, 1)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params)
             actions, log_prob = policy.sample_and_log_prob(key)
-            values = critic(batch["observations"], actions).min(axis=0)
+            values = self._for_policy(critic(batch["observations"], actions, **kwargs))
             loss = -ops.soft_value(values, log_prob, temperature).mean()
             return loss, {"actor_loss": loss, "entropy": -log_prob.mean()}
 
@@ -249,20 +312,24 @@ class DiscreteSACLearner(SACLearner):
     @staticmethod
     def _default_critics(config: SACConfig, example: Example) -> nn.Module:
         return ensemblize(DiscreteCritic, config.n_critics)(
-            features=config.features, n_actions=example.action_size
+            features=config.features,
+            layer_norm=config.critic_layer_norm,
+            dropout_rate=config.critic_dropout_rate,
+            n_actions=example.action_size,
         )
 
     @staticmethod
     def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:
         return (observations,)
 
-    def _values(self, params: PyTree, batch: Batch) -> Float[Array, "critics batch"]:
-        values = self.critic(batch["observations"], params=params)
+    def _values(self, params: PyTree, batch: Batch, **kwargs: Any) -> Float[Array, "critics batch"]:
+        values = self.critic(batch["observations"], params=params, **kwargs)
         return jax.vmap(ops.values_of, (0, None))(values, batch["actions"])
 
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         policy = self.actor(batch["next_observations"])
-        values = self.target_critic(batch["next_observations"]).min(axis=0)
+        kwargs = self.config.in_update(key, 2)
+        values = self._for_target(key, self.target_critic(batch["next_observations"], **kwargs))
         temperature = self.temperature() if self.config.backup_entropy else 0.0
         next_values = expected_soft_value(policy, values, temperature)
         return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], next_values)
@@ -272,7 +339,8 @@ class DiscreteSACLearner(SACLearner):
     ) -> tuple[TrainState, Info]:
         """Equation 12."""
         temperature = self.temperature()
-        values = critic(batch["observations"]).min(axis=0)
+        kwargs = self.config.in_update(key, 1)
+        values = self._for_policy(critic(batch["observations"], **kwargs))
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params)

@@ -181,3 +181,65 @@ def test_critics_of_ones_own_give_values_of_several():
         ValueError, match=r"values of shape \(critics, 16\).* got \(16,\): make several"
     ):
         ROW.create(critic_network=Critic((8,)))
+
+
+REDQ = {"n_critics": 4, "n_target_critics": 2}
+DROQ = {"n_target_critics": 2, "critic_layer_norm": True, "critic_dropout_rate": 0.5}
+BY_KIND = pytest.mark.parametrize("name", ["SAC", "DiscreteSAC"])
+
+
+def test_targets_are_the_least_of_some_critics_and_the_policy_learns_from_the_mean():
+    learner = ROW.create(**REDQ)
+    stacked = jnp.arange(4.0)[:, None] + jnp.zeros((4, 3))
+    keys = jax.random.split(jax.random.key(0), 600)
+    least = jax.vmap(lambda key: learner._for_target(key, stacked))(keys)
+    assert (least == least[:, :1]).all()  # the same critics for the whole batch
+    shares = np.bincount(np.asarray(least[:, 0], int), minlength=4) / 600
+    np.testing.assert_allclose(shares, [3 / 6, 2 / 6, 1 / 6, 0], atol=0.06)
+    np.testing.assert_array_equal(learner._for_policy(stacked), 1.5)
+    np.testing.assert_array_equal(ROW.create(n_critics=4)._for_policy(stacked), 0.0)
+
+
+@BY_KIND
+def test_critics_drop_out_in_updates_only(name):
+    row = LEARNERS[name]
+    learner, batch = row.create(**DROQ), jax.tree.map(jnp.asarray, row.batch())
+    scales = learner.critic.params["members"]["MLP_0"]["LayerNorm_0"]["scale"]
+    assert scales.shape[0] == 2
+    first, second = (learner._targets(jax.random.key(seed), batch) for seed in (0, 1))
+    assert not np.array_equal(first, second)
+    inputs = learner._critic_inputs(batch["observations"], batch["actions"])
+    np.testing.assert_array_equal(learner.critic(*inputs), learner.critic(*inputs))
+    losses = [
+        learner.replace(rng=jax.random.key(seed)).update({**batch, "masks": 0 * batch["masks"]})[1]
+        for seed in (0, 1)
+    ]
+    assert losses[0]["critic_loss"] != losses[1]["critic_loss"]  # same targets, other units
+
+
+@BY_KIND
+@pytest.mark.parametrize(
+    "options", [REDQ, {**DROQ, "critic_dropout_rate": 0.01}], ids=["REDQ", "DroQ"]
+)
+def test_critics_with_many_updates_learn_rewards(name, options):
+    row = LEARNERS[name]
+    learner = row.create(**options, critic_learning_rate=3e-3)
+    batch = jax.tree.map(jnp.asarray, {**row.batch(), "masks": np.zeros(16, np.float32)})
+    many = jax.tree.map(lambda x: jnp.broadcast_to(x, (300, *x.shape)), batch)
+    learner, info = learner.update_many(many)
+    assert np.isfinite(info["actor_loss"]).all()
+    values = learner._values(learner.critic.params, batch)
+    assert np.abs(values.mean(0) - batch["rewards"]).mean() < 0.15
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_target_critics": 3}, r"must not exceed n_critics \(2\), got 3"),
+        ({"n_target_critics": 0}, "n_target_critics must be"),
+        ({"critic_dropout_rate": 1.0}, r"must lie in \[0, 1\), got 1.0"),
+    ],
+)
+def test_says_which_critics_there_can_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        ROW.create(**options)
