@@ -92,7 +92,8 @@ def test_a_predictor_without_samples_stays(agent):
 
 def test_reports_the_bonus_and_the_predictor(agent):
     start = agent.start(KEY, CASE.hyperparams())
-    reported = [agent.evaluate(runner) for runner in (start, agent.advance(start, 1))]
+    reported = [agent.evaluate(start)]
+    reported.append(agent.evaluate(agent.advance(start, 1)))
     for name in ("intrinsic_reward", "predictor_loss", "predictor_gradient_norm"):
         assert np.isnan(reported[0][name]), name
         assert reported[1][name] > 0.0, name

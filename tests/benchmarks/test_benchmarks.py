@@ -22,7 +22,7 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         "| `gymnax:CartPole-v1` |",
     ),
     "exploration.py": (
-        "--sizes 4 --updates 1 --markdown report.md",
+        "--agents RND --sizes 4 --updates 1 --seeds 1 --markdown report.md",
         ["report.md"],
         "| DeepSea, 4 | RND |",
     ),
