@@ -48,6 +48,8 @@ class Runner(struct.PyTreeNode):
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
+        ahead: A rollout that is yet to be learned from, of environments on the host that collect ahead;
+            `()` otherwise.
     """
 
     actor_training: TrainState
@@ -62,6 +64,7 @@ class Runner(struct.PyTreeNode):
     received: PyTree = ()
     returns: PyTree = ()
     critic_carry: PyTree = ()
+    ahead: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:
