@@ -131,8 +131,15 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
             f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
             "config.memory alone."
         )
-    n_sequences = config.batch_size // config.n_minibatches
-    if any(has_memory.values()) and n_sequences % config.n_groups:
+    if not any(has_memory.values()):
+        return
+    n_sequences, left = divmod(config.batch_size, config.n_minibatches)
+    if left:
+        raise ValueError(
+            "With a network with a memory, minibatches hold whole environments: minibatches_per_epoch "
+            f"must divide batch_size ({config.batch_size}), got {config.n_minibatches}."
+        )
+    if n_sequences % config.n_groups:
         raise ValueError(
             f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
             f"minibatch, got {config.n_groups}."
