@@ -48,7 +48,7 @@ def parse_args() -> argparse.Namespace:
     add("--envs", nargs="*", default=["HalfCheetah-v5", "Hopper-v5"], help="trained in")
     add("--steps", type=peers.positive, default=300_000, help="environment steps of a training")
     add("--seeds", type=peers.positive, default=3, help="trainings of each library")
-    add("--episodes", type=peers.positive, default=10, help="of the evaluation at the end.)
+    add("--episodes", type=peers.positive, default=10, help="of the evaluation at the end")
     return parser.parse_args()
 
 

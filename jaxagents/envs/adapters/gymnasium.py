@@ -36,7 +36,7 @@ class Gymnasium(HostEnvironment, Native):
 
     ```python
     env = gymnasium.make("HalfCheetah-v5")
-    agent = PPO(env, None, PPOConfig(batch_size=8))
+    agent = PPO(env, None, ppo.AgentConfig(batch_size=8))
     ```
 
     An agent plays in `config.batch_size` copies of the environment, each in episodes with seeds of their
