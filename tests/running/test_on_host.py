@@ -168,6 +168,36 @@ def test_memory_normalisation_and_true_rewards():
     assert runner.received.shape == (4,)
 
 
+class Masked(gymnasium.Env):
+    """Allows two of four actions, as most environments say it: in integers."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "observation": gymnasium.spaces.Box(-1, 1, (2,)),
+            "action_mask": gymnasium.spaces.MultiBinary(4),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        assert action in (1, 3)
+        return self._observation(), 0.0, bool(self.np_random.random() < 0.3), False, {}
+
+    def _observation(self):
+        mask = np.array([0, 1, 0, 1], np.int8)
+        return {"observation": np.zeros(2, np.float32), "action_mask": mask}
+
+
+def test_masks_are_heeded_whatever_their_type():
+    agent = PPO(Gymnasium(Masked), None, config(n_steps=2))
+    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    assert runner.obs["action_mask"].dtype == bool
+
+
 def test_equal_environments_make_equal_agents_that_share_programs():
     first, second = (PPO("gymnasium:CartPole-v1", None, config()) for _ in range(2))
     assert first == second
