@@ -44,7 +44,8 @@ class Config(StaticConfig):
         eval_frequency: Number of update steps between evaluations.
         eval_rng: Random key of the evaluations during training; every evaluation plays
             episodes of the same seeds. `None` is key 0.
-        n_evals: Number of episodes of an evaluation during training. `None` is 32.
+        n_evals: Number of episodes of an evaluation during training. `None` is 32, and 10 where
+            environments are stepped on the host.
         eval_deterministic: Whether evaluations during training play the greedy actions, rather than
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not

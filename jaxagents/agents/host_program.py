@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from jaxagents.agents.behaviour import Behaviour
 
 
+_DEFAULT_N_EVALS = 10
+
+
 class ProgramOnHost(Program[HyperparametersT, RunnerT]):
     """A training as functions between which its environments are stepped.
 
@@ -23,6 +26,11 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
     """
 
     behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
+
+    @property
+    def n_evals(self) -> int:
+        """Number of episodes of an evaluation point."""
+        return self.config.n_evals or _DEFAULT_N_EVALS
 
     def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
         """A fresh runner, with room for a rollout if they are collected ahead."""
