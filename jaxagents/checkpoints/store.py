@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
-from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of, step_of
+from jaxagents.checkpoints.names import step_of, strangers
+from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of
 from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
 from jaxagents.core.metrics import Metrics
 
@@ -95,6 +96,20 @@ class Store:
                 f"{self.directory} already holds checkpoints, up to {self.unit} {steps[-1]}. "
                 f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
             )
+        if not steps:
+            self.warn_of_renamed()
+
+    def warn_of_renamed(self) -> None:
+        """Warns of checkpoints that are passed over, since the names of their folders are no steps."""
+        steps = self.steps()
+        for folder in strangers(self.checkpoints) if self.checkpoints.is_dir() else []:
+            step = checkpoint_notes.renamed_from(folder)
+            if step is not None and step not in steps:
+                warnings.warn(
+                    f"{folder} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
+                    f"over: name it {step} again to have it back.",
+                    stacklevel=3,
+                )
 
     def place(self, step: int | str) -> str:
         """A checkpoint in words."""
@@ -121,6 +136,7 @@ class Store:
             ValueError: They are of a training of another kind.
             CorruptCheckpointError: None could be read.
         """
+        self.warn_of_renamed()
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")

@@ -2,7 +2,8 @@
 
     python tests/faults/corruption.py --number 1000
 
-Prints how often each outcome was seen, and the harms behind those that must not be.
+Restores the last checkpoint, the best or that of a step, goes on from the last, and compares with what
+`verify` says. Prints how often each outcome was seen, and the harms behind those that must not be.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -23,13 +25,17 @@ from loops import Line, Tiny
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents.checkpoints.records import CorruptCheckpointError
+from jaxagents import verify
+from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
+from jaxagents.checkpoints.store import best_first
 from jaxagents.host import OnlineConfig, restore_learner, train_online
+from jaxagents.host.checkpoint import HostStore
 
 HARMLESS, FELL_BACK, REFUSED = "harmless", "fell back and said so", "refused by name"
 SILENT, RAW, MISDIAGNOSED = "silent", "raw", "misdiagnosed"
 ALLOWED = {HARMLESS, FELL_BACK, REFUSED}
 KEY = jax.random.key(0)
+MODES = ("last", "last", "best", "step")
 
 
 class Agent:
@@ -70,7 +76,7 @@ class Host:
     def train(self, folder, resume=False, **fields):
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
         config = self.config.replace(checkpoint_dir=folder, **fields)
-        return train_online(learner, Line(), config, progress=False, resume=resume)
+        return train_online(learner, Line(), config, eval_env=Line(), progress=False, resume=resume)
 
     def restore(self, folder, mode, go_on=False):
         """The step and the contents of what is restored, from which a training may go on."""
@@ -93,9 +99,12 @@ def as_numpy(x):
 
 
 def files(folder, rng):
-    """Files whose contents restoring may read, in a random order."""
+    """Files, in a random order; half of the time those of the newest checkpoint come first."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return rng.sample(found, len(found))
+    found = rng.sample(found, len(found))
+    newest = str(max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name)))
+    aims = rng.random() < 0.5
+    return sorted(found, key=lambda path: aims and not str(path).startswith(newest))
 
 
 def flip(folder, rng):
@@ -164,29 +173,59 @@ def empty(folder, rng):
 HARMS = (flip, flip, truncate, delete, zero, swap, swap_steps, rename, append, empty)
 
 
-def outcome(subject, folder, expected):
-    """The outcome of restoring the last checkpoint of a harmed folder, and of going on from it."""
-    names = [path.name for path in (folder / "checkpoints").iterdir()]
-    # A checkpoint that is not there any more cannot be told from one that was never made.
-    last = max(int(name) for name in names if name.isdecimal())
+class Expected(NamedTuple):
+    """The contents of the whole folder.
+
+    Attributes:
+        contents: What is restored, by step.
+        best_first: The steps, those with the highest mean return first.
+    """
+
+    contents: dict[int, Any]
+    best_first: list[int]
+
+    @classmethod
+    def of(cls, subject, folder):
+        steps = saved_steps(folder)
+        restored = {step: subject.restore(folder, step)[1] for step in steps}
+        returns = HostStore(folder).mean_returns()  # also of checkpoints of agents
+        known = {step: mean for step, mean in returns.items() if mean is not None}
+        return cls(restored, best_first(known))
+
+    def first_choice(self, mode):
+        """The step that a mode names in the whole folder."""
+        if mode == "last":
+            return max(self.contents)
+        return self.best_first[0] if mode == "best" else mode
+
+
+def outcome(subject, folder, expected, mode):
+    """The outcome of restoring a checkpoint of a harmed folder, and of going on from the last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            step, found = subject.restore(folder, "last", go_on=True)
+            damages = verify(folder)
+            step, found = subject.restore(folder, mode, go_on=mode == "last")
         except (CorruptCheckpointError, FileNotFoundError) as error:
-            return (REFUSED, "") if str(folder) in str(error) else (MISDIAGNOSED, repr(error))
-        except FileExistsError as error:
-            return MISDIAGNOSED, repr(error)
-        except ValueError as error:
+            return (REFUSED, "") if names(error, folder) else (MISDIAGNOSED, repr(error))
+        except (FileExistsError, ValueError) as error:
             return MISDIAGNOSED, repr(error)
         except Exception as error:
             return RAW, repr(error)
-    if expected.get(step) != found:
+    first = expected.first_choice(mode)
+    if expected.contents.get(step) != found:
         return SILENT, f"step {step}"
-    if step == max(expected):
+    if damages.get(step, "") is not None or (damages.get(first, "") is None) != (step == first):
+        return MISDIAGNOSED, f"restored {step}, where verify says {damages}"
+    if step == first:
         return HARMLESS, ""
-    said = any("Falling back" in str(warning.message) for warning in caught)
-    return (FELL_BACK, "") if said or step == last else (SILENT, f"fell back to {step}")
+    said = any(names(warning.message, folder) for warning in caught)
+    return (FELL_BACK, "") if said else (SILENT, f"fell back to {step}")
+
+
+def names(message, folder):
+    """Whether a message says which folder or which steps it is about."""
+    return str(folder) in str(message) or "There is no checkpoint of" in str(message)
 
 
 def attack(subject, number, seed=0):
@@ -200,16 +239,19 @@ def attack(subject, number, seed=0):
     with tempfile.TemporaryDirectory() as directory:
         whole, harmed = Path(directory) / "whole", Path(directory) / "harmed"
         subject.train(whole)
-        steps = sorted(int(path.name) for path in (whole / "checkpoints").iterdir())
-        expected = {step: subject.restore(whole, step)[1] for step in steps}
+        expected = Expected.of(subject, whole)
         for i in range(number):
             shutil.copytree(whole, harmed)
             harm = HARMS[i % len(HARMS)]
             path = harm(harmed, rng)
-            seen, why = outcome(subject, harmed, expected)
+            mode = rng.choice(MODES)
+            mode = rng.choice(sorted(expected.contents)) if mode == "step" else mode
+            seen, why = outcome(subject, harmed, expected, mode)
             counts[seen] += 1
             if seen not in ALLOWED:
-                faults.append(f"{harm.__name__} of {path.relative_to(harmed)}: {seen}: {why}")
+                faults.append(
+                    f"{harm.__name__} of {path.relative_to(harmed)}, {mode}: {seen}: {why}"
+                )
             shutil.rmtree(harmed)
     return counts, faults
 

@@ -7,6 +7,7 @@ and the other things that the process holds, and at the end how each of them gre
 """
 
 import argparse
+import ctypes
 import gc
 import os
 import sys
@@ -66,13 +67,32 @@ def go_round(number):
     registry._collected.cache_clear()  # datasets of environments that are not seen again
 
 
+class MallInfo(ctypes.Structure):
+    """What glibc's `mallinfo2` says of the heap."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split(" ")]
+
+
+def heap():
+    """MiB that `malloc` has given out, and MiB that were freed but are kept by it."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = MallInfo
+    info = mallinfo()
+    return (info.uordblks + info.hblkhd) / 2**20, info.fordblks / 2**20
+
+
 def held():
     """What the process holds, by name."""
     gc.collect()
+    used, kept = heap()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     client = jax.devices()[0].client
     return {
         "MiB": int(status["VmRSS"].split()[0]) / 1024,
+        "MiB in use by malloc": used,
+        "MiB kept by malloc": kept,
+        "blocks of Python": sys.getallocatedblocks(),
         "mappings": Path("/proc/self/maps").read_text().count("\n"),
         "threads": threading.active_count(),
         "threads of the system": int(status["Threads"]),
