@@ -28,7 +28,7 @@ from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import not_negative, positive
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
@@ -314,7 +314,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             FileNotFoundError: No checkpoint was made so early, or it is no longer kept.
             ValueError: The checkpoints were made without their replay buffers, or are of another agent.
         """
-        n_updates = positive("n_updates", n_updates)
+        step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         given = self._hyperparams_type() if hyperparams is None else hyperparams
         return replay(self, step, n_updates, given)
 

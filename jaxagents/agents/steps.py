@@ -1,5 +1,7 @@
 """The compiled steps of agents, for loops of one's own."""
 
+from typing import SupportsIndex, cast
+
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
@@ -9,6 +11,7 @@ from jaxagents.agents.program import Program
 from jaxagents.core.compilation import compiled
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import not_negative
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.programs import OnDevice
 
@@ -58,8 +61,14 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The runner after them.
+
+        Raises:
+            TypeError: It is no runner, or the number is none of updates.
+            ValueError: The runner is used up, or the number is negative.
         """
         check_not_used_up(runner)
+        if not isinstance(n_updates, jax.Array):
+            not_negative("n_updates", cast(SupportsIndex, n_updates))
         return self._steps.advance(runner, n_updates)
 
     def evaluate(self, runner: RunnerT) -> Metrics:

@@ -5,7 +5,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
@@ -17,6 +16,7 @@ from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, un
 from jaxagents.checkpoints.names import step_of, strangers
 from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of
 from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
+from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
@@ -68,7 +68,7 @@ class Store:
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
-        self.directory = Path(directory).expanduser().resolve()
+        self.directory = folder("checkpoint_dir", directory).resolve()
         self.checkpoints = self.directory / "checkpoints"
 
     def steps(self) -> list[int]:
@@ -102,11 +102,11 @@ class Store:
     def warn_of_renamed(self) -> None:
         """Warns of checkpoints that are passed over, since the names of their folders are no steps."""
         steps = self.steps()
-        for folder in strangers(self.checkpoints) if self.checkpoints.is_dir() else []:
-            step = checkpoint_notes.renamed_from(folder)
+        for path in strangers(self.checkpoints) if self.checkpoints.is_dir() else []:
+            step = checkpoint_notes.renamed_from(path)
             if step is not None and step not in steps:
                 warnings.warn(
-                    f"{folder} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
+                    f"{path} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
                     f"over: name it {step} again to have it back.",
                     stacklevel=3,
                 )

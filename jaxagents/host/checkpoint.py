@@ -185,7 +185,7 @@ def records_of(
 
 def _snapshot(runner: HostRunner) -> Snapshot:
     """The contents of a checkpoint; writes new transitions to disk."""
-    is_sound = not not_finite(runner.vital_arrays())
+    is_sound = not (runner.first_spoilt or not_finite(runner.vital_arrays()))
     return Snapshot(runner.step, runner.learner, {_STATE: runner.state()}, is_sound)
 
 
