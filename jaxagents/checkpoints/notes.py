@@ -12,6 +12,9 @@ FORMAT = 2
 """Number of the format of checkpoints. Those of the first have neither a number nor a digest."""
 
 META = "meta"
+TREE, HISTORY = "tree", "history"
+"""The parts of the arrays, of whose signatures there are lists in the notes."""
+
 _FILE = "metadata"
 _FORMAT, _STEP, _DIGEST = "format", "step", "digest"
 _MEAN_RETURN = "mean_return"
@@ -58,6 +61,8 @@ def read(folder: Path) -> dict[str, Any]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise CorruptCheckpointError(f"its notes cannot be read ({reason})") from error
+    if not all(isinstance(notes.get(part), list) for part in (TREE, HISTORY)):
+        raise CorruptCheckpointError("its notes are those of no checkpoint")
     if _DIGEST not in notes and _FORMAT not in notes:
         return notes
     if notes.pop(_DIGEST, None) != _digest(notes):

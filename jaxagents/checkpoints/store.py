@@ -14,15 +14,12 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
 from jaxagents.checkpoints.names import step_of, strangers
-from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of
+from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, mean_return_of
 from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
 from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
-
-TREE, HISTORY = "tree", "history"
-"""The parts of the item with arrays."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",

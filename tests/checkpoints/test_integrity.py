@@ -114,6 +114,15 @@ def test_a_renamed_folder_is_damage(folder):
     assert agent.previous_training_max_step == 4
 
 
+@pytest.mark.parametrize("contents", ["{}", '{"tree": 3, "history": []}', "[]", "null"])
+def test_json_that_is_no_notes_is_damage(folder, contents):
+    notes_of(folder, 6).write_text(contents)
+    agent = make(folder)
+    with pytest.warns(UserWarning, match=r"update 6 in .* damaged: its notes .* Falling back"):
+        agent.restore("last")
+    assert agent.previous_training_max_step == 4
+
+
 @pytest.mark.parametrize("name", ["²", "6.bak", "the best"])
 def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, name):
     (folder / "checkpoints" / "6").rename(folder / "checkpoints" / name)
