@@ -192,8 +192,8 @@ def _nan_where_not_finite(
 ) -> Float[Array, "n_episodes ..."]:
     """Rewards, and NaN in episodes whose observations are not finite."""
     for leaf in floating(obs):
-        finite = jnp.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim)))
-        rewards = jnp.where(finite.reshape(-1, *[1] * (rewards.ndim - 1)), rewards, jnp.nan)
+        nothing = (0.0 * leaf).sum(axis=tuple(range(1, leaf.ndim)))  # NaN if one is not finite
+        rewards += nothing.reshape(-1, *[1] * (rewards.ndim - 1)).astype(rewards.dtype)
     return rewards
 
 
