@@ -39,10 +39,11 @@ from jaxagents.host import OnlineConfig, train_online
 
 CASES = {case.name: case for case in AGENTS}
 FOR_EVER = 10**5
-TOUCHES = 150
+TOUCHES = 200
 """A life that is killed as it touches a file is killed at one of so many touches."""
 SECONDS = 0.6
 """A life that is killed after a time is killed within so long of its first touch of a file."""
+SETTINGS = {"restore_agent": True, "keep_checkpoints": 1}
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
@@ -58,7 +59,7 @@ class Agent:
 
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, "restore_agent": True, "eval_frequency": 20}
+        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
         agent = self.case.make(MatchSign, n_steps=n_steps, **fields)
         return agent.resume(jax.random.key(0), self.case.hyperparams(), progress=False)
 
@@ -72,7 +73,7 @@ class Sweep(Agent):
 
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, "restore_agent": True, "eval_frequency": 20}
+        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
         agent = self.case.make(MatchSign, **fields)
         hyperparams = self.case.hyperparams(gamma=jnp.array([0.5, 0.9]))
         keys = jax.random.split(jax.random.key(0), 2)
@@ -89,7 +90,7 @@ class Host:
     def train(self, folder, n_steps):
         """Goes on until so many steps were made, or begins."""
         sizes = {"batch_size": 4, "start_steps": 10, "buffer_size": 50, "n_evals": 1}
-        frequencies = {"eval_frequency": 40, "log_frequency": 20}
+        frequencies = {"eval_frequency": 40, "log_frequency": 20, "keep_checkpoints": 1}
         config = OnlineConfig(n_steps=n_steps, checkpoint_dir=folder, **sizes, **frequencies)
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
         return train_online(learner, Line(), config, progress=False, resume=True)
@@ -110,11 +111,17 @@ def is_change(event, arguments):
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
+def place(event, arguments):
+    """The path that an event of Python's audit changes, as far as it tells."""
+    path, is_below = str(arguments[0]), event in {"os.remove", "os.rmdir"} and arguments[1] >= 0
+    return os.path.join(os.readlink(f"/proc/self/fd/{arguments[1]}"), path) if is_below else path
+
+
 def on_touch(folder, act):
     """From now on, acts whenever this process is about to change a file in a folder."""
 
     def hook(event, arguments):
-        if is_change(event, arguments) and str(arguments[0]).startswith(str(folder)):
+        if is_change(event, arguments) and place(event, arguments).startswith(str(folder)):
             act()
 
     sys.addaudithook(hook)

@@ -111,7 +111,8 @@ def growth(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--every", type=int, default=16, help="rounds between two lines")
+    each = 2 * len(NAMES)  # after which rounds are of the same kinds again
+    parser.add_argument("--every", type=int, default=each, help="rounds between two lines")
     options = parser.parse_args()
     end, rounds, lines = time.monotonic() + 60 * options.minutes, 0, []
     while time.monotonic() < end:
