@@ -32,6 +32,7 @@ from jaxagents.core.numbers import not_negative, positive
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
+from jaxagents.running.interruption import Interruption
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.replay import Replay, replay
 from jaxagents.running.sweeps import SweepResult
@@ -126,10 +127,12 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
-        runner = self._starting_point(rng, hyperparams, runner, program)
-        return training.train(
-            self, program, runner, earlier, n_steps, progress is not False, loggers, callbacks
-        )
+        with Interruption() as interruption:
+            runner = self._starting_point(rng, hyperparams, runner, program)
+            shown = progress is not False
+            return training.train(
+                self, program, runner, earlier, n_steps, shown, loggers, callbacks, interruption
+            )
 
     def resume(
         self,

@@ -102,6 +102,21 @@ def held():
     }
 
 
+def print_leftovers():
+    """Prints what is held when memory that was freed is given back, and what JAX keeps is freed."""
+    trim = ctypes.CDLL(None).malloc_trim
+    trim(0)
+    print(f"with malloc_trim: {in_words(held())}")
+    jax.clear_caches()
+    held()  # collects what is freed
+    trim(0)
+    print(f"with jax.clear_caches as well: {in_words(held())}", flush=True)
+
+
+def in_words(numbers):
+    return ", ".join(f"{name} {number:,.0f}" for name, number in numbers.items())
+
+
 def growth(values):
     """By what share of itself something grows from the third quarter of its values to the last."""
     third, last = np.array_split(values[len(values) // 2 :], 2)
@@ -120,8 +135,8 @@ def main():
         rounds += 1
         if rounds % options.every == 0:
             lines.append(held())
-            shown = ", ".join(f"{name} {number:,.0f}" for name, number in lines[-1].items())
-            print(f"round {rounds}: {shown}", flush=True)
+            print(f"round {rounds}: {in_words(lines[-1])}", flush=True)
+    print_leftovers()
     if len(lines) < 8:
         print("Too few lines to say whether anything grows.")
         return
