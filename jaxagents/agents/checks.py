@@ -147,7 +147,7 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
 
 
 def check_one_observation(obs: PyTree, expected: PyTree) -> None:
-    """Raises if a policy for one observation is given a batch of them.
+    """Raises if a policy for one observation is given something else, such as a batch of them.
 
     Args:
         obs: What it is given.
@@ -156,12 +156,21 @@ def check_one_observation(obs: PyTree, expected: PyTree) -> None:
     Raises:
         ValueError: It is.
     """
+    if jax.tree.structure(obs) != jax.tree.structure(expected):
+        raise ValueError(
+            f"policy takes one observation, structured as {jax.tree.structure(expected)}, got "
+            f"{jax.tree.structure(obs)}."
+        )
     pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=False)
     for leaf, one in pairs:
         if jnp.ndim(leaf) > one.ndim and jnp.shape(leaf)[jnp.ndim(leaf) - one.ndim :] == one.shape:
             raise ValueError(
                 f"policy takes one observation, of shape {one.shape}, got a batch of shape "
                 f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
+        if jnp.shape(leaf) != one.shape:
+            raise ValueError(
+                f"policy takes one observation, of shape {one.shape}, got shape {jnp.shape(leaf)}."
             )
 
 

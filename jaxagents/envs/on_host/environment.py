@@ -39,8 +39,6 @@ class HostEnvironment(Environment):
     """
 
     on_host = True
-    collects_ahead: bool = False
-    """Whether the next rollout is collected while the last one is learned from, by the policy before."""
 
     @property
     @abc.abstractmethod
