@@ -8,6 +8,8 @@ from pathlib import Path
 import jax
 import platformdirs
 
+from jaxagents.core.folders import folder
+
 _SHORTEST = 0.1
 """Seconds. Programs that are compiled more quickly are not kept."""
 _LARGEST = 2**31
@@ -37,12 +39,12 @@ def cache_programs(directory: str | os.PathLike | None = None) -> Path:
     known = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     if known is not None:
         return Path(known)
-    place = platformdirs.user_cache_path("jaxagents") if directory is None else Path(directory)
-    folder = place.expanduser().absolute() / "programs" / _kind_of_machine()
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    place = platformdirs.user_cache_path("jaxagents") if directory is None else directory
+    programs = folder("directory", place) / "programs" / _kind_of_machine()
+    jax.config.update("jax_compilation_cache_dir", str(programs))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _SHORTEST)
     jax.config.update("jax_compilation_cache_max_size", _LARGEST)
-    return folder
+    return programs
 
 
 def _kind_of_machine() -> str:

@@ -47,6 +47,7 @@ class AgentConfig(OnPolicyConfig):
     critic_epochs: int = 4
     actor_epochs: ClassVar[int] = 1
     minibatch_size: ClassVar[None] = None
+    minibatches_per_epoch: ClassVar[None] = None
 
 
 class HyperParameters(OnPolicyHyperparameters):

@@ -24,11 +24,11 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     Raises:
         FileNotFoundError: The folder holds no checkpoints.
     """
-    host = HostStore(checkpoint_dir)
-    steps = host.steps()
-    if not steps:
-        raise FileNotFoundError(f"{host.directory} holds no checkpoints.")
-    stores = host, SweepStore(checkpoint_dir), AgentStore(checkpoint_dir)
+    stores = HostStore(checkpoint_dir), SweepStore(checkpoint_dir), AgentStore(checkpoint_dir)
     store = next((store for store in stores if store.holds(store.item)), stores[-1])
+    store.warn_of_renamed()
+    steps = store.steps()
+    if not steps:
+        raise FileNotFoundError(f"{store.directory} holds no checkpoints.")
     damages = {step: store.damage(step) for step in steps}
     return {step: damage and str(damage) for step, damage in damages.items()}

@@ -98,6 +98,7 @@ print(outcomes["returns"].mean())
 # %% [markdown]
 # ## Go on from here
 #
+# - [PPO in Gymnasium environments](../../guide/gymnasium/)
 # - [Host loops](../../guide/host_loops/): resuming, logs, films, loops of your own
 # - [Learners](../../guide/learners/): the other algorithms
 # - [Offline data](../../tutorials/offline_data/)

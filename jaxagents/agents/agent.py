@@ -28,11 +28,12 @@ from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import not_negative, positive
 from jaxagents.core.shared_programs import Programs
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
 from jaxagents.running import sweeps
+from jaxagents.running.interruption import Interruption
 from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.replay import Replay, replay
@@ -131,10 +132,12 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
         check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
-        runner = self._starting_point(rng, hyperparams, runner, program)
-        return training.train(
-            self, program, runner, earlier, n_steps, progress is not False, loggers, callbacks
-        )
+        with Interruption() as interruption:
+            runner = self._starting_point(rng, hyperparams, runner, program)
+            shown = progress is not False
+            return training.train(
+                self, program, runner, earlier, n_steps, shown, loggers, callbacks, interruption
+            )
 
     def resume(
         self,
@@ -320,7 +323,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             FileNotFoundError: No checkpoint was made so early, or it is no longer kept.
             ValueError: The checkpoints were made without their replay buffers, or are of another agent.
         """
-        n_updates = positive("n_updates", n_updates)
+        step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         given = self._hyperparams_type() if hyperparams is None else hyperparams
         return replay(self, step, n_updates, given)
 

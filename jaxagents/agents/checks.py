@@ -131,8 +131,15 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
             f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
             "config.memory alone."
         )
-    n_sequences = config.batch_size // config.n_minibatches
-    if any(has_memory.values()) and n_sequences % config.n_groups:
+    if not any(has_memory.values()):
+        return
+    n_sequences, left = divmod(config.batch_size, config.n_minibatches)
+    if left:
+        raise ValueError(
+            "With a network with a memory, minibatches hold whole environments: minibatches_per_epoch "
+            f"must divide batch_size ({config.batch_size}), got {config.n_minibatches}."
+        )
+    if n_sequences % config.n_groups:
         raise ValueError(
             f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
             f"minibatch, got {config.n_groups}."
@@ -140,7 +147,7 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
 
 
 def check_one_observation(obs: PyTree, expected: PyTree) -> None:
-    """Raises if a policy for one observation is given a batch of them.
+    """Raises if a policy for one observation is given something else, such as a batch of them.
 
     Args:
         obs: What it is given.
@@ -149,12 +156,21 @@ def check_one_observation(obs: PyTree, expected: PyTree) -> None:
     Raises:
         ValueError: It is.
     """
+    if jax.tree.structure(obs) != jax.tree.structure(expected):
+        raise ValueError(
+            f"policy takes one observation, structured as {jax.tree.structure(expected)}, got "
+            f"{jax.tree.structure(obs)}."
+        )
     pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=False)
     for leaf, one in pairs:
         if jnp.ndim(leaf) > one.ndim and jnp.shape(leaf)[jnp.ndim(leaf) - one.ndim :] == one.shape:
             raise ValueError(
                 f"policy takes one observation, of shape {one.shape}, got a batch of shape "
                 f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
+        if jnp.shape(leaf) != one.shape:
+            raise ValueError(
+                f"policy takes one observation, of shape {one.shape}, got shape {jnp.shape(leaf)}."
             )
 
 

@@ -44,7 +44,8 @@ class Config(StaticConfig):
         eval_frequency: Number of update steps between evaluations.
         eval_rng: Random key of the evaluations during training; every evaluation plays
             episodes of the same seeds. `None` is key 0.
-        n_evals: Number of episodes of an evaluation during training. `None` is 32.
+        n_evals: Number of episodes of an evaluation during training. `None` is 32, and 10 where
+            environments are stepped on the host.
         eval_deterministic: Whether evaluations during training play the greedy actions, rather than
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
@@ -155,8 +156,10 @@ class OnPolicyConfig(Config):
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
         minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
-            rollout_length` samples. Divides `batch_size`; `None` takes all. (Elsewhere the number of
-            minibatches, `batch_size / minibatch_size`, is given.)
+            rollout_length` samples. Divides `batch_size`; `None` takes all.
+        minibatches_per_epoch: Number of minibatches, if it is not `batch_size / minibatch_size`, such as
+            more than there are environments. Divides the number of samples; with a memory, that of
+            environments.
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
         actor_network: A `flax.linen` module, or a module class or other function that is called
@@ -179,6 +182,7 @@ class OnPolicyConfig(Config):
     batch_size: int = 16
     rollout_length: int = 128
     minibatch_size: int | None = None
+    minibatches_per_epoch: int | None = None
     actor_epochs: int = 1
     critic_epochs: int = 1
     actor_network: nn.Module | Callable[..., nn.Module] | None = None
@@ -199,6 +203,7 @@ class OnPolicyConfig(Config):
             "batch_size",
             "rollout_length",
             "minibatch_size",
+            "minibatches_per_epoch",
             "actor_epochs",
             "critic_epochs",
             "memory_size",
@@ -206,14 +211,22 @@ class OnPolicyConfig(Config):
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
         self._check_memory()
-        if self.minibatch_size is None:
-            return
-        self._check_divides("minibatch_size", "batch_size")
-        samples = self.minibatch_size * self.rollout_length
-        if samples % self.n_groups:
+        self._check_minibatches()
+
+    def _check_minibatches(self) -> None:
+        name, n_samples = type(self).__name__, self.batch_size * self.rollout_length
+        if self.minibatches_per_epoch is None and self.minibatch_size is not None:
+            self._check_divides("minibatch_size", "batch_size")
+        if n_samples % self.n_minibatches:
             raise ValueError(
-                f"{type(self).__name__}.n_groups must divide the {samples} samples of a minibatch "
-                f"(minibatch_size * rollout_length), got {self.n_groups}."
+                f"{name}.minibatches_per_epoch must divide the {n_samples} samples of an update "
+                f"(batch_size * rollout_length), got {self.n_minibatches}."
+            )
+        size = n_samples // self.n_minibatches
+        if size % self.n_groups:
+            raise ValueError(
+                f"{name}.n_groups must divide the {size} samples of a minibatch "
+                f"(batch_size * rollout_length / {self.n_minibatches}), got {self.n_groups}."
             )
 
     def _check_memory(self) -> None:
@@ -232,6 +245,8 @@ class OnPolicyConfig(Config):
     @property
     def n_minibatches(self) -> int:
         """Number of minibatches of an epoch."""
+        if self.minibatches_per_epoch is not None:
+            return self.minibatches_per_epoch
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
 
 

@@ -17,8 +17,10 @@ def check_single(runner: Any) -> None:
     """Raises if a runner is a stack of several trainings.
 
     Raises:
+        TypeError: It is no runner.
         ValueError: It is.
     """
+    check_is_runner(runner)
     if jnp.ndim(runner.update_step):
         raise ValueError(
             f"This runner is a stack of {runner.update_step.size} trainings: select one with "
@@ -26,12 +28,25 @@ def check_single(runner: Any) -> None:
         )
 
 
-def check_not_used_up(runner: PyTree) -> None:
-    """Raises if the arrays of a runner are deleted.
+def check_is_runner(runner: object) -> None:
+    """Raises if something is no runner of any agent.
 
     Raises:
+        TypeError: It is none.
+    """
+    if not hasattr(runner, "update_step"):
+        hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
+        raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
+
+
+def check_not_used_up(runner: PyTree) -> None:
+    """Raises if something is no runner, or the arrays of a runner are deleted.
+
+    Raises:
+        TypeError: It is no runner.
         ValueError: They are.
     """
+    check_is_runner(runner)
     leaves = jax.tree.leaves(runner)
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not is_traced(leaf)]
     if any(array.is_deleted() for array in arrays):

@@ -3,15 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.first_spoilt import Record
+from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.host_rollout import HostRollout
 
 if TYPE_CHECKING:
     from jaxagents.agents.behaviour import Behaviour
+
+
+_DEFAULT_N_EVALS = 10
 
 
 class ProgramOnHost(Program[HyperparametersT, RunnerT]):
@@ -21,6 +26,33 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
     """
 
     behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
+
+    @property
+    def n_evals(self) -> int:
+        """Number of episodes of an evaluation point."""
+        return self.config.n_evals or _DEFAULT_N_EVALS
+
+    def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
+        """A fresh runner, with room for a rollout if they are collected ahead."""
+        runner = super().start(rng, hyperparams)
+        if not self.behaviour.episodes.env.collects_ahead:
+            return runner
+        return runner.replace(ahead=self._blank_rollout(runner))
+
+    def _blank_rollout(self, runner: RunnerT) -> HostRollout:
+        """A rollout of zeros."""
+
+        def act(runner: Any) -> HostRollout:
+            draws, acting = self.draw(runner, 0), self.acting(runner)
+            carry, action, log_prob = self.act(acting, runner.carry, runner.obs, draws, 0)
+            never = jnp.zeros(self.config.batch_size, bool)
+            return HostRollout(
+                runner.obs, action, log_prob, log_prob, runner.obs, never, never, carry
+            )
+
+        n_steps = self.config.rollout_length
+        shapes = jax.eval_shape(act, runner)
+        return jax.tree.map(lambda x: jnp.zeros((n_steps, *x.shape), x.dtype), shapes)
 
     def initial_carry(self, acting: PyTree) -> PyTree:
         """The memory of what acts at the start of an episode."""

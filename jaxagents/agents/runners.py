@@ -49,6 +49,8 @@ class Runner(struct.PyTreeNode):
         returns: Moments of such returns, by which they are; `()` otherwise.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
         extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
+        ahead: A rollout that is yet to be learned from, of environments on the host that collect ahead;
+            `()` otherwise.
     """
 
     actor_training: TrainState
@@ -64,6 +66,7 @@ class Runner(struct.PyTreeNode):
     returns: PyTree = ()
     critic_carry: PyTree = ()
     extra: PyTree = ()
+    ahead: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

@@ -1,6 +1,6 @@
 """The compiled steps of agents, for users who write their own loops."""
 
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
@@ -10,6 +10,7 @@ from jaxagents.agents.continuing import check_not_used_up
 from jaxagents.agents.program import Program
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import not_negative
 from jaxagents.core.shared_programs import compiled
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.on_host import OnHost
@@ -64,8 +65,14 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The runner after them.
+
+        Raises:
+            TypeError: It is no runner, or the number is none of updates.
+            ValueError: The runner is used up, or the number is negative.
         """
         check_not_used_up(runner)
+        if not isinstance(n_updates, jax.Array):
+            not_negative("n_updates", cast(SupportsIndex, n_updates))
         return self._steps.advance(runner, n_updates)
 
     def evaluate(self, runner: RunnerT) -> Metrics:

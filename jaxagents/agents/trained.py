@@ -35,8 +35,9 @@ class Trained(
                 DQN and its like: epsilon-greedily).
 
         Returns:
-            `returns`, `final_rewards` (n_evals, *actors), `terminated`, `truncated`, `lengths`
-            (n_evals,), and what `_eval_metrics` adds.
+            `returns` (NaN where observations or rewards were not finite), `final_rewards`
+            (n_evals, *actors), `terminated`, `truncated`, `lengths` (n_evals,), and what
+            `_eval_metrics` adds.
 
         Raises:
             RuntimeError: The agent has not been trained.

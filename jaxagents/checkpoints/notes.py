@@ -1,29 +1,27 @@
 """The notes of a checkpoint: JSON that says what it holds, sealed by a digest."""
 
 import json
-import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxagents.checkpoints.names import step_of
+
 FORMAT = 2
 """Number of the format of checkpoints. Those of the first have neither a number nor a digest."""
 
 META = "meta"
+TREE, HISTORY = "tree", "history"
+"""The parts of the arrays, of whose signatures there are lists in the notes."""
+
 _FILE = "metadata"
 _FORMAT, _STEP, _DIGEST = "format", "step", "digest"
 _MEAN_RETURN = "mean_return"
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 class CorruptCheckpointError(ValueError):
     """A checkpoint could not be read back as it was written."""
-
-
-def step_of(name: str) -> int | None:
-    """The step that the name of a folder stands for; `None` if it is not one of a checkpoint."""
-    return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def sealed(notes: Mapping[str, Any], step: int, mean_return: float | None) -> dict[str, Any]:
@@ -63,6 +61,8 @@ def read(folder: Path) -> dict[str, Any]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise CorruptCheckpointError(f"its notes cannot be read ({reason})") from error
+    if not all(isinstance(notes.get(part), list) for part in (TREE, HISTORY)):
+        raise CorruptCheckpointError("its notes are those of no checkpoint")
     if _DIGEST not in notes and _FORMAT not in notes:
         return notes
     if notes.pop(_DIGEST, None) != _digest(notes):
@@ -76,6 +76,14 @@ def read(folder: Path) -> dict[str, Any]:
     if step is not None and step != notes[_STEP]:
         raise CorruptCheckpointError(f"it is the checkpoint of {notes[_STEP]}, and was renamed")
     return notes
+
+
+def renamed_from(folder: Path) -> int | None:
+    """The step of the checkpoint in a folder whose name is no step; `None` if there is none in it."""
+    try:
+        return read(folder).get(_STEP)
+    except ValueError:
+        return None
 
 
 def mean_return_of(notes: Mapping[str, Any]) -> float | None:

@@ -23,7 +23,8 @@ def quiet_tasks() -> Iterator[None]:
 
 
 def ignore_late_reads() -> None:
-    """Ignores complaints of reads that end after orbax gave up, from now on."""
+    """Ignores complaints of reads that fail or end after orbax gave up, from now on."""
+    logging.getLogger(asyncio.__name__).addFilter(_is_no_late_read)
     if not isinstance(sys.unraisablehook, _WithoutLateReads):
         sys.unraisablehook = _WithoutLateReads(sys.unraisablehook)
 
@@ -33,6 +34,11 @@ def collect_what_orbax_left() -> None:
     ignore_late_reads()
     with _filtered(asyncio.__name__, lambda record: False):
         gc.collect()
+
+
+def _is_no_late_read(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    return not ("never retrieved" in text and ("tensorstore" in text or "orbax" in text))
 
 
 class _WithoutLateReads:

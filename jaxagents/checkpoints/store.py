@@ -5,7 +5,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
@@ -14,14 +13,13 @@ from jaxtyping import PyTree
 
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
-from jaxagents.checkpoints.notes import CorruptCheckpointError, mean_return_of, step_of
+from jaxagents.checkpoints.names import step_of, strangers
+from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, mean_return_of
 from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
+from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
 
 Read = TypeVar("Read")
-
-TREE, HISTORY = "tree", "history"
-"""The parts of the item with arrays."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
@@ -67,7 +65,7 @@ class Store:
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
-        self.directory = Path(directory).expanduser().resolve()
+        self.directory = folder("checkpoint_dir", directory).resolve()
         self.checkpoints = self.directory / "checkpoints"
 
     def steps(self) -> list[int]:
@@ -95,6 +93,20 @@ class Store:
                 f"{self.directory} already holds checkpoints, up to {self.unit} {steps[-1]}. "
                 f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
             )
+        if not steps:
+            self.warn_of_renamed()
+
+    def warn_of_renamed(self) -> None:
+        """Warns of checkpoints that are passed over, since the names of their folders are no steps."""
+        steps = self.steps()
+        for path in strangers(self.checkpoints) if self.checkpoints.is_dir() else []:
+            step = checkpoint_notes.renamed_from(path)
+            if step is not None and step not in steps:
+                warnings.warn(
+                    f"{path} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
+                    f"over: name it {step} again to have it back.",
+                    stacklevel=3,
+                )
 
     def place(self, step: int | str) -> str:
         """A checkpoint in words."""
@@ -121,6 +133,7 @@ class Store:
             ValueError: They are of a training of another kind.
             CorruptCheckpointError: None could be read.
         """
+        self.warn_of_renamed()
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")

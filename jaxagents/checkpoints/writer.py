@@ -1,7 +1,6 @@
 """Writing checkpoints: in the background, kept by policy, in a folder that is locked meanwhile."""
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -14,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from jaxtyping import PyTree
 
+from jaxagents.checkpoints import names
 from jaxagents.checkpoints.leaves import leaves_of, pack
-from jaxagents.checkpoints.notes import META, sealed
+from jaxagents.checkpoints.notes import HISTORY, META, TREE, sealed
 from jaxagents.checkpoints.quiet import quiet_orbax, quiet_tasks
-from jaxagents.checkpoints.store import (
-    HISTORY,
-    TREE,
-    Store,
-    best_first,
-    this_process_alone,
-)
+from jaxagents.checkpoints.store import Store, best_first, this_process_alone
 from jaxagents.checkpoints.troubles import Troubles, in_our_words
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
@@ -34,9 +28,6 @@ if TYPE_CHECKING:
 
 
 _LOCK = ".lock"
-_UNFINISHED = ".orbax-checkpoint-tmp"
-_OUTDATED = ".outdated"
-"""Folder into which old checkpoints are moved, lest a kill leaves one of which files are gone."""
 
 
 class Writer:
@@ -209,7 +200,7 @@ class Writer:
             raise
 
     def _remove_outdated(self) -> None:
-        shutil.rmtree(self._store.checkpoints / _OUTDATED, ignore_errors=True)
+        shutil.rmtree(self._store.checkpoints / names.OUTDATED, ignore_errors=True)
 
     def _clear_the_way(self) -> None:
         """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
@@ -225,7 +216,8 @@ class Writer:
                     "checkpoint_dir. Nothing was changed."
                 )
         for step, damage in damages.items():
-            _set_aside(store.checkpoints / str(step))
+            folder = store.checkpoints / str(step)
+            folder.rename(names.free_name_aside(folder))
             warnings.warn(f"{damage} It was set aside.", stacklevel=2)
 
 
@@ -244,11 +236,6 @@ def write_description(directory: str | os.PathLike, stem: str, description: obje
         number += 1
         path = path.with_name(f"{stem}-{number}.json")
     path.write_bytes(text.encode())
-
-
-def _set_aside(folder: Path) -> None:
-    names = (f"{folder.name}.damaged-{number}" for number in itertools.count(1))
-    folder.rename(next(path for name in names if not (path := folder.with_name(name)).exists()))
 
 
 class _LatestAndBest:
@@ -277,7 +264,7 @@ def _manager(
     options = CheckpointManagerOptions(
         preservation_policy=kept,
         create=False,
-        todelete_subdir=_OUTDATED,
+        todelete_subdir=names.OUTDATED,
         **how_to_write,
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -298,5 +285,5 @@ def _lock(directory: Path) -> FileLock:
 
 def _remove_unfinished(checkpoints: Path) -> None:
     """Removes what orbax leaves of a checkpoint that it could not write."""
-    for folder in checkpoints.glob(f"*{_UNFINISHED}*"):
+    for folder in names.unfinished(checkpoints):
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -13,6 +11,7 @@ import numpy as np
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.folders import folder
 from jaxagents.core.nearest import nearest
 from jaxagents.core.numbers import positive
 from jaxagents.core.other_names import advice
@@ -130,15 +129,11 @@ class StaticConfig(KnownFields):
 
     def _check_folder(self, name: str) -> None:
         """Makes a folder absolute, so that it stays the same where a script changes its own."""
-        folder = getattr(self, name)
-        if folder is None:
+        given = getattr(self, name)
+        if given is None:
             return
-        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-            raise ValueError(
-                f"{type(self).__name__}.{name} must be the path of a folder, such as 'runs/1', or None "
-                f"to save nothing, got {folder!r}."
-            )
-        object.__setattr__(self, name, Path(folder).expanduser().absolute())
+        path = folder(f"{type(self).__name__}.{name}", given, ", or None to save nothing")
+        object.__setattr__(self, name, path)
 
     def _check_optimizer(self, optimizer: object) -> None:
         if not callable(optimizer):

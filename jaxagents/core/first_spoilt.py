@@ -105,7 +105,7 @@ def spoilt_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Fl
     return {
         name: jnp.stack([flags(leaf) for leaf in leaves]).any(axis=0)
         for name, tree in given.items()
-        if (leaves := _floating(tree))
+        if (leaves := floating(tree))
     }
 
 
@@ -127,7 +127,7 @@ def without_flags(info: Mapping[str, PyTree]) -> tuple[dict[str, PyTree], Flags]
     return {name: x for name, x in info.items() if name != _FLAGS}, info.get(_FLAGS, {})
 
 
-def _floating(tree: PyTree[Array]) -> list[Array]:
+def floating(tree: PyTree[Array]) -> list[Array]:
     """The arrays of a pytree whose numbers may not be finite."""
     return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
 

@@ -90,6 +90,11 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
             interval = field.metadata.get("interval")
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a number, got {value!r}.")
+            if isinstance(value, list | tuple):
+                raise ValueError(
+                    f"{name} must be a number, or an array of them for a sweep, got {value!r}: give "
+                    f"jnp.array({list(value)})."
+                )
             if isinstance(value, Hyperparameters):
                 value.check_ranges(f"{name}.")
             elif isinstance(field.default, Hyperparameters):

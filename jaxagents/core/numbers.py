@@ -11,10 +11,26 @@ def positive(name: str, value: SupportsIndex) -> int:
         TypeError: It is not an integer.
         ValueError: It is not positive.
     """
+    if _integer(name, value) < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    return operator.index(value)
+
+
+def not_negative(name: str, value: SupportsIndex) -> int:
+    """An integer that is 0 or more.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It is negative.
+    """
+    if _integer(name, value) < 0:
+        raise ValueError(f"{name} must be an integer of 0 or more, got {value!r}.")
+    return operator.index(value)
+
+
+def _integer(name: str, value: SupportsIndex) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
-    if operator.index(value) < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     return operator.index(value)
 
 

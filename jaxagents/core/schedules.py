@@ -221,7 +221,20 @@ class FunctionSchedule(Schedule):
         return jnp.asarray(self.function(update_step), jnp.float32)
 
     def check(self, name: str, interval: Interval | None) -> None:
-        """Raises if the first value is not a number, or out of its range; see `Schedule`."""
+        """Raises if it is no function in JAX, or its first value is out of range; see `Schedule`."""
+        if isinstance(self.function, type) or not callable(self.function):
+            raise TypeError(
+                f"{name} must be a number, a schedule such as LinearSchedule(1e-3, 0.0, n_steps=200), "
+                f"or a function of the update step, got {self.function!r}."
+            )
+        try:
+            jax.eval_shape(self.function, jnp.zeros((), jnp.int32))
+        except jax.errors.JAXTypeError as error:
+            raise TypeError(
+                f"{name} is a function that is not written in JAX: while it is compiled the update "
+                "step holds no number yet, so that float(), int(), if, and functions of NumPy fail on "
+                "it. Use jax.numpy, jnp.where and the like."
+            ) from error
         first = self.function(jnp.zeros((), jnp.int32))
         check_one_number(f"{name} of the first update", first)
         (interval or _REAL).check(f"{name} of the first update", first)

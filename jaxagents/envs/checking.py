@@ -130,6 +130,11 @@ def _trace(
     name, before = type(env).__name__, dict(getattr(env, "__dict__", {}))
     try:
         made = as_environment(env, env_params)
+        if made.on_host:
+            raise TypeError(
+                f"check_env checks compiled environments, and {made.name} runs on the host: "
+                "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium."
+            )
         episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
         player = _player_of(episodes, sample_action)
         action = jax.eval_shape(lambda key: player(key, None), jax.random.key(0))

@@ -10,6 +10,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
+from jaxagents.envs.constant_noise import without_constant_noise
 from jaxagents.envs.declarations import (
     check_action_mask,
     check_space,
@@ -63,9 +64,11 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         action: An action, as shapes.
 
     Raises:
-        ValueError: Structure, shape or dtype differ, or rewards are not one for each actor.
+        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, or numbers that
+            are drawn on the host are a part of its program.
     """
-    mistakes = mistakes_in_shapes(episodes, action)
+    with without_constant_noise(episodes.env, action):
+        mistakes = mistakes_in_shapes(episodes, action)
     if mistakes:
         raise ValueError("\n".join(mistakes))
     for doubt in doubts_about_kinds(episodes.env):

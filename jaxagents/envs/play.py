@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped
 
+from jaxagents.core.first_spoilt import floating
 from jaxagents.envs.episodes import Episodes, Timestep
 from jaxagents.sharding import on_each_device
 
@@ -23,7 +24,8 @@ class EpisodeOutcomes(NamedTuple):
     """Outcomes of episodes, `n_episodes` along the first axis.
 
     Attributes:
-        returns: Undiscounted sums of rewards, shaped `(n_episodes, *actors_shape)`.
+        returns: Undiscounted sums of rewards, shaped `(n_episodes, *actors_shape)`. NaN if an
+            observation was not finite, which greedy actions would not show.
         final_rewards: Rewards of the last steps, shaped as `returns`.
         terminated: Whether the environment ended the episode.
         truncated: Whether a time limit cut it.
@@ -149,7 +151,9 @@ def _play_until_all_are_over(
 ) -> EpisodeOutcomes:
     n_episodes = len(reset_keys)
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
-    rewards = jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32)
+    rewards = _nan_where_not_finite(
+        jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32), obs
+    )
     never = jnp.zeros(n_episodes, bool)
     carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
     time, no_steps = jnp.zeros((), jnp.int32), jnp.zeros(n_episodes, jnp.int32)
@@ -163,7 +167,7 @@ def _play_until_all_are_over(
         time, carry, obs, envstate, outcomes = state
         carry, timestep = _take_step(episodes, policy, keys, time, carry, obs, envstate)
         after = EpisodeOutcomes(
-            returns=outcomes.returns + timestep.reward,
+            returns=outcomes.returns + _nan_where_not_finite(timestep.reward, timestep.obs),
             final_rewards=timestep.reward,
             terminated=timestep.terminated,
             truncated=timestep.truncated,
@@ -181,6 +185,16 @@ def _play_until_all_are_over(
     state = (time, carries, obs, envstate, outcomes)
     *_, outcomes = jax.lax.while_loop(lambda state: ~jnp.all(over(state[-1])), step, state)
     return outcomes
+
+
+def _nan_where_not_finite(
+    rewards: Float[Array, "n_episodes ..."], obs: PyTree[Shaped[Array, "n_episodes ..."]]
+) -> Float[Array, "n_episodes ..."]:
+    """Rewards, and NaN in episodes whose observations are not finite."""
+    for leaf in floating(obs):
+        nothing = (0.0 * leaf).sum(axis=tuple(range(1, leaf.ndim)))  # NaN if one is not finite
+        rewards += nothing.reshape(-1, *[1] * (rewards.ndim - 1)).astype(rewards.dtype)
+    return rewards
 
 
 def _no_info(episodes: Episodes, policy: Act, *step: Any) -> dict[str, Array]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxtyping import ArrayLike
 
+from jaxagents.checkpoints.names import set_aside
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.records import Records, Snapshot
 from jaxagents.checkpoints.store import Store
@@ -72,7 +73,7 @@ class HostStore(Store):
     def files_set_aside(self) -> set[str]:
         """Names of the files with the transitions of damaged checkpoints, as far as they tell."""
         names = set()
-        for folder in self.checkpoints.glob("*.damaged-*"):
+        for folder in set_aside(self.checkpoints):
             with contextlib.suppress(CorruptCheckpointError):
                 names.update(self.files(folder.name))
         return names
@@ -184,7 +185,7 @@ def records_of(
 
 def _snapshot(runner: HostRunner) -> Snapshot:
     """The contents of a checkpoint; writes new transitions to disk."""
-    is_sound = not not_finite(runner.vital_arrays())
+    is_sound = not (runner.first_spoilt or not_finite(runner.vital_arrays()))
     return Snapshot(runner.step, runner.learner, {_STATE: runner.state()}, is_sound)
 
 

@@ -65,7 +65,12 @@ def train(
             logs = Logs(schedule, [*loggers, *(kept.logger for kept in records), bar])
             program = HostProgram(evaluate)
             watch = Watch(
-                program, first, schedule.config.stop_if_not_finite, training.unit, schedule.is_due
+                program,
+                first,
+                schedule.config.stop_if_not_finite,
+                training.unit,
+                schedule.is_due,
+                watched=program,
             )
             called = CallbackObserver(callbacks, first, remaining, bar.say)
             observers = [watch, stack.enter_context(bar), logs, *records, called]

@@ -1,7 +1,6 @@
 """The episodes that a training plays in a Gymnasium environment."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -12,6 +11,7 @@ from jaxagents import ops
 from jaxagents.core.observed import action_mask
 from jaxagents.envs.on_host.arrays import action_array, as_observation, example_observation
 from jaxagents.host.evaluation import check_single
+from jaxagents.host.outcome import Outcome, begin, take
 from jaxagents.host.randomness import Stream, seed_of
 
 
@@ -125,9 +125,9 @@ class GymnasiumEpisodes:
             "rewards": np.float32(outcome.reward),
             "next_observations": self.observation,
             "masks": np.float32(not outcome.terminated),
-            "ends": np.bool_(outcome.ended),
+            "ends": np.bool_(_ended(outcome)),
         }
-        if not outcome.ended:
+        if not _ended(outcome):
             return transition, None
         episode_return = self.episode_return
         self._begin(self.number + 1)
@@ -145,33 +145,31 @@ class GymnasiumEpisodes:
             Whether the episode led to the same observation again.
         """
         self._begin(number)
-        ended = any(self._take(np.asarray(action)).ended for action in actions)
+        ended = any(_ended(self._take(np.asarray(action))) for action in actions)
         if not ended and _equal(self.observation, observation):
             return True
         self._begin(number + 1)
         return False
 
     def _begin(self, number: int) -> None:
-        observation, _ = self._env.reset(seed=seed_of(self._seed, Stream.EPISODES, number))
+        seed = seed_of(self._seed, Stream.EPISODES, number)
+        self.observation = as_observation(begin(self._env, seed))
         self.number = number
-        self.observation = as_observation(observation)
         self.actions: list[np.ndarray] = []
         self.episode_return = 0.0
 
-    def _take(self, action: np.ndarray) -> "_Outcome":
+    def _take(self, action: np.ndarray) -> Outcome:
         space = self._env.action_space
         fitting = int(action) if isinstance(space, spaces.Discrete) else action.astype(space.dtype)
-        observation, reward, terminated, truncated, _ = self._env.step(fitting)
-        self.observation = as_observation(observation)
+        outcome = take(self._env, fitting)
+        self.observation = as_observation(outcome.observation)
         self.actions.append(action)
-        self.episode_return += float(reward)
-        return _Outcome(float(reward), bool(terminated), bool(terminated or truncated))
+        self.episode_return += outcome.reward
+        return outcome
 
 
-class _Outcome(NamedTuple):
-    reward: float
-    terminated: bool
-    ended: bool
+def _ended(outcome: Outcome) -> bool:
+    return outcome.terminated or outcome.truncated
 
 
 def _equal(first: PyTree, second: PyTree) -> bool:

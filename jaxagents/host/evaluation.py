@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
+from jaxagents.host.outcome import begin, is_finite, take
 
 Policy = Callable[[PyTree], PyTree]
 """Maps one observation to one action, such as a NumPy or JAX array."""
@@ -51,8 +52,9 @@ def evaluate(
         seed: Seed of the episodes, not negative.
 
     Returns:
-        Arrays shaped `(n_episodes,)`: `returns` (undiscounted), `lengths` (steps), `final_rewards`
-        (rewards of the last steps), `terminated` and `truncated`.
+        Arrays shaped `(n_episodes,)`: `returns` (undiscounted; NaN where observations or
+        rewards were not finite), `lengths` (steps), `final_rewards` (rewards of the last
+        steps), `terminated` and `truncated`.
 
     Raises:
         TypeError: `env` is not a single Gymnasium environment.
@@ -167,13 +169,13 @@ def _episodes(
 
 def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
     # The copies: an environment may write every observation into the same array.
-    observation = copy.deepcopy(env.reset(seed=seed)[0])
+    observation = copy.deepcopy(begin(env, seed))
     over = False
     while not over:
         action = _to_space(policy(observation), env.action_space)
-        successor, reward, terminated, truncated, _ = env.step(action)
+        successor, reward, terminated, truncated = take(env, action)
         successor = copy.deepcopy(successor)
-        yield Step(observation, action, float(reward), successor, bool(terminated), bool(truncated))
+        yield Step(observation, action, reward, successor, terminated, truncated)
         observation = successor
         over = terminated or truncated
 
@@ -195,15 +197,19 @@ def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
 
 
 def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
-    ends = [(step.reward, step.terminated, step.truncated) for step in episode]
-    rewards, terminated, truncated = zip(*ends, strict=True)
+    ends = [(step.reward, step.terminated, step.truncated, _sees_numbers(step)) for step in episode]
+    rewards, terminated, truncated, finite = zip(*ends, strict=True)
     return {
-        "returns": np.sum(rewards),
+        "returns": np.sum(rewards) if all(finite) else np.float64(np.nan),
         "lengths": len(rewards),
         "final_rewards": rewards[-1],
         "terminated": terminated[-1],
         "truncated": truncated[-1],
     }
+
+
+def _sees_numbers(step: Step) -> bool:
+    return is_finite(step.observation) and is_finite(step.next_observation)
 
 
 def _trajectory(steps: Step) -> dict[str, PyTree]:

@@ -159,9 +159,9 @@ def read_part(folder: Path, part: Part) -> dict[str, dict[str, np.ndarray]]:
         if part.digest is not None and _digest(path) != part.digest:
             raise ValueError("its digest is another")
         with np.load(path, allow_pickle=False) as file:
-            for path in file:
-                kind, _, array_name = path.partition("/")
-                arrays[kind][array_name] = file[path]
+            for member in file:
+                kind, _, array_name = member.partition("/")
+                arrays[kind][array_name] = file[member]
     except Exception as error:
         raise CorruptCheckpointError(
             f"The transitions in {path} cannot be read ({type(error).__name__}: {error})."

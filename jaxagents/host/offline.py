@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.data import Dataset
 from jaxagents.data.moments import moments_of_rows
 from jaxagents.host.config import OfflineConfig
@@ -23,6 +24,7 @@ class OfflineTraining:
         updates: The learner and its updates.
         names: The names of the numbers that are reported.
         steps_per_call: Number of updates that end at its multiples, and are made in one call.
+        first_spoilt: Nothing: a dataset is checked before it is learned from.
     """
 
     unit = "update"
@@ -36,6 +38,7 @@ class OfflineTraining:
             config: The configuration.
         """
         self.step = 0
+        self.first_spoilt: FirstSpoilt = {}
         self.steps_per_call = config.updates_per_call
         self._dataset = dataset
         self._keys = _keys(learner, dataset)

@@ -10,11 +10,14 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.compilation import jit_by_structure
+from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.first_spoilt import REWARDS, FirstSpoilt
 from jaxagents.data import ReplayBuffer
 from jaxagents.host.config import OnlineConfig
 from jaxagents.host.episodes import GymnasiumEpisodes, example_transition, random_action
 from jaxagents.host.journal import Journal
 from jaxagents.host.learner_like import LearnerLike
+from jaxagents.host.outcome import is_finite
 from jaxagents.host.randomness import Stream, generator, seed_of
 from jaxagents.host.updates import Sums, Updates, added
 
@@ -33,6 +36,7 @@ class OnlineTraining:
         step: Number of steps made in the environment.
         updates: The learner and its updates.
         names: The names of the numbers that are reported.
+        first_spoilt: The first steps after which rewards or observations were not finite.
     """
 
     unit = "step"
@@ -56,6 +60,7 @@ class OnlineTraining:
             journal: Keeps the transitions on disk.
         """
         self.step = 0
+        self.first_spoilt: FirstSpoilt = {}
         self.updates = Updates(learner, example_transition(env), observe_batches=True)
         self.names = [*self.updates.names, _RETURN]
         self._episodes = GymnasiumEpisodes(env, config.seed)
@@ -77,6 +82,14 @@ class OnlineTraining:
             if episode_return is not None:
                 self._returns = added(self._returns, {_RETURN: (episode_return, 1)})
             self.step += 1
+            self._look_at(transition)
+
+    def _look_at(self, transition: Mapping[str, PyTree]) -> None:
+        """Remembers if this is the first transition with numbers that are not finite."""
+        if not np.isfinite(transition["rewards"]):
+            self.first_spoilt.setdefault(REWARDS, np.asarray(self.step))
+        if not all(is_finite(transition[name]) for name in ("observations", "next_observations")):
+            self.first_spoilt.setdefault(OBSERVATIONS, np.asarray(self.step))
 
     def drain(self) -> Sums:
         """Sums of what updates reported, and of the returns of episodes, since the last call."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.metrics import Metrics
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.updates import Sums, Updates, added, means
@@ -22,6 +23,7 @@ class Training(Protocol):
         names: The names of the numbers that `drain` may give.
         unit: The name of a step, such as "update".
         steps_per_call: Number of steps that are best made at once.
+        first_spoilt: The first steps after which what the environment gave was not finite.
     """
 
     unit: str
@@ -29,6 +31,7 @@ class Training(Protocol):
     updates: Updates
     names: list[str]
     steps_per_call: int
+    first_spoilt: FirstSpoilt
 
     def advance(self, n_steps: int) -> None:
         """Makes steps."""
@@ -84,6 +87,11 @@ class HostRunner:
             learner = learner.replace(hyperparams=None)
         return {"the networks of the learner": learner}
 
+    @property
+    def first_spoilt(self) -> FirstSpoilt:
+        """The first steps after which what the environment gave was not finite, by what it is."""
+        return self.training.first_spoilt
+
     def block_until_ready(self) -> "HostRunner":
         """Returns at once: the host goes on while an update is running."""
         return self
@@ -123,7 +131,11 @@ class HostRunner:
 
 
 class HostProgram:
-    """Advances and evaluates trainings on the host."""
+    """Advances and evaluates trainings on the host.
+
+    Attributes:
+        first: The first steps after which what the environment gave was not finite, by what it is.
+    """
 
     def __init__(self, evaluate: Callable[[LearnerLike], Metrics]) -> None:
         """Prepares it.
@@ -132,10 +144,12 @@ class HostProgram:
             evaluate: Maps a learner to metrics of episodes; to none if nothing evaluates it.
         """
         self._evaluate = evaluate
+        self.first: FirstSpoilt = {}
 
     def advance(self, runner: HostRunner, n_steps: int | np.int32) -> HostRunner:
         """Makes steps, without waiting for the last update."""
         runner.advance(int(n_steps))
+        self.first = runner.first_spoilt
         return runner
 
     def vital_arrays(self, runner: HostRunner) -> dict[str, PyTree]:

@@ -68,6 +68,7 @@ def train(
     progress: bool,
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
+    interruption: Interruption,
 ) -> tuple[RunnerT, Metrics]:
     """Trains from Python, with everything that plugs in around a training.
 
@@ -80,6 +81,7 @@ def train(
         progress: Whether to show a progress bar.
         loggers: Receive the mean metrics of every evaluation point.
         callbacks: Are told how the training goes, and may end it.
+        interruption: Notes Ctrl-C and SIGTERM since before the runner was made.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
@@ -88,7 +90,6 @@ def train(
     together = program.shared_by_processes
     leads = not together or processes.leads()
     with contextlib.ExitStack() as stack:
-        interruption = stack.enter_context(Interruption())
         stops = agent.config.stop_if_not_finite
         watched = Watched(program)
         watch = Watch(agent, first, stops, together=together, watched=watched)

@@ -24,10 +24,10 @@ class HostRollout(NamedTuple):
     obs: PyTree
     action: PyTree
     log_prob: Float[Array | np.ndarray, "time environments *actors"]
-    reward: Float[np.ndarray, "time environments *actors"]
+    reward: Float[Array | np.ndarray, "time environments *actors"]
     next_obs: PyTree
-    terminated: Bool[np.ndarray, "time environments"]
-    truncated: Bool[np.ndarray, "time environments"]
+    terminated: Bool[Array | np.ndarray, "time environments"]
+    truncated: Bool[Array | np.ndarray, "time environments"]
     carry: PyTree
 
 

@@ -35,6 +35,11 @@ class PlayingRunner(HasStep, Protocol):
         """Memories of the policy, environments first."""
         ...
 
+    @property
+    def ahead(self) -> PyTree:
+        """A rollout that is yet to be learned from, if they are collected ahead."""
+        ...
+
     def replace(self, **fields: Any) -> Self:
         """The runner with other fields."""
         ...

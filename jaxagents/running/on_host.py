@@ -1,6 +1,7 @@
 """The program of a training whose environments are stepped on the host."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Int, Key, PyTree, UInt8, UInt32
 
 from jaxagents.core.arrays import in_float32
 from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_allowed, quick_jit
-from jaxagents.core.first_spoilt import FirstSpoilt
+from jaxagents.core.first_spoilt import FirstSpoilt, Record
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import EpisodeState
@@ -24,9 +25,15 @@ from jaxagents.running.trainable import programs_of
 if TYPE_CHECKING:  # which imports gymnasium
     from jaxagents.envs.on_host.episodes import HostEpisodes
 
+_AHEAD_OF_ALL = 1_000_000
+"""Tells the random numbers of a rollout before the first update from those of the one that follows."""
+
 
 class OnHost(Generic[PlayingRunnerT]):
     """An agent's program whose environments are stepped on the host, and that learns on one device.
+
+    Where rollouts are collected ahead, each is by the policy of before the update that runs meanwhile;
+    a runner then holds the rollout that it learns from next.
 
     A runner says which episodes are being played in its environments. If others are, such as after a
     restart, those of the runner are first played again.
@@ -50,7 +57,11 @@ class OnHost(Generic[PlayingRunnerT]):
             return runner
         episodes = self._training()
         episodes.go_to(_played(runner), runner.obs)
-        return runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
+        runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
+        if not self._env.collects_ahead:
+            return runner
+        players, rollout = self._collect(runner, first_block=_AHEAD_OF_ALL)
+        return runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
 
     @nan_is_allowed
     def place(self, runner: PlayingRunnerT) -> PlayingRunnerT:
@@ -71,15 +82,34 @@ class OnHost(Generic[PlayingRunnerT]):
     ) -> tuple[PlayingRunnerT, FirstSpoilt]:
         """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         record = self._compiled.no_record(runner)
+        update = self._update_meanwhile if self._env.collects_ahead else self._update
         for _ in range(int(np.asarray(n_updates))):
-            runner, rollout = self._collect(runner)
-            runner, record = self._compiled.learn(runner, record, rollout)
+            runner, record = update(runner, record)
         return runner, record.by_name(runner.info)
+
+    def _update(self, runner: PlayingRunnerT, record: Record) -> tuple[PlayingRunnerT, Record]:
+        """Collects a rollout, and learns from it."""
+        players, rollout = self._collect(runner)
+        return self._compiled.learn(runner.replace(**players), record, rollout)
+
+    def _update_meanwhile(
+        self, runner: PlayingRunnerT, record: Record
+    ) -> tuple[PlayingRunnerT, Record]:
+        """Learns from the rollout that was collected ahead, while the next one is collected."""
+        learning = jax.tree.map(jnp.copy, runner.replace(ahead=(), envstate=()))
+        with ThreadPoolExecutor(1) as thread:
+            update = thread.submit(self._compiled.learn, learning, record, runner.ahead)
+            players, rollout = self._collect(runner)
+            runner, record = jax.block_until_ready(update.result())
+        return runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players), record
 
     @nan_is_allowed
     def reports_of_minibatches(self, runner: PlayingRunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report; the runner is not used up."""
-        return self._compiled.reports_of_minibatches(*self._collect(runner))
+        if self._env.collects_ahead:
+            return self._compiled.reports_of_minibatches(runner, runner.ahead)
+        players, rollout = self._collect(runner)
+        return self._compiled.reports_of_minibatches(runner.replace(**players), rollout)
 
     @nan_is_allowed
     def evaluate(self, runner: PlayingRunnerT) -> Metrics:
@@ -133,8 +163,10 @@ class OnHost(Generic[PlayingRunnerT]):
         seeds = [np.random.SeedSequence((int(root), int(n))).generate_state(1) for n in episodes]
         return np.concatenate(seeds), Player(act, compiled.initial_carry(acting))
 
-    def _collect(self, runner: PlayingRunnerT) -> tuple[PlayingRunnerT, HostRollout]:
-        """A rollout, and the runner after it."""
+    def _collect(
+        self, runner: PlayingRunnerT, first_block: int = 0
+    ) -> tuple[dict[str, PyTree], HostRollout]:
+        """A rollout, and what a runner holds of its players after it."""
         compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
         episodes = self._training()
         episodes.go_to(_played(runner), runner.obs)
@@ -143,7 +175,7 @@ class OnHost(Generic[PlayingRunnerT]):
         rows = Rows(n_steps, self._n_envs)
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             if time % n_steps == 0:
-                draws = compiled.draw(runner, np.int32(time // n_steps))
+                draws = compiled.draw(runner, np.int32(first_block + time // n_steps))
             obs, before = episodes.obs, carry
             carry, action, log_prob = compiled.act(
                 acting, before, obs, draws, np.int32(time % n_steps)
@@ -155,7 +187,7 @@ class OnHost(Generic[PlayingRunnerT]):
             rows.add(row, step.counts)
             carry = begun_again(carry, initial, step.starts)
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
-        return runner.replace(**jax.tree.map(jnp.array, players)), rows.rollout()
+        return jax.tree.map(jnp.array, players), rows.rollout()
 
     def _training(self) -> "HostEpisodes":
         return self._env.training(self._n_envs, self._max_steps)

@@ -55,7 +55,12 @@ def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) ->
         ValueError: The checkpoint was made without its replay buffer.
     """
     directory = agent.config.checkpoint_dir
-    steps = [] if directory is None else checkpoint.saved_steps(directory)
+    if directory is None:
+        raise FileNotFoundError(
+            "This agent has no checkpoint_dir, from which a stretch of a training could be made once "
+            "more: set it in the configuration."
+        )
+    steps = checkpoint.saved_steps(directory)
     reachable = [step for step in steps if step <= first]
     if not reachable:
         raise FileNotFoundError(

@@ -27,6 +27,16 @@ class Watchable(Protocol):
         ...
 
 
+class Telling(Protocol):
+    """A training that tells what is not finite.
+
+    Attributes:
+        first: The first updates (or other steps) after which numbers were not finite.
+    """
+
+    first: FirstSpoilt
+
+
 class WatchedProgram(Protocol[RunnerT]):
     """A training of which updates tell what is not finite."""
 
@@ -72,7 +82,7 @@ class Watch:
         unit: str = "update",
         is_due: Callable[[int], bool] = lambda step: True,
         together: bool = False,
-        watched: Watched | None = None,
+        watched: Telling | None = None,
     ) -> None:
         """Looks at nothing yet.
 
@@ -83,7 +93,7 @@ class Watch:
             unit: The unit of its steps, in messages.
             is_due: Whether to look after a number of updates.
             together: Whether all processes do this at once, and so stop at once.
-            watched: The training, if its updates tell what is not finite.
+            watched: The training, if it tells since when what is not finite.
         """
         self._agent = agent
         self._seen = self._step = first
@@ -91,7 +101,7 @@ class Watch:
         self._together = together
         self._stops = stops
         self._unit = unit
-        self._warned = False
+        self._warned = self._warned_of_returns = False
         self._watched = watched
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> None:
@@ -131,7 +141,17 @@ class Watch:
         return f"since some {self._unit} after {before} and up to {self._step}"
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Does nothing."""
+        """Warns, once, of returns that are not finite, by which no checkpoint is the best."""
+        returns = np.atleast_1d(history["returns"][-1] if "returns" in history else 0.0)
+        spoilt = np.flatnonzero(~np.isfinite(returns.reshape(len(returns), -1)).all(axis=1))
+        if self._warned_of_returns or not len(spoilt):
+            return
+        self._warned_of_returns = True
+        warnings.warn(
+            f"The evaluation after {self._unit} {self._step} came upon rewards or observations that are "
+            f"not finite, in episodes {spoilt.tolist()}: this checkpoint is never the best.",
+            stacklevel=3,
+        )
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Does nothing."""

@@ -135,3 +135,24 @@ def test_policies_draw_in_their_own_way(agent_type):
     agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
     _, traj = rollout_of(agent)
     assert (traj.action == 0).all()
+
+
+def test_minibatches_may_be_counted_and_be_more_than_environments():
+    sizes = {"n_steps": 1, "rollout_length": 8, "actor_epochs": 1, "critic_epochs": 2}
+    by_size = AgentConfig(batch_size=4, minibatch_size=2, **sizes)
+    by_number = AgentConfig(batch_size=4, minibatches_per_epoch=2, **sizes)
+    assert by_size.n_minibatches == by_number.n_minibatches == 2
+    config = AgentConfig(batch_size=1, minibatches_per_epoch=4, **sizes)
+    agent = PPO(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    runner = agent.advance(agent.start(KEY, HyperParameters()), 1)
+    assert n_gradient_steps(runner.actor_training) == 4
+    assert n_gradient_steps(runner.critic_training) == 2 * 4
+
+
+def n_gradient_steps(training):
+    counts = [
+        int(leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(training.opt_state)[0]
+        if "count" in jax.tree_util.keystr(path)
+    ]
+    return max(counts)

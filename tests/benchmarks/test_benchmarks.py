@@ -46,6 +46,12 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["off_policy.md", "off_policy_cartpole.png", "off_policy_pendulum_offline.png"],
         "| DQN |",
     ),
+    "ppo_mujoco.py": (
+        "--envs CartPole-v1 --steps 256 --seeds 1 --episodes 1 --libraries jaxagents "
+        "--markdown report.md",
+        ["report.md"],
+        "| CartPole-v1 | jaxagents |",
+    ),
     "ppo_speed.py": (
         f"--only cartpole-4 learning-cartpole {ALONE} --output . "
         "--learning-seeds 1 --learning-share 0.001",
@@ -74,6 +80,7 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
 SMALL = {  # of the modules that workers share
     "sac": {"N_RANDOM_STEPS": 300, "BATCH_SIZE": 16, "HIDDEN_LAYERS": (8, 8), "START_STEPS": 50},
     "measure": {"N_PROBE_STEPS": 512},
+    "host_ppo": {"ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 64, "N_MINIBATCHES": 4, "N_EPOCHS": 1},
     "replay": {"N_FIRST_UPDATES": 200, "HIDDEN_LAYERS": (8, 8)},
 }
 IN_PROCESSES = {"learners.py", "scaling.py"}

@@ -114,6 +114,40 @@ def test_a_renamed_folder_is_damage(folder):
     assert agent.previous_training_max_step == 4
 
 
+@pytest.mark.parametrize("contents", ["{}", '{"tree": 3, "history": []}', "[]", "null"])
+def test_json_that_is_no_notes_is_damage(folder, contents):
+    notes_of(folder, 6).write_text(contents)
+    agent = make(folder)
+    with pytest.warns(UserWarning, match=r"update 6 in .* damaged: its notes .* Falling back"):
+        agent.restore("last")
+    assert agent.previous_training_max_step == 4
+
+
+@pytest.mark.parametrize("name", ["²", "6.bak", "the best"])
+def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, name):
+    (folder / "checkpoints" / "6").rename(folder / "checkpoints" / name)
+    agent = make(folder)
+    with pytest.warns(UserWarning, match="is the checkpoint of update 6, and was renamed"):
+        agent.restore("last")
+    assert agent.previous_training_max_step == 4
+    with pytest.warns(UserWarning, match="name it 6 again to have it back"):
+        assert 6 not in verify(folder)
+
+
+def test_copies_and_other_folders_are_passed_over_silently(folder, recwarn):
+    shutil.copytree(folder / "checkpoints" / "6", folder / "checkpoints" / "kept")
+    (folder / "checkpoints" / "plots").mkdir()
+    make(folder).restore("last")
+    assert not recwarn
+
+
+def test_if_all_were_renamed_a_training_does_not_begin_anew_silently(folder):
+    for step in (0, 2, 4, 6):
+        (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
+    with pytest.warns(UserWarning, match=r"update \d, and was renamed"):
+        make(folder)
+
+
 def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(notes, "FORMAT", 9)

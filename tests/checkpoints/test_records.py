@@ -302,12 +302,6 @@ def assert_goes_on_as_if_uninterrupted(folder):
     trees.assert_equal(whole, resumed)
 
 
-def test_a_killed_training_goes_on_as_if_uninterrupted(tmp_path):
-    with start_training(tmp_path) as process:
-        process.kill()
-    assert_goes_on_as_if_uninterrupted(tmp_path)
-
-
 def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
     with start_training(tmp_path / "run") as process:
         process.send_signal(signal.SIGINT)

@@ -2,7 +2,8 @@
 
     python tests/faults/corruption.py --number 1000
 
-Prints how often each outcome was seen, and the harms behind those that must not be.
+Restores the last checkpoint, the best or that of a step, goes on from the last, and compares with what
+`verify` says. Prints how often each outcome was seen, and the harms behind those that must not be.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -23,13 +25,17 @@ from loops import Line, Tiny
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents.checkpoints.records import CorruptCheckpointError
+from jaxagents import verify
+from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
+from jaxagents.checkpoints.store import best_first
 from jaxagents.host import OnlineConfig, restore_learner, train_online
+from jaxagents.host.checkpoint import HostStore
 
 HARMLESS, FELL_BACK, REFUSED = "harmless", "fell back and said so", "refused by name"
 SILENT, RAW, MISDIAGNOSED = "silent", "raw", "misdiagnosed"
 ALLOWED = {HARMLESS, FELL_BACK, REFUSED}
 KEY = jax.random.key(0)
+MODES = ("last", "last", "best", "step")
 
 
 class Agent:
@@ -43,14 +49,17 @@ class Agent:
     def train(self, folder):
         self.make(folder).train(KEY, AGENTS[0].hyperparams(), progress=False)
 
-    def restore(self, folder, mode, go_on=False):
-        """The step and the contents of what is restored, from which a training may go on."""
+    def restore(self, folder, mode):
+        """The step and the contents of what is restored."""
+        runner, metrics = self.make(folder).restore(mode)
+        return int(runner.update_step), contents((runner, metrics))
+
+    def go_on(self, folder):
+        """The contents of the runner after update 7, going on from the last checkpoint."""
         agent = self.make(folder)
-        runner, metrics = agent.restore(mode)
-        found = int(runner.update_step), contents((runner, metrics))
-        if go_on:
-            agent.train(None, None, runner, n_steps=1, progress=False)
-        return found
+        runner, _ = agent.restore("last")
+        n_steps = 7 - int(runner.update_step)
+        return contents(agent.train(None, None, runner, n_steps=n_steps, progress=False)[0])
 
 
 class Host:
@@ -70,15 +79,20 @@ class Host:
     def train(self, folder, resume=False, **fields):
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
         config = self.config.replace(checkpoint_dir=folder, **fields)
-        return train_online(learner, Line(), config, progress=False, resume=resume)
+        return train_online(learner, Line(), config, eval_env=Line(), progress=False, resume=resume)
 
-    def restore(self, folder, mode, go_on=False):
-        """The step and the contents of what is restored, from which a training may go on."""
+    def restore(self, folder, mode):
+        """The step and the contents of what is restored."""
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
         learner, metrics = restore_learner(learner, folder, mode)
-        if go_on:
-            self.train(folder, resume=True, n_steps=41)
         return int(metrics["step"][-1]), contents((learner, metrics))
+
+    def go_on(self, folder):
+        """The contents of the learner after step 43, going on from the last checkpoint."""
+        return contents(self.train(folder, resume=True, n_steps=43)[0])
+
+
+SUBJECTS = {"agent": Agent(), "host": Host()}
 
 
 def contents(tree):
@@ -93,9 +107,12 @@ def as_numpy(x):
 
 
 def files(folder, rng):
-    """Files whose contents restoring may read, in a random order."""
+    """Files, in a random order; half of the time those of the newest checkpoint come first."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return rng.sample(found, len(found))
+    found = rng.sample(found, len(found))
+    newest = str(max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name)))
+    aims = rng.random() < 0.5
+    return sorted(found, key=lambda path: aims and not str(path).startswith(newest))
 
 
 def flip(folder, rng):
@@ -164,29 +181,67 @@ def empty(folder, rng):
 HARMS = (flip, flip, truncate, delete, zero, swap, swap_steps, rename, append, empty)
 
 
-def outcome(subject, folder, expected):
-    """The outcome of restoring the last checkpoint of a harmed folder, and of going on from it."""
-    names = [path.name for path in (folder / "checkpoints").iterdir()]
-    # A checkpoint that is not there any more cannot be told from one that was never made.
-    last = max(int(name) for name in names if name.isdecimal())
+class Expected(NamedTuple):
+    """The contents of the whole folder.
+
+    Attributes:
+        contents: What is restored, by step.
+        best_first: The steps, those with the highest mean return first.
+        end: What the training becomes that goes on from the last.
+    """
+
+    contents: dict[int, Any]
+    best_first: list[int]
+    end: Any
+
+    @classmethod
+    def of(cls, subject, folder, copy):
+        steps = saved_steps(folder)
+        restored = {step: subject.restore(folder, step)[1] for step in steps}
+        returns = HostStore(folder).mean_returns()  # also of checkpoints of agents
+        known = {step: mean for step, mean in returns.items() if mean is not None}
+        return cls(restored, best_first(known), subject.go_on(shutil.copytree(folder, copy)))
+
+    def first_choice(self, mode):
+        """The step that a mode names in the whole folder."""
+        if mode == "last":
+            return max(self.contents)
+        return self.best_first[0] if mode == "best" else mode
+
+
+def outcome(subject, folder, expected, mode):
+    """The outcome of restoring a checkpoint of a harmed folder, and of going on from the last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            step, found = subject.restore(folder, "last", go_on=True)
+            damages = verify(folder)
+            step, found = subject.restore(folder, mode)
+            end = subject.go_on(folder) if mode == "last" else expected.end
         except (CorruptCheckpointError, FileNotFoundError) as error:
-            return (REFUSED, "") if str(folder) in str(error) else (MISDIAGNOSED, repr(error))
-        except FileExistsError as error:
-            return MISDIAGNOSED, repr(error)
-        except ValueError as error:
+            return (REFUSED, "") if names(error, folder) else (MISDIAGNOSED, repr(error))
+        except (FileExistsError, ValueError) as error:
             return MISDIAGNOSED, repr(error)
         except Exception as error:
             return RAW, repr(error)
-    if expected.get(step) != found:
+    first = expected.first_choice(mode)
+    if expected.contents.get(step) != found or end != expected.end:
         return SILENT, f"step {step}"
-    if step == max(expected):
+    # Learners are restored without their transitions, which only a training that goes on needs.
+    is_damaged = {
+        at: damage is not None and "The transitions in" not in damage
+        for at, damage in damages.items()
+    }
+    if is_damaged.get(step, True) or is_damaged.get(first, True) != (step != first):
+        return MISDIAGNOSED, f"restored {step}, where verify says {damages}"
+    if step == first:
         return HARMLESS, ""
-    said = any("Falling back" in str(warning.message) for warning in caught)
-    return (FELL_BACK, "") if said or step == last else (SILENT, f"fell back to {step}")
+    said = any(names(warning.message, folder) for warning in caught)
+    return (FELL_BACK, "") if said else (SILENT, f"fell back to {step}")
+
+
+def names(message, folder):
+    """Whether a message says which folder or which steps it is about."""
+    return str(folder) in str(message) or "There is no checkpoint of" in str(message)
 
 
 def attack(subject, number, seed=0):
@@ -200,16 +255,19 @@ def attack(subject, number, seed=0):
     with tempfile.TemporaryDirectory() as directory:
         whole, harmed = Path(directory) / "whole", Path(directory) / "harmed"
         subject.train(whole)
-        steps = sorted(int(path.name) for path in (whole / "checkpoints").iterdir())
-        expected = {step: subject.restore(whole, step)[1] for step in steps}
+        expected = Expected.of(subject, whole, Path(directory) / "copy")
         for i in range(number):
             shutil.copytree(whole, harmed)
             harm = HARMS[i % len(HARMS)]
             path = harm(harmed, rng)
-            seen, why = outcome(subject, harmed, expected)
+            mode = rng.choice(MODES)
+            mode = rng.choice(sorted(expected.contents)) if mode == "step" else mode
+            seen, why = outcome(subject, harmed, expected, mode)
             counts[seen] += 1
             if seen not in ALLOWED:
-                faults.append(f"{harm.__name__} of {path.relative_to(harmed)}: {seen}: {why}")
+                faults.append(
+                    f"{harm.__name__} of {path.relative_to(harmed)}, {mode}: {seen}: {why}"
+                )
             shutil.rmtree(harmed)
     return counts, faults
 
@@ -217,11 +275,12 @@ def attack(subject, number, seed=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=1000, help="harms of each kind of folder")
+    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    for subject in (Agent(), Host()):
-        counts, faults = attack(subject, options.number, options.seed)
-        print(f"{type(subject).__name__}: {dict(counts)}")
+    for name in options.subjects:
+        counts, faults = attack(SUBJECTS[name], options.number, options.seed)
+        print(f"{name}: {dict(counts)}")
         for fault in faults:
             print(f"  {fault}")
 

@@ -2,18 +2,22 @@
 
     python tests/faults/kill.py --number 200
 
-Prints, for each kind of training, how far it came; a difference is an error.
+Every life is a process forked before JAX starts, so that imports are paid for once. It looks at the
+checkpoints that the last one left, goes on, and is killed: in turns as it touches a file of the
+training's folder, and after a time. Prints, for each kind of training, how far it came; a difference is
+an error.
 """
 
 import argparse
+import itertools
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -22,6 +26,7 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint  # noqa: F401  (imported once, before lives are forked)
 import trees
 from loops import Line, Tiny
 from probes import MatchSign
@@ -32,9 +37,14 @@ from jaxagents.checkpoints.records import saved_steps
 from jaxagents.checkpoints.sweep_records import SWEEP
 from jaxagents.host import OnlineConfig, train_online
 
-KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
-FOR_EVER = 10**9
+FOR_EVER = 10**5
+TOUCHES = 200
+"""A life that is killed as it touches a file is killed at one of so many touches."""
+SECONDS = 0.6
+"""A life that is killed after a time is killed within so long of its first touch of a file."""
+SETTINGS = {"restore_agent": True, "keep_checkpoints": 1}
+CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
 class Agent:
@@ -43,102 +53,158 @@ class Agent:
     def __init__(self, name):
         self.case = CASES[name]
 
+    def records(self, folder):
+        """The folder of the checkpoints."""
+        return folder
+
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, "restore_agent": True, "eval_frequency": 20}
+        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
         agent = self.case.make(MatchSign, n_steps=n_steps, **fields)
-        return agent.resume(KEY, self.case.hyperparams(), progress=False)
+        return agent.resume(jax.random.key(0), self.case.hyperparams(), progress=False)
 
 
 class Sweep(Agent):
     """Sweeps of an agent."""
 
+    def records(self, folder):
+        """The folder of the checkpoints."""
+        return folder / SWEEP
+
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, "restore_agent": True, "eval_frequency": 20}
+        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
         agent = self.case.make(MatchSign, **fields)
         hyperparams = self.case.hyperparams(gamma=jnp.array([0.5, 0.9]))
-        return agent.sweep(jax.random.split(KEY, 2), hyperparams, n_steps=n_steps, progress=False)
+        keys = jax.random.split(jax.random.key(0), 2)
+        return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
 
 class Host:
     """Trainings of a learner on the host, with a replay buffer."""
 
+    def records(self, folder):
+        """The folder of the checkpoints."""
+        return folder
+
     def train(self, folder, n_steps):
         """Goes on until so many steps were made, or begins."""
         sizes = {"batch_size": 4, "start_steps": 10, "buffer_size": 50, "n_evals": 1}
-        frequencies = {"eval_frequency": 40, "log_frequency": 20}
+        frequencies = {"eval_frequency": 40, "log_frequency": 20, "keep_checkpoints": 1}
         config = OnlineConfig(n_steps=n_steps, checkpoint_dir=folder, **sizes, **frequencies)
         learner = Tiny.create(np.zeros(2), 1, discrete=False)
-        return train_online(learner, Line(), config, progress=False, resume=folder is not None)
+        return train_online(learner, Line(), config, progress=False, resume=True)
 
 
 SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host()}
 
 
-def records_of(name, folder):
-    """The folder of the checkpoints of a subject that is given a folder."""
-    return folder / SWEEP if name == "sweep" else folder
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def live(name, folder, seconds):
-    """Trains until this process is killed, so long after the first new checkpoint."""
-    records = records_of(name, folder)
-    known = saved_steps(records)
-
-    def kill():
-        while saved_steps(records) == known:
-            time.sleep(0.002)
-        time.sleep(seconds)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-    SUBJECTS[name].train(folder, FOR_EVER)
+def is_change(event, arguments):
+    """Whether an event of Python's audit changes a file or a folder, or opens a file to write."""
+    if event != "open":
+        return event in CHANGES
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
-def attack(name, folder, number, seed=0):
+def place(event, arguments):
+    """The path that an event of Python's audit changes, as far as it tells."""
+    path, is_below = str(arguments[0]), event in {"os.remove", "os.rmdir"} and arguments[1] >= 0
+    return os.path.join(os.readlink(f"/proc/self/fd/{arguments[1]}"), path) if is_below else path
+
+
+def on_touch(folder, act):
+    """From now on, acts whenever this process is about to change a file in a folder."""
+
+    def hook(event, arguments):
+        if is_change(event, arguments) and place(event, arguments).startswith(str(folder)):
+            act()
+
+    sys.addaudithook(hook)
+
+
+def live(subject, folder, number, rng):
+    """Looks at what the last life left, and trains until this process is killed."""
+    assert_whole(subject, folder)
+    if number % 2 == 0:  # also the first, which compiles for those to come
+        touches = itertools.count(1)
+        last = rng.randrange(1, TOUCHES)
+        on_touch(folder, lambda: next(touches) == last and die())
+    else:
+        timers = iter([threading.Timer(rng.uniform(0.0, SECONDS), die)])
+        on_touch(folder, lambda: [timer.start() for timer in timers])
+    subject.train(folder, FOR_EVER)
+
+
+def end(subject, folder):
+    """Trains a little further, and compares with the same training, which nobody disturbs."""
+    assert_whole(subject, folder)
+    n_steps = saved_steps(subject.records(folder))[-1] + 30
+    with tempfile.TemporaryDirectory() as directory:
+        alone = subject.train(Path(directory), n_steps)
+        trees.assert_equal(subject.train(folder, n_steps), alone)
+
+
+def assert_whole(subject, folder):
+    if saved_steps(subject.records(folder)):
+        damages = verify(subject.records(folder))
+        assert not any(damages.values()), damages
+
+
+def in_a_process(act, *arguments):
+    """The signal that ended a forked process that does something, or 0; its errors are printed."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            act(*arguments)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(process, 0)
+    assert os.WIFSIGNALED(status) or status == 0, "see the error above"
+    return os.WTERMSIG(status)
+
+
+def attack(subject, folder, number, seed=0):
     """Lets a training live so many times, and then end.
 
     Returns:
-        The steps that it had made at the end of each life.
+        The step of the newest checkpoint at the end of each life.
     """
-    rng, steps, records = random.Random(seed), [], records_of(name, folder)
-    for _ in range(number):
-        command = [sys.executable, __file__, "--live", name, folder, str(rng.uniform(0.0, 0.5))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        steps.append(saved_steps(records)[-1])
-        damages = verify(records)
-        assert not any(damages.values()), damages
-    assert steps == sorted(set(steps)), steps
-    n_steps = steps[-1] + 30
-    trees.assert_equal(SUBJECTS[name].train(folder, n_steps), alone(name, n_steps))
-    return steps
-
-
-def alone(name, n_steps):
-    """The same training, which nobody disturbs."""
-    if name == "host":
-        return SUBJECTS[name].train(None, n_steps)
-    with tempfile.TemporaryDirectory() as directory:
-        return SUBJECTS[name].train(Path(directory), n_steps)
+    rng, steps = random.Random(seed), [-1]
+    for i in range(number):
+        assert in_a_process(live, subject, folder, i, random.Random(rng.random())) == signal.SIGKILL
+        steps.append(max(saved_steps(subject.records(folder)), default=-1))
+        assert steps[-1] >= steps[-2], f"checkpoints were lost: {steps}"
+    assert steps[-1] >= 0, "no life made a checkpoint"
+    assert in_a_process(end, subject, folder) == 0
+    return steps[1:]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=200, help="kills in all")
-    parser.add_argument("--live", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    if options.live:
-        name, folder, seconds = options.live
-        live(name, Path(folder), float(seconds))
-        return
-    for name in SUBJECTS:
+    for i, name in enumerate(options.subjects):
+        number = len(range(i, options.number, len(options.subjects)))
+        began = time.monotonic()
         with tempfile.TemporaryDirectory() as directory:
-            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{directory}/programs")
-            steps = attack(name, Path(directory), -(-options.number // len(SUBJECTS)))
+            jax.config.update("jax_compilation_cache_dir", f"{directory}/programs")
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+            steps = attack(SUBJECTS[name], Path(directory) / "run", number, options.seed)
         print(
-            f"{name}: killed {len(steps)} times, at step {steps[-1]} in the end: the same bit for bit"
+            f"{name}: killed {number} times, at step {steps[-1]} in the end: the same bit for bit "
+            f"({time.monotonic() - began:.0f} s)",
+            flush=True,
         )
 
 

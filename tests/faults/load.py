@@ -7,6 +7,7 @@ and the other things that the process holds, and at the end how each of them gre
 """
 
 import argparse
+import ctypes
 import gc
 import os
 import sys
@@ -66,13 +67,32 @@ def go_round(number):
     registry._collected.cache_clear()  # datasets of environments that are not seen again
 
 
+class MallInfo(ctypes.Structure):
+    """What glibc's `mallinfo2` says of the heap."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split(" ")]
+
+
+def heap():
+    """MiB that `malloc` has given out, and MiB that were freed but are kept by it."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = MallInfo
+    info = mallinfo()
+    return (info.uordblks + info.hblkhd) / 2**20, info.fordblks / 2**20
+
+
 def held():
     """What the process holds, by name."""
     gc.collect()
+    used, kept = heap()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     client = jax.devices()[0].client
     return {
         "MiB": int(status["VmRSS"].split()[0]) / 1024,
+        "MiB in use by malloc": used,
+        "MiB kept by malloc": kept,
+        "blocks of Python": sys.getallocatedblocks(),
         "mappings": Path("/proc/self/maps").read_text().count("\n"),
         "threads": threading.active_count(),
         "threads of the system": int(status["Threads"]),
@@ -80,6 +100,21 @@ def held():
         "programs": len(client.live_executables()),
         "arrays": len(jax.live_arrays()),
     }
+
+
+def print_leftovers():
+    """Prints what is held when memory that was freed is given back, and what JAX keeps is freed."""
+    trim = ctypes.CDLL(None).malloc_trim
+    trim(0)
+    print(f"with malloc_trim: {in_words(held())}")
+    jax.clear_caches()
+    held()  # collects what is freed
+    trim(0)
+    print(f"with jax.clear_caches as well: {in_words(held())}", flush=True)
+
+
+def in_words(numbers):
+    return ", ".join(f"{name} {number:,.0f}" for name, number in numbers.items())
 
 
 def growth(values):
@@ -91,7 +126,8 @@ def growth(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--every", type=int, default=16, help="rounds between two lines")
+    each = 2 * len(NAMES)  # after which rounds are of the same kinds again
+    parser.add_argument("--every", type=int, default=each, help="rounds between two lines")
     options = parser.parse_args()
     end, rounds, lines = time.monotonic() + 60 * options.minutes, 0, []
     while time.monotonic() < end:
@@ -99,8 +135,8 @@ def main():
         rounds += 1
         if rounds % options.every == 0:
             lines.append(held())
-            shown = ", ".join(f"{name} {number:,.0f}" for name, number in lines[-1].items())
-            print(f"round {rounds}: {shown}", flush=True)
+            print(f"round {rounds}: {in_words(lines[-1])}", flush=True)
+    print_leftovers()
     if len(lines) < 8:
         print("Too few lines to say whether anything grows.")
         return

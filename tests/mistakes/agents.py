@@ -402,3 +402,33 @@ def float_actions_in_a_batch():
     batch = {name: np.zeros(4, np.float32) for name in ("actions", "rewards", "masks")}
     batch |= dict.fromkeys(("observations", "next_observations"), np.zeros((4, 2), np.float32))
     dqn_learner().update(batch)
+
+
+@mistake(ValueError, r"policy takes one observation, of shape \(2,\), got shape \(3,\)")
+def observation_of_another_shape():
+    """An observation of another shape for `policy`."""
+    agent().policy(runner().actor_training, jnp.zeros(3))
+
+
+@mistake(TypeError, r"A runner is needed, .* got a NoneType")
+def nothing_to_advance():
+    """`advance` without a runner."""
+    agent().advance(None, 3)
+
+
+@mistake(TypeError, r"A runner is needed: train returns a runner and metrics.* got a tuple")
+def result_to_advance():
+    """All that `train` returned, given to `advance` as a runner."""
+    agent().advance((runner(), {}), 3)
+
+
+@mistake(TypeError, r"n_updates must be an integer, got 2\.5")
+def half_an_update():
+    """A float for the number of updates of `advance`."""
+    agent().advance(runner(), 2.5)
+
+
+@mistake(ValueError, r"n_updates must be an integer of 0 or more, got -1")
+def updates_backwards():
+    """A negative number of updates for `advance`."""
+    agent().advance(runner(), -1)

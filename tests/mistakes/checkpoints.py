@@ -103,3 +103,27 @@ def stack_to_remember():
 def flag_for_a_folder():
     """A boolean for the folder of checkpoints."""
     ppo.AgentConfig(checkpoint_dir=True)
+
+
+@mistake(TypeError, r"A runner is needed, .* got a dict")
+def metrics_for_a_runner():
+    """Metrics and runner the wrong way round for `collect_training`."""
+    agent().collect_training({}, runner())
+
+
+@mistake(FileNotFoundError, r"has no checkpoint_dir, from which a stretch .* set it")
+def replay_without_a_folder():
+    """`replay` without a `checkpoint_dir`."""
+    agent().replay(0, 2)
+
+
+@mistake(ValueError, r"step must be an integer of 0 or more, got -5")
+def replay_from_before_the_beginning():
+    """`replay` from a negative update step."""
+    agent().replay(-5)
+
+
+@mistake(ValueError, r"checkpoint_dir must be the path of a folder.*got None")
+def verify_nothing():
+    """`verify(None)`."""
+    verify(None)

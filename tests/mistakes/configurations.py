@@ -89,6 +89,12 @@ def uneven_groups():
     ppo.AgentConfig(n_groups=3)
 
 
+@mistake(ValueError, r"minibatches_per_epoch must divide the 24 samples of an update .*got 7")
+def minibatches_that_do_not_divide_samples():
+    """A number of minibatches that does not divide the samples of an update."""
+    ppo.AgentConfig(batch_size=8, rollout_length=3, minibatches_per_epoch=7)
+
+
 @mistake(ValueError, r"n_groups must divide the 3 samples of a minibatch .*got 2")
 def groups_that_do_not_divide_samples():
     """Groups that do not divide the samples of a minibatch."""

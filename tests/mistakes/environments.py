@@ -350,6 +350,26 @@ def dict_for_a_dataset():
     make_bc({"observations": np.zeros((4, 2)), "actions": np.zeros(4, int)})
 
 
+@mistake(
+    ValueError, r"Noisy\.reset_env or .* draws random numbers with numpy\.random.*constants.*jax\.r"
+)
+def constant_noise():
+    """An environment that draws its noise with `numpy.random`."""
+
+    class Noisy(MatchSign):
+        def reset_env(self, key, params):
+            obs, state = super().reset_env(key, params)
+            return obs + np.random.normal(), state  # noqa: NPY002
+
+    make_ppo(Noisy())
+
+
+@mistake(TypeError, r"PPO\(\) missing 2 required .*'env_params' and 'config'.*Call PPO\(env")
+def environment_alone():
+    """An environment without its parameters and a configuration: `PPO("CartPole-v1")`."""
+    PPO("CartPole-v1")
+
+
 @mistake(TypeError, r"missing 1 required keyword-only argument: 'dataset'")
 def no_dataset():
     """An offline agent without a dataset."""

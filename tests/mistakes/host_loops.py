@@ -12,6 +12,7 @@ from jaxagents.host import (
     OnlineConfig,
     evaluate,
     example_transition,
+    restore_learner,
     train_offline,
     train_online,
 )
@@ -170,3 +171,62 @@ def no_episodes():
 def total_timesteps():
     """`total_timesteps` for a training on the host."""
     OnlineConfig(total_timesteps=1_000)
+
+
+def returning(step=None, reset=None):
+    """An environment that returns something else than it should."""
+
+    class Changed(Line):
+        def reset(self, **keywords):
+            returned = super().reset(**keywords)
+            return reset(*returned) if reset else returned
+
+        def step(self, action):
+            returned = super().step(action)
+            return step(*returned) if step else returned
+
+    return Changed()
+
+
+@mistake(TypeError, r"Changed\.step must return a number as the reward, got None")
+def no_reward():
+    """An environment whose reward is `None`."""
+    env = returning(lambda obs, reward, *others: (obs, None, *others))
+    train_online(tiny(), env, ONLINE, progress=False)
+
+
+@mistake(TypeError, r"Changed\.step must return a number as the reward, got array")
+def several_rewards():
+    """An environment with several rewards."""
+    env = returning(lambda obs, reward, *others: (obs, np.ones(2), *others))
+    evaluate(lambda observation: np.zeros(1, np.float32), env, 1)
+
+
+@mistake(
+    TypeError, r"Changed\.step must return a tuple \(observation, reward, .*a tuple of 4.*old Gym"
+)
+def step_of_the_old_gym():
+    """An environment whose step returns four values, as those of the old Gym did."""
+    env = returning(lambda obs, reward, over, truncated, info: (obs, reward, over, info))
+    train_online(tiny(), env, ONLINE, progress=False)
+
+
+@mistake(
+    TypeError, r"Changed\.reset must return a tuple \(observation, info\), got .*ndarray.*old Gym"
+)
+def reset_of_the_old_gym():
+    """An environment whose reset returns the observation alone, as those of the old Gym did."""
+    train_online(tiny(), returning(reset=lambda obs, info: obs), ONLINE, progress=False)
+
+
+@mistake(TypeError, r"Changed\.step must return a boolean as terminated, got 0\.5")
+def float_for_a_flag():
+    """An environment with a float that says whether an episode is over."""
+    env = returning(lambda obs, reward, over, *others: (obs, reward, 0.5, *others))
+    train_online(tiny(), env, ONLINE, progress=False)
+
+
+@mistake(ValueError, r"checkpoint_dir must be the path of a folder.*got None")
+def no_folder():
+    """`restore_learner` without a folder."""
+    restore_learner(tiny(), None)

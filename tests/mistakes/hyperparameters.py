@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from probes import MatchSign
 
-from jaxagents import C51, DQNLearner, c51, dqn, ppo, sac
+from jaxagents import C51, DQNLearner, LinearSchedule, c51, dqn, ppo, sac
 from jaxagents.ppo import OptimizerParams
 from mistakes.entries import Theme
 from mistakes.things import agent, hyperparams, key, make_ppo
@@ -203,3 +203,28 @@ def cold_start():
 def array_of_one():
     """An array of one number where a number is meant."""
     make_ppo().train(key(), hyperparams(gamma=np.array([0.9])), progress=False)
+
+
+@mistake(ValueError, r"gamma must be a number, or an array .*got \[0\.5, 0\.9\]: give jnp\.array")
+def list_of_values():
+    """A list of values for a sweep, instead of an array."""
+    agent().sweep(jax.random.split(key(), 2), hyperparams(gamma=[0.5, 0.9]), progress=False)
+
+
+@mistake(TypeError, r"ent_coeff must be a number, a schedule .*got <class .*LinearSchedule")
+def class_of_schedules():
+    """The class of a schedule."""
+    make_ppo().train(key(), hyperparams(ent_coeff=LinearSchedule), progress=False)
+
+
+@mistake(TypeError, r"ent_coeff is a function that is not written in JAX.*jnp\.where")
+def schedule_in_python():
+    """A schedule that is a function with `float` or `if` on the update step."""
+    make_ppo().train(key(), hyperparams(ent_coeff=lambda step: float(step)), progress=False)
+
+
+@mistake(ValueError, r"ent_coeff\.final must lie in \[0, inf\), got -0\.5")
+def schedule_that_leaves_the_range():
+    """A schedule that ends out of range."""
+    falling = LinearSchedule(0.1, -0.5, n_steps=10)
+    make_ppo().train(key(), hyperparams(ent_coeff=falling), progress=False)

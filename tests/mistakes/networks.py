@@ -6,7 +6,7 @@ import numpy as np
 from flax import linen as nn
 from probes import MatchSign
 
-from jaxagents import IPPO, PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner, ippo
+from jaxagents import IPPO, PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner, ippo, ppo
 from jaxagents.networks import (
     MLP,
     CategoricalActor,
@@ -20,7 +20,7 @@ from jaxagents.networks import (
 )
 from jaxagents.networks.vision import make_encoder
 from mistakes.entries import Theme
-from mistakes.things import hyperparams, key, make_box_ppo, make_dqn, make_ppo, make_sac
+from mistakes.things import ON_POLICY, hyperparams, key, make_box_ppo, make_dqn, make_ppo, make_sac
 
 mistake = Theme("Networks")
 
@@ -290,3 +290,11 @@ def action_that_does_not_exist():
 def scalar_action():
     """A scalar as an example of continuous actions."""
     SACLearner.create(0, jnp.zeros(2), jnp.zeros(()))
+
+
+@mistake(
+    ValueError, r"minibatches hold whole environments: minibatches_per_epoch must divide batch"
+)
+def minibatches_that_do_not_divide_environments():
+    """More minibatches than environments, for networks with a memory."""
+    PPO(MatchSign(), None, ppo.AgentConfig(**ON_POLICY, memory="gru", minibatches_per_epoch=8))

@@ -5,7 +5,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from loops import Line
 
-from jaxagents import PPO, ppo
+from jaxagents import PPO, check_env, ppo
 from jaxagents.envs import Gymnasium
 from mistakes.entries import Theme
 from mistakes.things import ON_POLICY, hyperparams, make_ppo
@@ -53,6 +53,12 @@ def binary_actions():
 def function_that_makes_something_else():
     """A function that makes no environment."""
     Gymnasium(lambda: 3)
+
+
+@mistake(TypeError, r"check_env checks compiled.*gymnasium\.utils\.env_checker\.check_env\(env\)")
+def check_of_an_environment_of_gymnasium():
+    """`check_env` of an environment of Gymnasium."""
+    check_env(Gymnasium(Line))
 
 
 @mistake(NotImplementedError, r"Line runs on the host.*Train one seed after another")

@@ -14,8 +14,10 @@ from probes import MatchSign
 from registry import AGENTS
 from scripts import run_script
 
+from jaxagents.checkpoints.records import saved_steps
 from jaxagents.running.interruption import Interruption
 from jaxagents.running.members import MembersOnDevices
+from jaxagents.running.programs import OnDevice
 
 CASE = AGENTS[0]
 KEY = jax.random.key(0)
@@ -203,3 +205,18 @@ def test_importing_is_light():
         print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
     """
     assert run_script(script).strip() == "[]"
+
+
+def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypatch):
+    start = OnDevice.start
+
+    def interrupted(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return start(*args)
+
+    monkeypatch.setattr(OnDevice, "start", interrupted)
+    agent = CASE.make(MatchSign, n_steps=500, checkpoint_dir=tmp_path)
+    agent.train(KEY, CASE.hyperparams(), progress=False)
+    stopped = agent.previous_training_max_step
+    assert stopped < 500
+    assert saved_steps(tmp_path)[-1] == stopped

@@ -73,28 +73,56 @@ def test_films_and_exports(agent, tmp_path):
     assert policy(np.array([0.3, 1, 1], np.float32)) == 1
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["in turns", "ahead"])
+def collects_ahead(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def uninterrupted():
-    agent = PPO(walk(), None, config())
+def uninterrupted(collects_ahead):
+    agent = PPO(walk(collects_ahead=collects_ahead), None, config())
     return agent.train(KEY, HYPERPARAMS, progress=False)
 
 
-def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, tmp_path):
+def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, collects_ahead, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-    PPO(walk(), None, config(**folder)).train(KEY, HYPERPARAMS, n_steps=3, progress=False)
-    agent = PPO(walk(), None, config(**folder))
-    runner, metrics = agent.resume(KEY, HYPERPARAMS, progress=False)
+
+    def agent():
+        return PPO(walk(collects_ahead=collects_ahead), None, config(**folder))
+
+    agent().train(KEY, HYPERPARAMS, n_steps=3, progress=False)
+    runner, metrics = agent().resume(KEY, HYPERPARAMS, progress=False)
     trees.assert_equal(runner, uninterrupted[0])
     np.testing.assert_array_equal(metrics["returns"][-1], uninterrupted[1]["returns"][-1])
 
 
-def test_an_earlier_runner_goes_on_as_before(uninterrupted):
-    agent = PPO(walk(), None, config())
+def test_an_earlier_runner_goes_on_as_before(uninterrupted, collects_ahead):
+    agent = PPO(walk(collects_ahead=collects_ahead), None, config())
     earlier, _ = agent.train(KEY, HYPERPARAMS, n_steps=3, progress=False)
     once, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
     twice, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
     trees.assert_equal(once, twice)
     trees.assert_equal(once, uninterrupted[0])
+
+
+def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
+    agent = PPO(walk(collects_ahead=True), None, config(), eval_during_training=False)
+    earlier = agent.start(KEY, HYPERPARAMS)
+    later = agent.advance(jax.tree.map(jnp.copy, earlier), 1)
+
+    def log_probs(training):
+        each = jax.vmap(jax.vmap(agent._log_prob, (None, None, 0, 0)), (None, None, 0, 0))
+        return each(training, training.params, later.ahead.obs, later.ahead.action)
+
+    taken = later.ahead.log_prob
+    np.testing.assert_allclose(log_probs(earlier.actor_training), taken, rtol=1e-5)
+    assert np.abs(log_probs(later.actor_training) - taken).max() > 1e-3
+
+
+@pytest.fixture(scope="module")
+def in_turns():
+    agent = PPO(walk(), None, config())
+    return agent.train(KEY, HYPERPARAMS, progress=False)[0]
 
 
 def test_a_replay_shows_what_happened(tmp_path):
@@ -107,24 +135,24 @@ def test_a_replay_shows_what_happened(tmp_path):
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_trains_in_vectors_as_they_are(uninterrupted, mode):
+def test_trains_in_vectors_as_they_are(in_turns, mode):
     env = SyncVectorEnv([Walk] * 4, autoreset_mode=mode)
     agent = PPO(Gymnasium(env, eval_env=Walk), None, config())
     runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
     assert jnp.isfinite(runner.info["actor_loss"])
     assert metrics["lengths"].max() <= 5
     if mode == AutoresetMode.DISABLED:
-        trees.assert_equal(runner.actor_training.params, uninterrupted[0].actor_training.params)
+        trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
     else:  # whose later episodes have other seeds
         assert runner.envstate.envstate.actions.shape == (4, 0)
 
 
-def test_environments_in_processes_make_the_same_training(uninterrupted):
+def test_environments_in_processes_make_the_same_training(in_turns):
     env = walk(vectorization_mode="async")
     agent = PPO(env, None, config(), eval_during_training=False)
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
     env.close()
-    trees.assert_equal(runner.actor_training.params, uninterrupted[0].actor_training.params)
+    trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
 
 
 def test_memory_normalisation_and_true_rewards():
@@ -138,6 +166,36 @@ def test_memory_normalisation_and_true_rewards():
     assert not begins.all()
     np.testing.assert_array_equal((carries == 0).all(axis=1), begins)
     assert runner.received.shape == (4,)
+
+
+class Masked(gymnasium.Env):
+    """Allows two of four actions, as most environments say it: in integers."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "observation": gymnasium.spaces.Box(-1, 1, (2,)),
+            "action_mask": gymnasium.spaces.MultiBinary(4),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        assert action in (1, 3)
+        return self._observation(), 0.0, bool(self.np_random.random() < 0.3), False, {}
+
+    def _observation(self):
+        mask = np.array([0, 1, 0, 1], np.int8)
+        return {"observation": np.zeros(2, np.float32), "action_mask": mask}
+
+
+def test_masks_are_heeded_whatever_their_type():
+    agent = PPO(Gymnasium(Masked), None, config(n_steps=2))
+    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    assert runner.obs["action_mask"].dtype == bool
 
 
 def test_equal_environments_make_equal_agents_that_share_programs():

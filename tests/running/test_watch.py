@@ -16,6 +16,7 @@ from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
+from jaxagents.host.checkpoint import HostStore
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.running.watch import NotFiniteError
 from jaxagents.sharding import make_mesh
@@ -241,7 +242,7 @@ def test_a_stretch_is_what_happened(tmp_path):
         stretch.metrics["critic_loss"][[1, 4]], metrics["critic_loss"][1:]
     )
     assert stretch.not_finite_since is None
-    with pytest.raises(FileNotFoundError, match=r"Update 2 cannot be reached .* in None"):
+    with pytest.raises(FileNotFoundError, match="no checkpoint_dir, from which a stretch"):
         case.make(MatchSign).replay(2)
     lean = case.make(MatchSign, checkpoint_dir=tmp_path / "lean", checkpoint_buffer=False)
     lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
@@ -250,17 +251,60 @@ def test_a_stretch_is_what_happened(tmp_path):
 
 
 class SpoiltLine(Line):
+    """Gives a reward or an observation that is NaN, in one step."""
+
+    def __init__(self, rewards=None, observations=None):
+        super().__init__()
+        self.rewards, self.observations, self.n_steps = rewards, observations, 0
+
     def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, float("nan"), *rest
+        observation, reward, *rest = super().step(action)
+        self.n_steps += 1
+        reward = np.nan if self.n_steps == self.rewards else reward
+        spoils = self.n_steps == self.observations
+        return observation * np.nan if spoils else observation, reward, *rest
 
 
-def test_a_training_on_the_host_stops_as_well(tmp_path):
-    fields = {"batch_size": 4, "start_steps": 5, "eval_frequency": 10, "log_frequency": 10}
-    config = OnlineConfig(n_steps=40, checkpoint_dir=tmp_path, **fields)
+def on_the_host(env, folder=None, **fields):
+    sizes = {"n_steps": 40, "batch_size": 4, "start_steps": 5, "n_evals": 2}
+    frequencies = {"eval_frequency": 10, "log_frequency": 10}
+    config = OnlineConfig(checkpoint_dir=folder, **sizes, **frequencies)
     learner = Tiny.create(np.zeros(2), 1, discrete=False)
-    with pytest.raises(NotFiniteError, match="since some step after 0 and up to 10"):
-        train_online(learner, SpoiltLine(), config, progress=False)
-    restored, _ = restore_learner(learner, tmp_path, "last")
-    trees.assert_equal(restored, learner)
+    return train_online(learner, env, config, progress=False, **fields)
+
+
+@pytest.mark.parametrize("what", ["rewards", "observations"])
+def test_a_training_on_the_host_stops_as_well(tmp_path, what):
+    with pytest.raises(NotFiniteError, match=rf"finite, since step 23: {what}"):
+        on_the_host(SpoiltLine(**{what: 23}), tmp_path)
+    assert HostStore(tmp_path).steps() == [0, 10, 20]
+    restored, _ = restore_learner(Tiny.create(np.zeros(2), 1, discrete=False), tmp_path, "last")
+    assert np.isfinite(restored.weights).all()
     assert OfflineConfig().stop_if_not_finite
+
+
+@pytest.mark.parametrize("what", ["rewards", "observations"])
+def test_an_evaluation_on_the_host_tells_of_numbers_that_are_not_finite(what):
+    with pytest.warns(
+        UserWarning, match=r"evaluation after step 0 .*not finite, in episodes \[0\]"
+    ):
+        _, metrics = on_the_host(Line(), eval_env=SpoiltLine(**{what: 2}))
+    np.testing.assert_array_equal(np.isfinite(metrics["returns"][0]), [False, True])
+    assert np.isfinite(metrics["returns"][1:]).all()
+
+
+class Blinding(MatchSign):
+    """Observes nothing at the end of an episode."""
+
+    def observe(self, state):
+        return jnp.where(self.terminated(state), jnp.nan, super().observe(state))
+
+
+def test_returns_of_observations_that_are_not_finite_are_no_numbers():
+    case = AGENTS[0]
+    agent = case.make(Blinding, n_steps=1, stop_if_not_finite=False)
+    with pytest.warns(match="since update 1"), pytest.warns(match="The evaluation after update 0"):
+        agent.train(KEY, case.hyperparams(), progress=False)
+    outcomes = agent.eval(KEY, 4)
+    assert np.isnan(outcomes["returns"]).all()
+    assert np.isfinite(outcomes["final_rewards"]).all()

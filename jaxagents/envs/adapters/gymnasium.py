@@ -36,7 +36,7 @@ class Gymnasium(HostEnvironment, Native):
 
     ```python
     env = gymnasium.make("HalfCheetah-v5")
-    agent = PPO(env, None, PPOConfig(batch_size=8))
+    agent = PPO(env, None, ppo.AgentConfig(batch_size=8))
     ```
 
     An agent plays in `config.batch_size` copies of the environment, each in episodes with seeds of their
@@ -53,6 +53,7 @@ class Gymnasium(HostEnvironment, Native):
         *,
         eval_env: gymnasium.Env | MakeEnv | None = None,
         vectorization_mode: str = "sync",
+        collects_ahead: bool = False,
     ) -> None:
         """Takes an environment, of which agents have more made.
 
@@ -64,6 +65,9 @@ class Gymnasium(HostEnvironment, Native):
                 if they are to be evaluated.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
                 own, which pays if a step takes longer than it takes to send its outcome.
+            collects_ahead: Whether the next rollout is collected while the last one is learned from. It
+                is then by the policy of before that update ([Huang et al.
+                2023](https://arxiv.org/abs/2310.00036)), and both take the time of the longer.
 
         Raises:
             TypeError: An environment is something else.
@@ -75,6 +79,7 @@ class Gymnasium(HostEnvironment, Native):
             )
         super().__init__(env)
         self._vectorization_mode = vectorization_mode
+        self.collects_ahead = bool(collects_ahead)
         self._make = _maker(env)
         self._eval_env = eval_env
         self._make_eval = self._make if eval_env is None else _maker(eval_env)
@@ -94,18 +99,30 @@ class Gymnasium(HostEnvironment, Native):
         self._render_modes = first.metadata.get("render_modes", ())
 
     @classmethod
-    def named(cls, name: str, *, vectorization_mode: str = "sync", **options: Any) -> "Gymnasium":
+    def named(
+        cls,
+        name: str,
+        *,
+        vectorization_mode: str = "sync",
+        collects_ahead: bool = False,
+        **options: Any,
+    ) -> "Gymnasium":
         """Makes an environment that is registered with Gymnasium.
 
         Args:
             name: Its name, such as `"HalfCheetah-v5"`.
             vectorization_mode: See the constructor.
+            collects_ahead: See the constructor.
             **options: Passed on to `gymnasium.make`.
 
         Returns:
             The environment.
         """
-        return cls(gymnasium.make(name, **options), vectorization_mode=vectorization_mode)
+        return cls(
+            gymnasium.make(name, **options),
+            vectorization_mode=vectorization_mode,
+            collects_ahead=collects_ahead,
+        )
 
     @classmethod
     def names(cls) -> list[str]:
@@ -125,7 +142,8 @@ class Gymnasium(HostEnvironment, Native):
     @property
     def identity(self) -> Hashable:
         """The specification of the environment, if there is one, or itself."""
-        return _identity(self.env), _identity(self._eval_env), self._vectorization_mode
+        options = self._vectorization_mode, self.collects_ahead
+        return _identity(self.env), _identity(self._eval_env), *options
 
     def example(self) -> tuple[PyTree, PyTree]:
         """An observation and an action, as arrays of zeros."""

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.core.observed import ACTION_MASK
 from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, Space, map_spaces
 
 _IMAGE_NDIM = 3
@@ -57,7 +58,10 @@ def example_observation(space: spaces.Space) -> PyTree:
 
 
 def example_seen(space: spaces.Space) -> PyTree:
-    """An observation of zeros, as agents see it: that of a discrete space is a whole number.
+    """An observation of zeros, as agents see it.
+
+    That of a discrete space is a whole number. Where observations are dicts, an entry `"action_mask"`
+    says which actions are allowed, whatever its type.
 
     Args:
         space: The space of observations.
@@ -70,7 +74,10 @@ def example_seen(space: spaces.Space) -> PyTree:
     """
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return np.zeros((), np.int32)
-    return example_observation(space)
+    example = example_observation(space)
+    if isinstance(space, spaces.Dict) and ACTION_MASK in example:
+        example[ACTION_MASK] = jax.tree.map(lambda x: x.astype(bool), example[ACTION_MASK])
+    return example
 
 
 def own_space(space: spaces.Space) -> Space:

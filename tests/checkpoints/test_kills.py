@@ -1,0 +1,13 @@
+"""Trainings that are killed while they write, and go on."""
+
+import subprocess
+import sys
+
+from faults import kill
+
+
+def test_ten_kills_lose_nothing():
+    command = [sys.executable, kill.__file__, "--number", "10", "--subjects", "host", "PPO"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("killed 5 times") == 2
