@@ -39,6 +39,14 @@ from jaxagents.networks.initialisation import initialise
 from jaxagents.running.host_rollout import HostRollout
 
 
+class _Collected(NamedTuple):
+    """A rollout, the runner after it, and the keys of the epochs that learn from it."""
+
+    runner: Runner
+    traj: Transition
+    rngs: Key[Array, "epochs n_groups"]
+
+
 class _Keys(NamedTuple):
     next_runner: Key[Array, ""]
     rollout: Key[Array, ""]
@@ -102,13 +110,12 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         )
 
     def _reports_of_minibatches(self, runner: Runner) -> Info:
-        return self._reports_of_rollout(*self._rollout(runner))
+        return self._reports_of_rollout(*self._collect(runner))
 
     def _reports_of_rollout(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Info:
         """The numbers that the minibatches report of an update that learns from a rollout."""
-        runner, traj = self._with_learning_targets(runner, traj)
         actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
         return info_of_minibatches(actor, critic)
 
@@ -213,13 +220,16 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return runner.actor_training
 
     def _training_step(self, runner: Runner) -> Runner:
-        return self._learn_from(*self._rollout(runner))
+        return self._learn_from(*self._collect(runner))
+
+    def _collect(self, runner: Runner) -> "_Collected":
+        """A rollout with advantages and targets."""
+        return self._with_learning_targets(*self._rollout(runner))
 
     def _learn_from(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
         """Learns from a rollout, after which the runner stands already."""
-        runner, traj = self._with_learning_targets(runner, traj)
         runner = self._learn(runner, traj, rngs)
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
         info = with_flags(runner.info, spoilt_environments(given, axis=1))
@@ -229,8 +239,8 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _n_watched_environments(self) -> int:
         return self.config.batch_size
 
-    def _rollout(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
-        """A rollout, the runner after it, and the keys of the epochs that learn from it."""
+    def _rollout(self, runner: Runner) -> "_Collected":
+        """A rollout as it was played."""
         keys = self._keys(runner)
         players, traj = rollout(
             self._policy,
@@ -240,7 +250,8 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             keys.rollout,
             self.config.rollout_length,
         )
-        return runner.replace(rng=keys.next_runner, **players._asdict()), traj, keys.epochs
+        runner = runner.replace(rng=keys.next_runner, **players._asdict())
+        return _Collected(runner, traj, keys.epochs)
 
     def _keys(self, runner: Runner) -> "_Keys":
         n_epochs = max(self.config.actor_epochs, self.config.critic_epochs)
@@ -248,12 +259,14 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
         return _Keys(rngs[0], rngs[1], rngs[2:].reshape(shape))
 
-    def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+    def _with_learning_targets(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> "_Collected":
         """A rollout with all that is learned from it."""
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
         runner, traj = self._with_values(*self._with_rewards(runner, traj))
-        return runner, self._with_targets(runner, traj)
+        return _Collected(runner, self._with_targets(runner, traj), rngs)
 
     # The parts of an update between which environments are stepped on the host.
 
@@ -274,13 +287,12 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _reports_of_host(self, runner: Runner, rollout: HostRollout) -> Info:
         return self._reports_of_rollout(*self._taken_over(runner, rollout))
 
-    def _taken_over(
-        self, runner: Runner, rollout: HostRollout
-    ) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
-        """What `_rollout` gives, of a rollout from the host."""
+    def _taken_over(self, runner: Runner, rollout: HostRollout) -> "_Collected":
+        """What `_collect` gives, of a rollout from the host."""
         keys = self._keys(runner)
         traj = Transition(value=NOT_YET, **rollout._asdict())
-        return runner.replace(rng=keys.next_runner), traj, keys.epochs
+        runner = runner.replace(rng=keys.next_runner)
+        return self._with_learning_targets(runner, traj, keys.epochs)
 
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)
@@ -318,6 +330,18 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             returns=self._trajectory_returns,
         )
 
+    def _check_plays_on_host(self) -> None:
+        own = [
+            name
+            for name in ("_training_step", "_collect")
+            if getattr(type(self), name) is not getattr(OnPolicyBase, name)
+        ]
+        if own:
+            raise TypeError(
+                f"{type(self).__name__} overrides {' and '.join(own)}, which play in compiled "
+                "environments alone, but its environment runs on the host: override _learn, or a hook."
+            )
+
     def _steps_at_once(self) -> int:
         """Number of steps of a rollout whose values are computed at once."""
         config = self.config
@@ -336,6 +360,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)
             check_no_info(name, self.config)
+            self._check_plays_on_host()
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)

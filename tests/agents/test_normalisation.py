@@ -54,7 +54,7 @@ def rollouts(case, agent, n):
     """The runner before each update, and what is collected for it, with true rewards."""
     runner = agent.start(KEY, case.hyperparams())
     for _ in range(n):
-        _, traj = agent._rollout(runner, jax.random.split(runner.rng, 2)[1])
+        _, traj, _ = agent._rollout(runner)
         _, scaled, _ = agent._collect(runner)
         yield runner, traj, scaled
         runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)

@@ -72,3 +72,16 @@ def sweep_on_the_host():
 def info_on_the_host():
     """Entries of the info of an environment of Gymnasium."""
     PPO(Gymnasium(Line), None, ppo.AgentConfig(**ON_POLICY, final_info=("score",)))
+
+
+class Twice(PPO):
+    def _training_step(self, runner):
+        return super()._training_step(super()._training_step(runner))
+
+
+@mistake(
+    TypeError, r"Twice overrides _training_step, .* runs on the host: override _learn, or a hook"
+)
+def own_update_on_the_host():
+    """An update of one's own that plays, in an environment of Gymnasium."""
+    Twice(Gymnasium(Line), None, ppo.AgentConfig(**ON_POLICY))
