@@ -12,6 +12,7 @@ from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.declarations import (
     check_action_mask,
+    check_actor_mask,
     check_space,
     doubts_about_kinds,
     with_declared,
@@ -103,6 +104,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (_check_real, outcome.reward, f"{what}: reward"),
         (check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
+        (check_actor_mask, episodes),
         (_check_info_names, episodes, outcome.info if isinstance(outcome.info, dict) else {}, what),
     ]
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]

@@ -36,7 +36,7 @@ from jaxagents.ops.moments import (
     running_returns,
     scale_rewards,
 )
-from jaxagents.ops.normalisation import standardise
+from jaxagents.ops.normalisation import standardise, weighted_mean
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
     gae_step,
@@ -94,4 +94,5 @@ __all__ = [
     "td_target",
     "value_loss",
     "values_of",
+    "weighted_mean",
 ]
