@@ -174,6 +174,8 @@ class OnPolicyConfig(Config):
             by running statistics that they carry with their parameters. Images stay as they are.
         normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
             returns. Metrics and evaluations show the true ones.
+        normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
+            statistics. Advantages are those of the true ones.
     """
 
     batch_size: int = 16
@@ -189,6 +191,7 @@ class OnPolicyConfig(Config):
     squash_actions: bool = False
     normalise_observations: bool = False
     normalise_rewards: bool = False
+    normalise_values: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 

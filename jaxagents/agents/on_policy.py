@@ -30,6 +30,12 @@ from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import NOT_YET, Transition
+from jaxagents.agents.value_scale import (
+    in_units_of_critic,
+    no_targets,
+    observe_targets,
+    with_true_values,
+)
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
@@ -128,6 +134,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
         config, hyperparams = self.config, runner.hyperparams
+        fitted = in_units_of_critic(traj, runner.targets) if config.normalise_values else traj
         learns_in_order = isinstance(self._critic, RecurrentCritic)
         dealt = sequences if learns_in_order else self._policy
         actor_hook: Callable = self._actor_loss
@@ -160,7 +167,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic = Fit(
             runner.critic_training,
             critic_loss,
-            dealt.elements((*self._critic_loss_input(runner, traj), playing(traj.obs))),
+            dealt.elements((*self._critic_loss_input(runner, fitted), playing(traj.obs))),
             config.critic_epochs,
             prepare=samples,
         )
@@ -188,11 +195,15 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
             critic_carry=_broadcast(self._critic.initial(critic), (self.config.batch_size,)),
         )
+        some_leave = playing(first_obs) is not None
         if self.config.normalise_rewards:
             shape = self._actors_shape
             received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
-            counts = () if playing(first_obs) is None else shape
+            counts = shape if some_leave else ()
             runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
+        if self.config.normalise_values:
+            network = self._network_of_critic()
+            runner = runner.replace(targets=no_targets(network, self._actors_shape, some_leave))
         info = jax.eval_shape(self._info_names, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -271,7 +282,10 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if self.config.normalise_rewards:
             runner, traj = self._with_normalised_rewards(runner, traj)
         runner, traj = self._with_values(runner, traj)
-        return runner, self._with_targets(runner, traj)
+        traj = self._with_targets(runner, traj)
+        if self.config.normalise_values:
+            runner = runner.replace(targets=observe_targets(traj, runner.targets))
+        return runner, traj
 
     # The parts of an update between which environments are stepped on the host.
 
@@ -325,6 +339,8 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
         carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
         carry = placed(carry)
+        if self.config.normalise_values:
+            traj = with_true_values(traj, runner.targets)
         return runner.replace(critic_carry=carry), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:

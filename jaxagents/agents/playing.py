@@ -67,6 +67,8 @@ def weighed(losses_and_info: tuple[Array, Info], weights: Weights) -> tuple[Arra
     Returns:
         Both. Whatever does not have a number for each actor is as it was.
     """
+    if weights is None:
+        return losses_and_info
 
     def of_actors(x: Array) -> Array:
         if x.shape[: weights.ndim] != weights.shape:
@@ -74,7 +76,7 @@ def weighed(losses_and_info: tuple[Array, Info], weights: Weights) -> tuple[Arra
         by_actor = weights.reshape(*weights.shape, *[1] * (x.ndim - weights.ndim))
         return jnp.where(by_actor > 0.0, x * by_actor.astype(x.dtype), 0)
 
-    return losses_and_info if weights is None else jax.tree.map(of_actors, losses_and_info)
+    return jax.tree.map(of_actors, losses_and_info)
 
 
 def without_values_of_departed(

@@ -48,6 +48,8 @@ class Runner(struct.PyTreeNode):
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
+        targets: Moments of the returns that the critic is fitted to, in whose units it gives values;
+            `()` unless values are normalised.
     """
 
     actor_training: TrainState
@@ -62,6 +64,7 @@ class Runner(struct.PyTreeNode):
     received: PyTree = ()
     returns: PyTree = ()
     critic_carry: PyTree = ()
+    targets: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

@@ -168,8 +168,9 @@ def _moments_for(leaf: Array, mask: PyTree) -> ops.Moments | None:
     is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
     if not is_real or leaf.ndim >= IMAGE_NDIM:
         return None
-    of_actors = mask is not None and leaf.ndim > 1 and leaf.shape[:1] == mask.shape
-    return ops.no_moments(leaf.shape, (*mask.shape, 1) if of_actors else ())
+    if mask is None or leaf.ndim == 1 or leaf.shape[:1] != mask.shape:
+        return ops.no_moments(leaf.shape)
+    return ops.no_moments(leaf.shape, (*mask.shape, 1))
 
 
 def _after(

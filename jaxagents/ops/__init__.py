@@ -29,6 +29,7 @@ from jaxagents.ops.minibatches import (
 from jaxagents.ops.moments import (
     MOST_SAMPLES,
     Moments,
+    denormalise,
     merge_moments,
     moments_of,
     no_moments,
@@ -65,6 +66,7 @@ __all__ = [
     "clipped_surrogate",
     "clipped_value_loss",
     "conservative_penalty",
+    "denormalise",
     "expectile_loss",
     "explained_variance",
     "exponential_decay",

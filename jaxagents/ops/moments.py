@@ -144,6 +144,21 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
     return jnp.clip((x.astype(jnp.float32) - moments.mean) * scale, -clip, clip)
 
 
+def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*shape"]:
+    r"""Undoes [`normalise`][jaxagents.ops.normalise], but for the clip.
+
+    $$x \sqrt{\sigma^2 + \epsilon} + \bar x$$
+
+    Args:
+        x: Numbers of zero mean and unit variance, samples first if there are several.
+        moments: The moments.
+
+    Returns:
+        The numbers.
+    """
+    return x * jnp.sqrt(moments.variance + _EPSILON) + moments.mean
+
+
 def scale_rewards(
     rewards: Float[Array, "*shape"], returns: Moments, clip: float
 ) -> Float[Array, "*shape"]:

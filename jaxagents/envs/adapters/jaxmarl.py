@@ -34,8 +34,8 @@ class JaxMARL(Native):
 
     JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
     it counts is left to it: the particle environments end after one step more. An actor that leaves
-    early, as in SMAX and in JaxNav where robots evaporate, is asked for actions, as JaxMARL has it, until
-    the episode ends for all, and `actor_mask` says that it has left.
+    early, as in SMAX and in JaxNav where robots evaporate, is asked for actions until the episode ends
+    for all, as JaxMARL has it, and `actor_mask` says that it has left.
     """
 
     def __init__(self, env: Any) -> None:
@@ -155,7 +155,7 @@ class JaxMARL(Native):
     def _still_playing(
         self, before: Bool[Array, "actors"] | None, dones: dict[str, Array]
     ) -> Bool[Array, "actors"] | None:
-        """Who plays on after a step; who is done in the step that is the last for all plays to the end."""
+        """Who plays on after a step; whoever is done in the last step of all has played to the end."""
         if before is None:
             return None
         done = jnp.stack([flag(x) for x in self._each(dones)])
