@@ -18,7 +18,7 @@ from jaxagents.learners.optimizer import OptimizerParams
 Memory = Literal["gru", "lstm", "min_gru"]
 """Kinds of recurrent cells."""
 Sharing = Literal["separate", "shared", "torso"]
-"""The parameters that the default networks of several actors have in common: none, all, or those before the head."""
+"""Parameters that networks of several actors have in common: none, all, or those of hidden layers."""
 
 _OUTSIDE = {
     "checkpoint_dir": None,

@@ -87,6 +87,6 @@ def test_refuses_what_means_nothing():
     ):
         config("torso", memory="gru")
     with pytest.raises(
-        ValueError, match="PPO has one actor, so that config.network_sharing='shared'"
+        ValueError, match=r"PPO has one actor, so that config\.network_sharing='shared'"
     ):
         PPO(MatchSign(), None, config("shared"))
