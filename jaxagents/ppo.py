@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
+from jaxagents.agents.playing import playing_in_minibatch
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
@@ -92,7 +93,8 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: PyTree
     ) -> tuple[PyTree, ...]:
         """A minibatch with standardised advantages."""
-        return obs, actions, log_prob_old, ops.standardise(advantage), *others
+        advantage = ops.standardise(advantage, weights=playing_in_minibatch(obs))
+        return obs, actions, log_prob_old, advantage, *others
 
     def _actor_loss(
         self,

@@ -17,6 +17,8 @@ from jaxagents.learners.optimizer import OptimizerParams
 
 Memory = Literal["gru", "lstm", "min_gru"]
 """Kinds of recurrent cells."""
+Sharing = Literal["separate", "shared", "torso"]
+"""Parameters that networks of several actors have in common: none, all, or those of hidden layers."""
 
 _OUTSIDE = {
     "checkpoint_dir": None,
@@ -168,6 +170,9 @@ class OnPolicyConfig(Config):
         memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
             `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
         memory_size: Number of units of the cell.
+        network_sharing: The parameters that the default networks of several actors have in common:
+            `"separate"` none, `"shared"` all, `"torso"` those of the hidden layers, so that each actor
+            has only a last layer of its own. A centralised critic is one network anyhow.
         optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
             given those fields of the `OptimizerParams` that it takes as arguments and that no
             partial fixes.
@@ -177,6 +182,8 @@ class OnPolicyConfig(Config):
             by running statistics that they carry with their parameters. Images stay as they are.
         normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
             returns. Metrics and evaluations show the true ones.
+        normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
+            statistics. Advantages are those of the true ones.
     """
 
     batch_size: int = 16
@@ -189,10 +196,12 @@ class OnPolicyConfig(Config):
     critic_network: nn.Module | Callable[..., nn.Module] | None = None
     memory: Memory | None = None
     memory_size: int = 64
+    network_sharing: Sharing = "separate"
     optimizer: Callable[..., optax.GradientTransformation] = optax.adam
     squash_actions: bool = False
     normalise_observations: bool = False
     normalise_rewards: bool = False
+    normalise_values: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
 
@@ -211,6 +220,7 @@ class OnPolicyConfig(Config):
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
         self._check_memory()
+        self._check_sharing()
         self._check_minibatches()
 
     def _check_minibatches(self) -> None:
@@ -240,6 +250,26 @@ class OnPolicyConfig(Config):
                 f"{name}.memory={self.memory!r} is for default networks, but actor_network and "
                 "critic_network are both given: put the memory into these, with "
                 "jaxagents.networks.WithMemory."
+            )
+
+    def _check_sharing(self) -> None:
+        name, kinds = type(self).__name__, get_args(Sharing)
+        if self.network_sharing not in kinds:
+            raise ValueError(
+                f"{name}.network_sharing must be one of {kinds}, got {self.network_sharing!r}."
+            )
+        if self.network_sharing == "separate":
+            return
+        if self.actor_network is not None and self.critic_network is not None:
+            raise ValueError(
+                f"{name}.network_sharing={self.network_sharing!r} is for default networks, but "
+                "actor_network and critic_network are both given: lift these yourself, with "
+                "jaxagents.networks.PerActor(network, n_actors, shared_params=True)."
+            )
+        if self.network_sharing == "torso" and self.memory is not None:
+            raise ValueError(
+                f"{name}.network_sharing='torso' is for networks without a memory, but memory is "
+                f"{self.memory!r}: take 'shared' or 'separate'."
             )
 
     @property

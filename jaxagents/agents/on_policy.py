@@ -17,16 +17,29 @@ from jaxagents.agents.checks import check_discrete_action, check_memory, check_n
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.learning_hooks import LearningHooks
+from jaxagents.agents.playing import (
+    playing,
+    shares_of,
+    weighed,
+    without_values_of_departed,
+)
 from jaxagents.agents.reports import info_of_minibatches, info_of_update
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import NOT_YET, Transition
+from jaxagents.agents.value_scale import (
+    in_units_of_critic,
+    no_targets,
+    observe_targets,
+    with_true_values,
+)
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
+from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.fits import Fit, with_example
 from jaxagents.learners.fitting import fit, minibatches_of_fit
@@ -127,24 +140,32 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
         config, hyperparams = self.config, runner.hyperparams
+        fitted = in_units_of_critic(traj, runner.targets) if config.normalise_values else traj
         learns_in_order = isinstance(self._critic, RecurrentCritic)
         dealt = sequences if learns_in_order else self._policy
         actor_hook: Callable = self._actor_loss
         critic_hook: Callable = self._critic_loss
 
-        def actor_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return losses_and_info(actor_hook(*samples, hyperparams))
+        def actor_loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
+            *samples, weights = samples_and_weights
+            return weighed(losses_and_info(actor_hook(*samples, hyperparams)), weights)
 
-        def critic_loss(*samples: PyTree) -> tuple[Array, Info]:
-            return losses_and_info(critic_hook(*samples, hyperparams))
+        def critic_loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
+            *samples, weights = samples_and_weights
+            return weighed(losses_and_info(critic_hook(*samples, hyperparams)), weights)
 
         def samples(*elements: PyTree) -> tuple[PyTree, ...]:
-            return dealt.samples(elements)
+            *inputs, weights = dealt.samples(elements)
+            return *inputs, shares_of(weights)
+
+        def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
+            *inputs, weights = samples(*elements)
+            return *self._actor_minibatch(*inputs), weights
 
         actor = Fit(
             runner.actor_training,
             actor_loss,
-            dealt.elements(self._actor_loss_input(runner, traj)),
+            dealt.elements((*self._actor_loss_input(runner, traj), playing(traj.obs))),
             config.actor_epochs,
             self._kl_threshold(hyperparams),
             samples,
@@ -152,13 +173,13 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic = Fit(
             runner.critic_training,
             critic_loss,
-            dealt.elements(self._critic_loss_input(runner, traj)),
+            dealt.elements((*self._critic_loss_input(runner, fitted), playing(traj.obs))),
             config.critic_epochs,
             prepare=samples,
         )
         actor, critic = (with_example(fit, config.n_minibatches) for fit in (actor, critic))
         if actor.example.is_per_sample:
-            actor = actor._replace(prepare=lambda *x: self._actor_minibatch(*samples(*x)))
+            actor = actor._replace(prepare=samples_of_actor)
         return actor, critic
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
@@ -180,10 +201,15 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
             critic_carry=_broadcast(self._critic.initial(critic), (self.config.batch_size,)),
         )
+        some_leave = playing(first_obs) is not None
         if self.config.normalise_rewards:
             shape = self._actors_shape
             received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
-            runner = runner.replace(received=received, returns=ops.no_moments(shape))
+            counts = shape if some_leave else ()
+            runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
+        if self.config.normalise_values:
+            network = self._network_of_critic()
+            runner = runner.replace(targets=no_targets(network, self._actors_shape, some_leave))
         info = jax.eval_shape(self._info_names, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
@@ -266,7 +292,10 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
         runner, traj = self._with_values(*self._with_rewards(runner, traj))
-        return _Collected(runner, self._with_targets(runner, traj), rngs)
+        traj = self._with_targets(runner, traj)
+        if self.config.normalise_values:
+            runner = runner.replace(targets=observe_targets(traj, runner.targets))
+        return _Collected(runner, traj, rngs)
 
     # The parts of an update between which environments are stepped on the host.
 
@@ -308,6 +337,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             runner.returns,
             runner.hyperparams.gamma,
             self.config.replicated_updates,
+            playing(traj.obs),
         )
         reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
         return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
@@ -318,14 +348,17 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
         carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
         carry = placed(carry)
+        if self.config.normalise_values:
+            traj = with_true_values(traj, runner.targets)
         return runner.replace(critic_carry=carry), traj
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         hyperparams = runner.hyperparams
+        traj, gae_lambda = without_values_of_departed(traj, self._gae_lambda(hyperparams))
         return with_targets(
             traj,
             hyperparams.gamma,
-            self._gae_lambda(hyperparams),
+            gae_lambda,
             advantages=self._trajectory_advantages,
             returns=self._trajectory_returns,
         )
@@ -357,6 +390,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         check_memory(name, self.config, actor_network=actor, critic_network=critic)
         check_actors = check_several_actors if self._actors_shape else check_one_actor
         check_actors(env, name)
+        check_actor_mask(self.episodes)
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)
             check_no_info(name, self.config)

@@ -50,11 +50,11 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _actor_network(self) -> nn.Module:
         """The default actor."""
         make = functools.partial(default_actor, self.episodes.action_space)
-        return self._lift(self._default(make, self._observed_categories()))
+        return self._of_all_actors(make)
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._lift(self._default(StateCritic, self._observed_categories()))
+        return self._of_all_actors(StateCritic)
 
     def _default(self, make: Callable[..., nn.Module], n_categories: int | None) -> nn.Module:
         """A default network of one actor, whose hidden layers may have a memory between them.
@@ -78,10 +78,24 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
             return network
         return mask_actions(network) if field == "actor_network" else observation_only(network)
 
-    def _lift(self, network: nn.Module) -> nn.Module:
+    def _of_all_actors(self, make: Callable[..., nn.Module]) -> nn.Module:
+        """The default networks of all actors, with the parameters in common that they are to have.
+
+        Args:
+            make: Makes the network of one actor; see `_default`.
+
+        Returns:
+            The network.
+        """
+        n_categories, sharing = self._observed_categories(), self.config.network_sharing
         if not self._actors_shape:
-            return network
-        return for_each_actor(network, self.n_actors, own_observations=self._own_observations())
+            return self._default(make, n_categories)
+        own = self._own_observations()
+        if sharing != "torso":
+            network = self._default(make, n_categories)
+            return for_each_actor(network, self.n_actors, sharing == "shared", own)
+        torso = for_each_actor(Torso(n_categories=n_categories), self.n_actors, True, own)
+        return nn.Sequential((torso, for_each_actor(make(features=()), self.n_actors)))
 
     def _own_observations(self) -> bool:
         """Whether observations have a leading axis of actors."""
@@ -95,6 +109,13 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _validate(self) -> None:
         self._check_action_space()
+        sharing = self.config.network_sharing
+        if sharing != "separate" and not self._actors_shape:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
+                "it out, or train several actors with IPPO or MAPPO."
+            )
         super()._validate()
 
     def _check_action_space(self) -> None:

@@ -1,6 +1,9 @@
 """The numbers by which on-policy agents describe their updates."""
 
+from jaxtyping import Array, Float
+
 from jaxagents import ops
+from jaxagents.agents.playing import playing
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.envs.play import NAMES_OF_METRICS
@@ -23,7 +26,7 @@ def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
     Raises:
         ValueError: Two of them have the same name, or one has that of another metric.
     """
-    explained = ops.explained_variance(traj.value, traj.target).mean()
+    explained = _explained_variance(traj)
     parts = [*_with_names_of_networks(actor, critic), {"explained_variance": explained}]
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
@@ -34,6 +37,16 @@ def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
             f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
         )
     return in_32_bits({name: number for part in parts for name, number in part.items()})
+
+
+def _explained_variance(traj: Transition) -> Float[Array, ""]:
+    """The mean over actors, those that have played."""
+    weights = playing(traj.obs)
+    explained = ops.explained_variance(traj.value, traj.target, weights)
+    if weights is None:
+        return explained.mean()
+    axes = tuple(range(explained.ndim))
+    return ops.weighted_mean(explained, weights.max(axis=(0, 1)), axes)
 
 
 def info_of_minibatches(actor: Info, critic: Info) -> Info:

@@ -16,6 +16,7 @@ def observe_rewards(
     returns: ops.Moments,
     gamma: Traced,
     replicated: bool,
+    playing: Float[Array, "time environments *actors"] | None = None,
 ) -> tuple[Float[Array, "environments *actors"], ops.Moments]:
     """Adds the rewards of a rollout to the statistics.
 
@@ -27,6 +28,8 @@ def observe_rewards(
         gamma: Discount.
         replicated: Whether each device of a mesh adds up all of them, which gives the same sums on any
             number of devices.
+        playing: 1 for each actor that is still playing at a step and 0 for one that has left; `None` if
+            no actor leaves early.
 
     Returns:
         Both, after the rollout.
@@ -34,4 +37,4 @@ def observe_rewards(
     so_far, received = ops.running_returns(rewards, over, received, gamma)
     if replicated:
         so_far = sharding.whole(so_far)
-    return received, ops.merge_moments(returns, ops.moments_of(so_far, n_axes=2))
+    return received, ops.merge_moments(returns, ops.moments_of(so_far, 2, playing))

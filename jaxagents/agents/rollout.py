@@ -170,7 +170,7 @@ def drawing(
     return draw, act
 
 
-def _draw_of(distribution: ops.Distribution) -> tuple[Callable, Callable]:
+def _draw_of(distribution: PyTree) -> tuple[Callable, Callable]:
     """How random numbers of a distribution are drawn, and how they are turned into an action."""
     if isinstance(distribution, ops.Reparametrised) and distribution.draws_noise:
         noise = jax.eval_shape(distribution.noise, jax.random.key(0))

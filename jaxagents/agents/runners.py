@@ -48,6 +48,8 @@ class Runner(struct.PyTreeNode):
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
+        targets: Moments of the returns that the critic is fitted to, in whose units it gives values;
+            `()` unless values are normalised.
         extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
         ahead: A rollout that is yet to be learned from, of environments on the host that collect ahead;
             `()` otherwise.
@@ -65,6 +67,7 @@ class Runner(struct.PyTreeNode):
     received: PyTree = ()
     returns: PyTree = ()
     critic_carry: PyTree = ()
+    targets: PyTree = ()
     extra: PyTree = ()
     ahead: PyTree = ()
 

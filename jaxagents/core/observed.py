@@ -1,4 +1,4 @@
-"""Entries beside an observation itself: which actions are allowed, and the view of critics."""
+"""Entries beside an observation itself: allowed actions, the view of critics, and who is playing."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,9 @@ ACTION_MASK = "action_mask"
 """The key of which actions are allowed."""
 CRITIC_STATE = "critic_state"
 """The key of what a centralised critic sees."""
-_BESIDE = (ACTION_MASK, CRITIC_STATE)
+ACTOR_MASK = "actor_mask"
+"""The key of which actors are still playing."""
+_BESIDE = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
 
 
 def action_mask(obs: PyTree) -> PyTree:
@@ -35,6 +37,18 @@ def critic_state(obs: PyTree) -> PyTree:
         Its entry `"critic_state"`; `None` if it is no dict, or has no such entry.
     """
     return obs.get(CRITIC_STATE) if isinstance(obs, Mapping) else None
+
+
+def actor_mask(obs: PyTree) -> PyTree:
+    """Which actors are still playing.
+
+    Args:
+        obs: One observation, or a batch of them.
+
+    Returns:
+        Its entry `"actor_mask"`; `None` if it is no dict, or has no such entry.
+    """
+    return obs.get(ACTOR_MASK) if isinstance(obs, Mapping) else None
 
 
 def network_input(obs: PyTree) -> PyTree:
@@ -62,7 +76,7 @@ def entries_beside(obs: PyTree) -> dict[str, PyTree]:
     Returns:
         Those that say anything, by name.
     """
-    entries = {ACTION_MASK: action_mask(obs), CRITIC_STATE: critic_state(obs)}
+    entries = {name: obs.get(name) for name in _BESIDE} if isinstance(obs, Mapping) else {}
     return {name: x for name, x in entries.items() if x is not None}
 
 

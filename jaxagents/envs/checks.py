@@ -13,6 +13,7 @@ from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.constant_noise import without_constant_noise
 from jaxagents.envs.declarations import (
     check_action_mask,
+    check_actor_mask,
     check_space,
     doubts_about_kinds,
     with_declared,
@@ -106,6 +107,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (_check_real, outcome.reward, f"{what}: reward"),
         (check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
+        (check_actor_mask, episodes),
         (_check_info_names, episodes, outcome.info if isinstance(outcome.info, dict) else {}, what),
     ]
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]

@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.observed import action_mask
+from jaxagents.core.observed import action_mask, actor_mask
 from jaxagents.core.trees import shape_and_dtype
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
@@ -50,6 +50,33 @@ def check_action_mask(episodes: Episodes) -> None:
         raise ValueError(
             f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for each "
             f"action, got {jax.tree.map(shape_and_dtype, mask)}."
+        )
+
+
+def check_actor_mask(episodes: Episodes) -> None:
+    """Raises unless the mask of actors in the observations, if there is one, has one flag for each.
+
+    Args:
+        episodes: The environment.
+
+    Raises:
+        ValueError: It has others.
+    """
+    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    mask, shape = actor_mask(obs), episodes.actors_shape
+    if mask is None:
+        return
+    name = episodes.env.wording.environment
+    if not shape:
+        raise ValueError(
+            f"{name} has a mask of actors, but a single actor: episodes end when that leaves. Name the "
+            "entry of the observation otherwise if it is something else."
+        )
+    if not hasattr(mask, "dtype") or mask.shape != shape or mask.dtype != bool:
+        found = jax.tree.map(shape_and_dtype, mask)
+        raise ValueError(
+            f"{name}: the mask of actors must be boolean and have shape {shape}, a flag for each actor, "
+            f"got {found}."
         )
 
 

@@ -133,6 +133,21 @@ class Environment(abc.ABC):
         """
         return None
 
+    def actor_mask(self, state: PyTree) -> Bool[Array, "actors"] | None:
+        """Which actors still play in a state; an environment that no actor leaves early need not say so.
+
+        Actors that have left weigh nothing in what on-policy agents learn, but are asked for actions
+        until the episode ends for all. What they are still rewarded counts for what they did before. An
+        environment may also give this in observations that are dicts, as `"actor_mask"`.
+
+        Args:
+            state: State, as `reset` or `step` gave it.
+
+        Returns:
+            Whether each actor still plays; `None` if nothing is said of it.
+        """
+        return None
+
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state; an environment need not, unless episodes are to be filmed.
 

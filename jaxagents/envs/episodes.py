@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
-from jaxagents.core.observed import ACTION_MASK, CRITIC_STATE, observed_beside
+from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
 
@@ -205,9 +205,13 @@ class Episodes:
         )
 
     def _with_entries(self, obs: PyTree, envstate: PyTree) -> PyTree:
-        """An observation, with which actions are allowed and, if it is shown, what critics see."""
+        """An observation, with allowed actions, who is playing and, if it is shown, what critics see."""
         state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
-        entries = {ACTION_MASK: self.env.action_mask(envstate), CRITIC_STATE: state}
+        entries = {
+            ACTION_MASK: self.env.action_mask(envstate),
+            CRITIC_STATE: state,
+            ACTOR_MASK: self.env.actor_mask(envstate),
+        }
         return observed_beside(obs, **entries)
 
     def _restart(

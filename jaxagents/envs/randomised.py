@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree, UInt8
+from jaxtyping import Array, Bool, Key, PyTree, UInt8
 
 from jaxagents.core.trees import check_same_tree
 from jaxagents.envs.adapters import as_environment
@@ -90,6 +90,10 @@ class RandomParams(Wrapper):
     def critic_state(self, state: Remembered) -> PyTree:
         """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.with_params(state.past).critic_state(state.envstate)
+
+    def actor_mask(self, state: Remembered) -> Bool[Array, "actors"] | None:
+        """Which actors still play, as the environment inside says."""
+        return self.env.with_params(state.past).actor_mask(state.envstate)
 
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree, UInt8
+from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
 
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import (
@@ -87,6 +87,10 @@ class Wrapper(Environment):
     def critic_state(self, state: Remembered) -> PyTree:
         """The view that a centralised critic has of a state, as the environment inside gives it."""
         return self.env.critic_state(state.envstate)
+
+    def actor_mask(self, state: Remembered) -> Bool[Array, "actors"] | None:
+        """Which actors still play, as the environment inside says."""
+        return self.env.actor_mask(state.envstate)
 
     @property
     def _observation_space_inside(self) -> Space:

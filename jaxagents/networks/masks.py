@@ -12,11 +12,11 @@ from jaxagents.networks.recurrent import Recurrent
 
 
 class ObservationOnly(nn.Module):
-    """A network that sees neither masks of actions nor what centralised critics see.
+    """A network that sees neither masks, of actions or actors, nor what centralised critics see.
 
     Attributes:
-        network: Takes observations without their entries `"action_mask"` and `"critic_state"`, or, if
-            only an entry `"observation"` is left then, that entry.
+        network: Takes observations without their entries `"action_mask"`, `"actor_mask"` and
+            `"critic_state"`, or, if only an entry `"observation"` is left then, that entry.
     """
 
     network: nn.Module

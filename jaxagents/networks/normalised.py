@@ -8,6 +8,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
+from jaxagents.core.observed import actor_mask
 from jaxagents.networks.recurrent import Recurrent
 from jaxagents.networks.torsos import IMAGE_NDIM
 
@@ -22,6 +23,7 @@ class RunningNorm(nn.Module):
     Real numbers, vectors and tables are shifted, scaled and clipped, each of their numbers by itself.
     Images (three axes or more) and whatever is no real number are left alone. What is one observation is
     known from the example with which the network is initialised; later ones may have leading axes.
+    Where they say which actors are still playing, those that have left are not counted.
 
     Attributes:
         clip: Largest absolute value.
@@ -41,7 +43,10 @@ class RunningNorm(nn.Module):
         """
         leaves, structure = jax.tree.flatten(observations)
         leaves = [jnp.asarray(leaf) for leaf in leaves]
-        variable = self.variable(OBSERVED, _MOMENTS, lambda: tuple(map(_moments_for, leaves)))
+        mask = actor_mask(observations)
+        variable = self.variable(
+            OBSERVED, _MOMENTS, lambda: tuple(_moments_for(leaf, mask) for leaf in leaves)
+        )
         pairs = zip(leaves, variable.value, strict=True)
         return jax.tree.unflatten(structure, [self._normalised(*pair) for pair in pairs])
 
@@ -55,8 +60,9 @@ class RunningNorm(nn.Module):
         leaves = jax.tree.leaves(
             observations, is_leaf=lambda x: x is None or isinstance(x, ops.Moments)
         )
+        mask = actor_mask(observations)
         pairs = zip(leaves, self.get_variable(OBSERVED, _MOMENTS), strict=True)
-        self.put_variable(OBSERVED, _MOMENTS, tuple(_after(*pair) for pair in pairs))
+        self.put_variable(OBSERVED, _MOMENTS, tuple(_after(*pair, mask) for pair in pairs))
 
     def _normalised(self, x: Array, moments: ops.Moments | None) -> Array:
         return x if moments is None else ops.normalise(x, moments, self.clip)
@@ -157,15 +163,23 @@ def normalised(network: nn.Module) -> nn.Module:
     return Normalised(network)
 
 
-def _moments_for(leaf: Array) -> ops.Moments | None:
+def _moments_for(leaf: Array, mask: PyTree) -> ops.Moments | None:
     """The moments of a part of observations before any; `None` if it is left alone."""
     is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
-    return ops.no_moments(leaf.shape) if is_real and leaf.ndim < IMAGE_NDIM else None
+    if not is_real or leaf.ndim >= IMAGE_NDIM:
+        return None
+    if mask is None or leaf.ndim == 1 or leaf.shape[:1] != mask.shape:
+        return ops.no_moments(leaf.shape)
+    return ops.no_moments(leaf.shape, (*mask.shape, 1))
 
 
-def _after(seen: Array | ops.Moments, moments: ops.Moments | None) -> ops.Moments | None:
+def _after(
+    seen: Array | ops.Moments, moments: ops.Moments | None, mask: PyTree
+) -> ops.Moments | None:
     if moments is None:
         return None
     if not isinstance(seen, ops.Moments):
-        seen = ops.moments_of(jnp.asarray(seen), jnp.ndim(seen) - moments.mean.ndim)
+        weights = mask[..., None].astype(jnp.float32) if moments.count.ndim else None
+        n_axes = jnp.ndim(seen) - moments.mean.ndim
+        seen = ops.moments_of(jnp.asarray(seen), n_axes, weights)
     return ops.merge_moments(moments, seen)

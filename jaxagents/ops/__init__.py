@@ -29,6 +29,7 @@ from jaxagents.ops.minibatches import (
 from jaxagents.ops.moments import (
     MOST_SAMPLES,
     Moments,
+    denormalise,
     merge_moments,
     moments_of,
     no_moments,
@@ -36,7 +37,7 @@ from jaxagents.ops.moments import (
     running_returns,
     scale_rewards,
 )
-from jaxagents.ops.normalisation import standardise
+from jaxagents.ops.normalisation import standardise, weighted_mean
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
     gae_step,
@@ -65,6 +66,7 @@ __all__ = [
     "clipped_surrogate",
     "clipped_value_loss",
     "conservative_penalty",
+    "denormalise",
     "expectile_loss",
     "explained_variance",
     "exponential_decay",
@@ -94,4 +96,5 @@ __all__ = [
     "td_target",
     "value_loss",
     "values_of",
+    "weighted_mean",
 ]

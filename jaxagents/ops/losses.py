@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxagents.ops.normalisation import weighted_mean
+
 Scalar = float | Float[Array, ""]
 
 
@@ -134,7 +136,9 @@ def clipped_value_loss(
 
 
 def explained_variance(
-    value: Float[Array, "time environments ..."], target: Float[Array, "time environments ..."]
+    value: Float[Array, "time environments ..."],
+    target: Float[Array, "time environments ..."],
+    weights: Float[Array, "time environments ..."] | None = None,
 ) -> Float[Array, "..."]:
     r"""The share of the variance of returns that values explain.
 
@@ -143,11 +147,18 @@ def explained_variance(
     Args:
         value: Values $V$ of a rollout.
         target: Returns $G$.
+        weights: 1 for each sample that counts and 0 for the others; `None` counts all.
 
     Returns:
         The share (for each actor): 1 for perfect values, 0 for constant ones, negative for worse ones;
         0 where returns do not vary.
     """
-    unexplained, variance = jnp.stack([target - value, target]).var(axis=(1, 2))
+    samples = jnp.stack([target - value, target])
+    if weights is None:
+        unexplained, variance = samples.var(axis=(1, 2))
+    else:
+        weights = jnp.broadcast_to(weights, samples.shape)
+        mean = weighted_mean(samples, weights, (1, 2))[:, None, None]
+        unexplained, variance = weighted_mean(jnp.square(samples - mean), weights, (1, 2))
     varies = variance > 0.0
     return jnp.where(varies, 1.0 - unexplained / jnp.where(varies, variance, 1.0), 0.0)

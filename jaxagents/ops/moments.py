@@ -8,6 +8,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxagents.ops.normalisation import weighted_mean
+
 MOST_SAMPLES = 2**30 - 1
 """The largest count; from then on each batch weighs as if this were the number of samples."""
 _EPSILON = 1e-8
@@ -21,28 +23,34 @@ class Moments(NamedTuple):
         mean: Mean of each number.
         variance: Variance of each number, of the samples themselves (not an estimate of that beyond
             them).
-        count: Number of samples, at most 2^30 - 1.
+        count: Number of samples, at most 2^30 - 1; one of each actor, in a shape that broadcasts to that
+            of a sample, where some have fewer than others.
     """
 
     mean: Float[Array | np.ndarray, "*shape"]
     variance: Float[Array | np.ndarray, "*shape"]
-    count: Int[Array | np.ndarray, ""]
+    count: Int[Array | np.ndarray, "..."]
 
 
-def no_moments(shape: tuple[int, ...] = ()) -> Moments:
+def no_moments(shape: tuple[int, ...] = (), counts: tuple[int, ...] = ()) -> Moments:
     """The moments before there are samples, by which nothing is shifted or scaled.
 
     Args:
         shape: Shape of one sample.
+        counts: Shape of the counts.
 
     Returns:
         Means of zero and variances of one.
     """
     zeros = jnp.zeros(shape, jnp.float32)
-    return Moments(zeros, jnp.ones(shape, jnp.float32), jnp.zeros((), jnp.int32))
+    return Moments(zeros, jnp.ones(shape, jnp.float32), jnp.zeros(counts, jnp.int32))
 
 
-def moments_of(samples: Float[Array, "samples ..."], n_axes: int = 1) -> Moments:
+def moments_of(
+    samples: Float[Array, "samples ..."],
+    n_axes: int = 1,
+    weights: Float[Array, "samples ..."] | None = None,
+) -> Moments:
     r"""Moments of samples along the first axes, in single precision.
 
     $$\bar x = m + \frac 1 n \sum_i (x_i - m), \qquad
@@ -54,18 +62,39 @@ def moments_of(samples: Float[Array, "samples ..."], n_axes: int = 1) -> Moments
     Args:
         samples: Samples along the first axes.
         n_axes: Number of these axes.
+        weights: 1 for each sample that counts and 0 for the others, in a shape that broadcasts to that
+            of the samples, with the same first axes; `None` counts all.
 
     Returns:
-        Their moments.
+        Their moments; those before there are samples where none counts.
     """
     axes = tuple(range(n_axes))
     samples = samples.astype(jnp.float32)
+    if weights is not None:
+        return _weighted_moments(samples, axes, weights)
     rounded = samples.mean(axes)
     differences = samples - rounded
     correction = differences.mean(axes)
     variance = jnp.square(differences).mean(axes) - jnp.square(correction)
     count = jnp.asarray(min(math.prod(samples.shape[:n_axes]), MOST_SAMPLES), jnp.int32)
     return Moments(rounded + correction, jnp.maximum(variance, 0.0), count)
+
+
+def _weighted_moments(
+    samples: Float[Array, "samples ..."],
+    axes: tuple[int, ...],
+    weights: Float[Array, "samples ..."],
+) -> Moments:
+    """Moments of the samples that count."""
+    counts = weights.sum(axes)
+    weights = jnp.broadcast_to(weights, samples.shape)
+    rounded = weighted_mean(samples, weights, axes)
+    differences = samples - rounded
+    correction = weighted_mean(differences, weights, axes)
+    variance = weighted_mean(jnp.square(differences), weights, axes) - jnp.square(correction)
+    variance = jnp.where(counts > 0.0, jnp.maximum(variance, 0.0), 1.0)
+    count = jnp.minimum(counts, MOST_SAMPLES).astype(jnp.int32)
+    return Moments(rounded + correction, variance, count)
 
 
 def merge_moments(moments: Moments, others: Moments) -> Moments:
@@ -80,13 +109,13 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
 
     Args:
         moments: Those of many samples ($a$), or of none yet.
-        others: Those of further ones ($b$), at least one.
+        others: Those of further ones ($b$).
 
     Returns:
         The moments. Where counts would exceed the largest, that is taken.
     """
     count = moments.count + others.count
-    weight = others.count.astype(jnp.float32) / count.astype(jnp.float32)
+    weight = others.count.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32)
     shift = others.mean - moments.mean
     spread = weight * (others.variance - moments.variance)
     variance = moments.variance + spread + weight * (1.0 - weight) * jnp.square(shift)
@@ -113,6 +142,21 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
     """
     scale = lax.rsqrt(moments.variance + _EPSILON)
     return jnp.clip((x.astype(jnp.float32) - moments.mean) * scale, -clip, clip)
+
+
+def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*shape"]:
+    r"""Undoes [`normalise`][jaxagents.ops.normalise], but for the clip.
+
+    $$x \sqrt{\sigma^2 + \epsilon} + \bar x$$
+
+    Args:
+        x: Numbers of zero mean and unit variance, samples first if there are several.
+        moments: The moments.
+
+    Returns:
+        The numbers.
+    """
+    return x * jnp.sqrt(moments.variance + _EPSILON) + moments.mean
 
 
 def scale_rewards(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 
 from jaxagents import ops
 
@@ -111,3 +112,22 @@ def test_rewards_are_scaled_but_not_shifted():
     returns = ops.Moments(jnp.float32(50.0), jnp.float32(16.0), jnp.int32(9))
     rewards = jnp.array([-4.0, 0.0, 8.0, 1e3])
     np.testing.assert_allclose(ops.scale_rewards(rewards, returns, 10.0), [-1.0, 0.0, 2.0, 10.0])
+
+
+def test_moments_of_samples_that_count_for_each_actor():
+    x, weights = RNG.normal(5.0, 2.0, (2, 30, 2, 3)), RNG.integers(0, 2, (2, 30, 2))
+    weights[0, :, 1] = 0
+    moments = ops.no_moments((2, 3), (2, 1))
+    for part, weight in zip(x, weights, strict=True):
+        arrays = jnp.asarray(part, jnp.float32), 1, jnp.asarray(weight[..., None], jnp.float32)
+        moments = ops.merge_moments(moments, ops.moments_of(*arrays))
+        if not weight[:, 1].any():
+            trees.assert_equal(
+                jax.tree.map(lambda m: m[1], moments),
+                ops.Moments(np.zeros(3, "f"), np.ones(3, "f"), np.zeros(1, int)),
+            )
+    for actor in range(2):
+        counted = x[:, :, actor][weights[:, :, actor] > 0]
+        np.testing.assert_allclose(moments.mean[actor], counted.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(moments.variance[actor], counted.var(0), rtol=1e-4)
+        assert moments.count[actor] == len(counted)

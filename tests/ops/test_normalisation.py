@@ -41,3 +41,28 @@ def test_eps_is_added_to_the_deviation():
 def test_a_large_offset_costs_no_precision():
     x = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0])
     np.testing.assert_allclose(ops.standardise(x + 2.0**20), ops.standardise(x), atol=1e-6)
+
+
+def test_samples_without_weight_do_not_count():
+    rng = np.random.default_rng(2)
+    x, weights = rng.normal(4.0, 3.0, (60, 2)), rng.integers(0, 2, (60, 2))
+    weights[:, 1] *= np.arange(60) > 40
+    found = ops.standardise(jnp.asarray(x, jnp.float32), weights=jnp.asarray(weights, jnp.float32))
+    for actor in range(2):
+        counts = weights[:, actor] > 0
+        expected = (x[counts, actor] - x[counts, actor].mean()) / x[counts, actor].std()
+        np.testing.assert_allclose(found[counts, actor], expected, atol=1e-5)
+        assert not np.asarray(found)[~counts, actor].any()
+
+
+def test_constant_samples_give_zeros_whatever_those_without_weight_are():
+    x = jnp.array([7.0, 0.1, 0.1, -5.0, 0.1])
+    weights = jnp.array([0.0, 1.0, 1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(ops.standardise(x, weights=weights), 0.0)
+    np.testing.assert_array_equal(ops.standardise(x, weights=jnp.zeros(5)), 0.0)
+
+
+def test_a_mean_of_nothing_is_zero():
+    x = jnp.array([jnp.inf, jnp.nan, 2.0])
+    assert ops.weighted_mean(x, jnp.zeros(3)) == 0.0
+    assert ops.weighted_mean(x, jnp.array([0.0, 0.0, 1.0])) == 2.0

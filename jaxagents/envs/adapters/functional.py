@@ -131,6 +131,18 @@ class Functional(Environment):
         seen = getattr(self.env, "critic_state", None)
         return seen(state, self.params) if callable(seen) else None
 
+    def actor_mask(self, state: PyTree) -> PyTree:
+        """Which actors still play: the object's `actor_mask(state, params)`, if it has one.
+
+        Args:
+            state: State.
+
+        Returns:
+            Whether each actor still plays; `None` if the object does not say.
+        """
+        mask = getattr(self.env, "actor_mask", None)
+        return mask(state, self.params) if callable(mask) else None
+
     def render(self, state: PyTree) -> PyTree:
         """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
 

@@ -2,19 +2,27 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from jaxagents.core.extras import require
-from jaxagents.envs.adapters.native import Native, TimedState, flag, reset_shapes, space_like
+from jaxagents.envs.adapters.native import Native, flag, reset_shapes, space_like
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Box, Discrete, Space, box_bounds, is_box, is_discrete
 
 _LIMITS = "max_steps", "episode_length"
+
+
+class _State(NamedTuple):
+    """A state with the time, and who is playing; `None` where no actor leaves before the others."""
+
+    native: PyTree
+    time: Int[Array, ""]
+    playing: Bool[Array, "actors"] | None
 
 
 class JaxMARL(Native):
@@ -26,7 +34,8 @@ class JaxMARL(Native):
 
     JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
     it counts is left to it: the particle environments end after one step more. An actor that leaves
-    early stays, as JaxMARL has it, until the episode ends for all.
+    early, as in SMAX and in JaxNav where robots evaporate, is asked for actions until the episode ends
+    for all, as JaxMARL has it, and `actor_mask` says that it has left.
     """
 
     def __init__(self, env: Any) -> None:
@@ -84,9 +93,10 @@ class JaxMARL(Native):
             The first observation and the state.
         """
         obs, state = self.env.reset(key)
-        return self._stacked(obs), TimedState(state, jnp.int32(0))
+        playing = jnp.ones(self.n_actors or 0, bool) if _may_leave(self.env) else None
+        return self._stacked(obs), _State(state, jnp.int32(0), playing)
 
-    def step(self, key: Key[Array, ""], state: TimedState, action: Array) -> Step:
+    def step(self, key: Key[Array, ""], state: _State, action: Array) -> Step:
         """Takes one step.
 
         Args:
@@ -106,14 +116,14 @@ class JaxMARL(Native):
         is_cut = jnp.bool_(False) if self._limit is None else over & (time >= self._limit)
         return Step(
             self._stacked(obs),
-            TimedState(native, time),
+            _State(native, time, self._still_playing(state.playing, dones)),
             jnp.stack([jnp.asarray(x, jnp.float32).reshape(()) for x in self._each(rewards)]),
             over & ~is_cut,
             is_cut,
             {str(name): x for name, x in info.items()} if isinstance(info, Mapping) else {},
         )
 
-    def action_mask(self, state: TimedState) -> Bool[Array, "actors n_actions"] | None:
+    def action_mask(self, state: _State) -> Bool[Array, "actors n_actions"] | None:
         """Which actions each actor has and is allowed.
 
         Args:
@@ -130,6 +140,26 @@ class JaxMARL(Native):
             return None if has.all() else jnp.asarray(has)
         masks = self._each(self.env.get_avail_actions(state.native))
         return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
+
+    def actor_mask(self, state: _State) -> Bool[Array, "actors"] | None:
+        """Which actors JaxMARL has not called done before the others.
+
+        Args:
+            state: State.
+
+        Returns:
+            Whether each actor is still playing; `None` where all always are.
+        """
+        return state.playing
+
+    def _still_playing(
+        self, before: Bool[Array, "actors"] | None, dones: dict[str, Array]
+    ) -> Bool[Array, "actors"] | None:
+        """Who plays on after a step; whoever is done in the last step of all has played to the end."""
+        if before is None:
+            return None
+        done = jnp.stack([flag(x) for x in self._each(dones)])
+        return before & ~(done & ~flag(dones["__all__"]))
 
     def _each(self, values: PyTree) -> list[Any]:
         """The values of all actors, which are in a dict or along the first axis."""
@@ -170,6 +200,12 @@ def _limit(env: Any) -> int | None:
     """The number of steps after which an environment ends episodes."""
     limits = (getattr(env, name, None) for name in _LIMITS)
     return next((int(limit) for limit in limits if limit is not None), None)
+
+
+def _may_leave(env: Any) -> bool:
+    """Whether actors leave an environment before the others: units that fall, robots that evaporate."""
+    names = [cls.__name__ for cls in type(env).__mro__]
+    return any(name.endswith("SMAX") for name in names) or getattr(env, "evaporating", False)
 
 
 def _size(space: Any) -> int:

@@ -84,3 +84,33 @@ def test_equal_environments_are_equal():
         ValueError, match=r"PPO trains one actor, but SimpleSpreadMPE has 3. Use IPPO"
     ):
         PPO(jaxmarl.make("MPE_simple_spread_v3"), None, ppo.AgentConfig())
+
+
+def test_units_that_fall_in_smax_leave_the_game():
+    env = jaxagents.make("jaxmarl:HeuristicEnemySMAX", scenario="3m")
+    episodes = Episodes(env, 100, (3,))
+    obs, state = episodes.reset(KEY)
+    native_step, step = jax.jit(env.env.step_env), jax.jit(episodes.play)
+    fallen, alone = np.zeros(3, bool), False
+    for i in range(100):
+        assert obs["actor_mask"].dtype == bool
+        np.testing.assert_array_equal(obs["actor_mask"], ~fallen)
+        key, actions = jax.random.key(i), obs["action_mask"].argmax(-1)
+        given = dict(zip(env.agents, actions, strict=True))
+        dones = native_step(key, state.envstate.native, given)[3]
+        timestep = step(key, state, actions)
+        obs, state = timestep.next_obs, timestep.envstate
+        if dones["__all__"]:
+            assert timestep.terminated | timestep.truncated
+            break
+        fallen |= np.array([dones[agent] for agent in env.agents])
+        alone |= fallen.any()
+    assert dones["__all__"]
+    assert alone
+    check_suite_environment(env)
+
+
+def test_where_nobody_leaves_early_nothing_is_said_of_it():
+    _, state = jaxagents.make("jaxmarl:MPE_simple_spread_v3").reset(KEY)
+    assert state.playing is None
+    assert jaxagents.make("jaxmarl:MPE_simple_spread_v3").actor_mask(state) is None

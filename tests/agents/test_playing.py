@@ -1,0 +1,186 @@
+"""Actors that have left the game weigh nothing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+from probes import Probe
+from registry import AGENTS
+
+from jaxagents import IPPO, PPO, check_env, ops
+from jaxagents.agents.playing import playing, playing_in_minibatch
+from jaxagents.learners.gradients import gradients
+from jaxagents.networks import CategoricalActor, StateCritic, WithMemory, for_each_actor
+from jaxagents.ppo import AgentConfig
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+CASE = next(case for case in AGENTS if case.name == "IPPO")
+SWITCHES = {"normalise_observations": True, "normalise_rewards": True}
+MEMORY = {
+    "actor_network": for_each_actor(WithMemory(CategoricalActor(2, (4,)), nn.GRUCell(4)), 2),
+    "critic_network": for_each_actor(WithMemory(StateCritic((4,)), nn.GRUCell(4)), 2),
+}
+NO_MEMORY = {
+    "actor_network": for_each_actor(CategoricalActor(2, (4,)), 2),
+    "critic_network": for_each_actor(StateCritic((4,)), 2),
+}
+
+
+class Leaving(Probe):
+    """The second of two actors leaves after two of four steps, and then sees any number."""
+
+    n_steps = 4
+    mask = staticmethod(lambda playing: playing)
+
+    def __init__(self, left=0.0):
+        super().__init__(2)
+        self.left = left
+
+    def actor_mask(self, state, params):
+        return self.mask(jnp.stack([True, state.time < 2]))
+
+    def observe(self, state):
+        seen = jnp.stack([state.sign, 0.3 * state.time])
+        return jnp.stack([seen, jnp.where(state.time < 2, -seen, self.left)])
+
+    def reward(self, state, action):
+        own = action == (state.sign > 0)
+        return jnp.where(jnp.stack([True, state.time < 2]), own + 0.5 * state.time, 3.0)
+
+
+def make(networks=NO_MEMORY, left=0.0, **fields):
+    sizes = {"batch_size": 8, "rollout_length": 6, "n_steps": 2, "minibatch_size": 4}
+    config = AgentConfig(**{**sizes, **networks, **fields})
+    return IPPO(Leaving(left), None, config, False)
+
+
+def minibatch(agent, runner):
+    """How the networks are fitted, and the samples of a minibatch of all."""
+    runner, traj, _ = agent._rollout(runner)
+    fits = agent._fits(*agent._with_learning_targets(runner, traj))
+    flat = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), fit.inputs) for fit in fits]
+    return list(fits), [fit.prepare(*inputs) for fit, inputs in zip(fits, flat, strict=True)]
+
+
+@pytest.mark.parametrize("networks", [NO_MEMORY, MEMORY], ids=["samples", "sequences"])
+def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
+    agent = make(networks)
+    runner = agent.start(KEY, CASE.hyperparams())
+    fits, samples = minibatch(agent, runner)
+    trainings = [fit.training for fit in fits]
+    found = gradients(fits, trainings, samples, n_parts=1, n_devices=1)
+    hooks = agent._actor_loss, agent._critic_loss
+    counts = np.asarray(playing_in_minibatch(samples[0][0])) > 0
+    assert 0.5 < counts.mean() < 1.0
+    for hook, training, inputs, (grads, info) in zip(hooks, trainings, samples, found, strict=True):
+
+        def loss(params, hook=hook, training=training, inputs=inputs):
+            out = hook(training.replace(params=params), *inputs[:-1], runner.hyperparams)
+            losses, reports = out if isinstance(out, tuple) else (out, {})
+            return losses[counts].mean(), {name: x[counts].mean() for name, x in reports.items()}
+
+        (expected, reports), expected_grads = jax.value_and_grad(loss, has_aux=True)(
+            training.params
+        )
+        trees.assert_close(grads, expected_grads)
+        trees.assert_close(info, {**reports, "loss": expected})
+
+
+def test_parts_of_minibatches_give_the_same_gradients():
+    agent = make()
+    fits, samples = minibatch(agent, agent.start(KEY, CASE.hyperparams()))
+    trainings = [fit.training for fit in fits]
+    whole, parts = (gradients(fits, trainings, samples, n, 1) for n in (1, 4))
+    trees.assert_close(whole, parts)
+
+
+def test_advantages_are_standardised_over_those_that_count():
+    agent = make()
+    _, (of_actor, _) = minibatch(agent, agent.start(KEY, CASE.hyperparams()))
+    counts, advantage = np.asarray(playing(of_actor[0])) > 0, np.asarray(of_actor[3])
+    for actor in range(2):
+        counted = advantage[counts[:, actor], actor]
+        np.testing.assert_allclose([counted.mean(), counted.std()], [0.0, 1.0], atol=1e-4)
+    assert not advantage[~counts].any()
+
+
+def test_nothing_learns_from_what_actors_see_after_they_have_left():
+    runners = []
+    for left in (0.0, 7.0):
+        agent = make(left=left, **SWITCHES)
+        runners.append(agent.advance(agent.start(KEY, CASE.hyperparams()), 2))
+    one, other = runners
+    for name in ("actor_training", "critic_training", "returns", "info"):
+        trees.assert_close(getattr(one, name), getattr(other, name))
+    assert list(one.returns.count) == [96, 48]
+
+
+def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
+    agent = make()
+    runner = agent.start(KEY, CASE.hyperparams(gamma=0.5))
+    runner, traj, _ = agent._rollout(runner)
+    _, traj = agent._with_values(runner, traj)
+    values = np.asarray(traj.value)
+    targets = agent._with_targets(runner, traj)
+    lam, (reward, value) = runner.hyperparams.gae_lambda, (np.asarray(traj.reward), values)
+    # the last step that it plays, two that it does not, and the end of the episode
+    after = 0.5 * reward[2, :, 1] + 0.25 * reward[3, :, 1]
+    last = reward[1, :, 1] + after - value[1, :, 1]
+    np.testing.assert_allclose(targets.advantage[1, :, 1], last, rtol=1e-5)
+    first = reward[0, :, 1] + 0.5 * value[1, :, 1] - value[0, :, 1] + 0.5 * lam * last
+    np.testing.assert_allclose(targets.advantage[0, :, 1], first, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(targets.target[1, :, 1], reward[1, :, 1] + after, rtol=1e-5)
+    counted = np.asarray(playing(traj.obs))[:, :, 1] > 0
+    explained = ops.explained_variance(targets.value, targets.target, playing(traj.obs))
+    left, gained = np.asarray(targets.value)[..., 1][counted], targets.target[..., 1][counted]
+    np.testing.assert_allclose(explained[1], 1 - (gained - left).var() / gained.var(), rtol=1e-3)
+
+
+def test_statistics_are_those_of_actors_that_play():
+    agent = make(**SWITCHES)
+    runner = agent.start(KEY, CASE.hyperparams())
+    _, traj, _ = agent._rollout(runner)
+    after = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+    seen = np.asarray(traj.obs["observation"])
+    counts = np.asarray(traj.obs["actor_mask"])
+    *_, found = after.critic_training.extra_variables["observed"]["statistics"]["moments"]
+    for actor in range(2):
+        counted = seen[:, :, actor][counts[:, :, actor]]
+        np.testing.assert_allclose(found.mean[actor], counted.mean(0), atol=1e-6)
+        np.testing.assert_allclose(found.variance[actor], counted.var(0), rtol=1e-4, atol=1e-6)
+        assert found.count[actor] == len(counted)
+
+
+def test_devices_share_the_weights():
+    agent = make(n_groups=2, n_steps=1, **SWITCHES)
+    alone, shared = (
+        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)[0]
+        for mesh in (None, make_mesh(2))
+    )
+    trees.assert_close(shared.actor_training.params, alone.actor_training.params)
+    trees.assert_close(shared.info, alone.info)
+
+
+@pytest.mark.parametrize("wrong", [lambda mask: mask[:1], lambda mask: mask.astype(float)])
+def test_refuses_what_is_no_mask_of_actors(wrong):
+    class Wrong(Leaving):
+        mask = staticmethod(wrong)
+
+    with pytest.raises(
+        ValueError, match=r"Wrong: the mask of actors must be boolean and have shape"
+    ):
+        IPPO(Wrong(), None, AgentConfig(**NO_MEMORY))
+    with pytest.raises(ValueError, match="the mask of actors must be boolean"):
+        check_env(Wrong(), n_steps=1)
+
+
+def test_refuses_a_single_actor_that_leaves():
+    class Alone(Probe):
+        def actor_mask(self, state, params):
+            return jnp.ones((), bool)
+
+    with pytest.raises(ValueError, match="Alone has a mask of actors, but a single actor"):
+        PPO(Alone(), None, AgentConfig())

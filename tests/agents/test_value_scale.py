@@ -1,0 +1,116 @@
+"""Critics that learn returns of zero mean and unit variance."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import trees
+from probes import BestAction
+from registry import AGENTS
+
+from jaxagents import ops
+from jaxagents.agents.transitions import Transition
+from jaxagents.agents.value_scale import observe_targets
+from jaxagents.networks import PerActor, StateCritic
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+CASES = {case.name: case for case in AGENTS}
+
+
+class Large(BestAction):
+    """Rewards of 1000 and 3000, of episodes of one step."""
+
+    def reward(self, state, action):
+        return 1000.0 + 2000.0 * super().reward(state, action)
+
+
+def make(name="IPPO", **fields):
+    return CASES[name].make(Large, False, **{"n_steps": 3, "normalise_values": True, **fields})
+
+
+def test_values_and_targets_against_numpy():
+    agent, hyperparams = make(), CASES["IPPO"].hyperparams()
+    runner, returns = agent.start(KEY, hyperparams), []
+    for _ in range(3):
+        critic, before = runner.critic_training, runner.targets
+        collected, traj, _ = agent._rollout(runner)
+        learnt_from, traj = agent._with_learning_targets(collected, traj)
+        raw = np.asarray(jax.vmap(jax.vmap(critic))(traj.obs))
+        values = raw * np.sqrt(before.variance) + before.mean
+        np.testing.assert_allclose(traj.value, values, rtol=1e-4, atol=1e-4)
+        returns.append(np.asarray(traj.target, float))
+        so_far = np.concatenate(returns).reshape(-1, 2)
+        np.testing.assert_allclose(learnt_from.targets.mean, so_far.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(learnt_from.targets.variance, so_far.var(0), rtol=1e-3)
+        _, critic_fit = agent._fits(learnt_from, traj)
+        units = (returns[-1] - so_far.mean(0)) / so_far.std(0)
+        np.testing.assert_allclose(critic_fit.inputs[1], units, rtol=1e-3, atol=1e-4)
+        runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+        trees.assert_close(runner.targets, learnt_from.targets)
+
+
+def test_a_critic_learns_large_returns_at_once():
+    errors = {}
+    for switch in (False, True):
+        case = CASES["PPO"]
+        agent = make("PPO", n_steps=40, normalise_values=switch)
+        runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+        value = runner.critic_training(jnp.array([1.0, 0.0]))
+        value = ops.denormalise(value, runner.targets) if switch else value
+        errors[switch] = abs(float(value) - 3000.0)
+        if switch:
+            assert runner.info["explained_variance"] < 1.0
+            assert runner.info["critic_loss"] < 2.0
+    assert errors[True] < 300.0 < 1000.0 < errors[False]
+
+
+def test_returns_of_long_ago_are_forgotten():
+    def rollout(target):
+        return Transition(*[jnp.zeros(1)] * 8, target=jnp.full((2, 5), target))
+
+    moments = ops.no_moments()
+    for i in range(400):
+        moments = observe_targets(rollout(100.0 if i < 150 else 1.0), moments)
+    assert moments.count == 99 * 10
+    np.testing.assert_allclose(moments.mean, 1.0 + 99.0 * 0.99**250, rtol=1e-3)
+
+
+def test_actors_that_share_a_critic_share_the_moments():
+    critic = PerActor(StateCritic(features=(4,)), 2, shared_params=True, own_observations=False)
+    agent = make(critic_network=critic, normalise_observations=True)
+    runner = agent.advance(agent.start(KEY, CASES["IPPO"].hyperparams()), 1)
+    assert runner.targets.mean.shape == ()
+    assert runner.targets.count == 2 * 64
+    assert make().start(KEY, CASES["IPPO"].hyperparams()).targets.mean.shape == (2,)
+
+
+def test_goes_on_from_checkpoints_bit_for_bit(tmp_path):
+    hyperparams = CASES["IPPO"].hyperparams()
+    expected, _ = make(n_steps=4, eval_frequency=2).train(KEY, hyperparams, progress=False)
+    fields = {"eval_frequency": 2, "checkpoint_dir": tmp_path}
+    make(n_steps=2, **fields).train(KEY, hyperparams, progress=False)
+    again = make(n_steps=4, restore_agent=True, **fields)
+    runner, _ = again.resume(KEY, hyperparams, progress=False)
+    trees.assert_equal(runner, expected)
+
+
+def test_devices_share_the_moments():
+    agent = make(n_groups=4, replicated_updates=True)
+    alone, shared = (
+        agent.train(KEY, CASES["IPPO"].hyperparams(), progress=False, mesh=mesh)[0]
+        for mesh in (None, make_mesh(4))
+    )
+    trees.assert_equal(shared, alone)
+
+
+def test_seeds_that_are_trained_together_have_moments_of_their_own():
+    agent, hyperparams = make(), CASES["IPPO"].hyperparams()
+    keys = jax.random.split(KEY, 2)
+    together, _ = jax.vmap(agent.train, (0, None))(keys, hyperparams)
+    alone, _ = agent.train(keys[1], hyperparams, progress=False)
+    trees.assert_close(jax.tree.map(lambda x: x[1], together.targets), alone.targets)
+
+
+def test_without_the_switch_a_runner_is_as_before():
+    runner = make(normalise_values=False).start(KEY, CASES["IPPO"].hyperparams())
+    assert runner.targets == ()
