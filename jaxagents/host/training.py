@@ -78,8 +78,7 @@ def train_online(
         eval_env: Another environment, in which the learner is evaluated at every point, in the same
             episodes each time and by the modes of its distributions, unless
             `config.eval_deterministic` is false. By default it is not evaluated.
-        buffer: Where transitions go, perhaps after others. By default an empty one of
-            `config.buffer_size`.
+        buffer: Where transitions go; by default an empty one of `config.buffer_size`.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
             The buffer is then filled from there.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
