@@ -11,6 +11,9 @@ from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.sampling import Sampled
 
+ENVIRONMENTS = "environments"
+"""The key of the number of the environment that a transition is from, where there are several."""
+
 
 class ReplayBuffer(Sampled):
     """The most recent transitions, in memory that is allocated once.
@@ -21,7 +24,8 @@ class ReplayBuffer(Sampled):
     batch = buffer.sample(256)
     ```
 
-    Once it is full, a new transition takes the place of the oldest.
+    Once it is full, a new transition takes the place of the oldest. Transitions of several environments,
+    which come in turns, have an entry `environments`, the number of the environment.
     """
 
     def __init__(self, flat: dict[str, np.ndarray], seed: int = 0) -> None:
@@ -178,13 +182,23 @@ class ReplayBuffer(Sampled):
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of the transitions held, oldest first.
 
+        Where they have an entry `environments`, those of each environment come together, and the last
+        of them is marked among the `ends`, so that no row goes on in one of another environment.
+
         Args:
             seed: Seed of the dataset's sampling.
 
         Returns:
             The dataset.
         """
-        return Dataset(self.last(len(self)), seed)
+        held = np.arange(self._n_added - len(self), self._n_added) % self._capacity
+        if ENVIRONMENTS not in self._flat:
+            return Dataset(rows.take(self._flat, held), seed)
+        held = held[np.argsort(self._flat[ENVIRONMENTS][held], kind="stable")]
+        taken = rows.take(self._flat, held)
+        if "ends" in taken:
+            taken["ends"][np.diff(taken[ENVIRONMENTS], append=-1) != 0] = True
+        return Dataset(taken, seed)
 
     # Saving and loading.
 

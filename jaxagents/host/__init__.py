@@ -2,7 +2,6 @@
 
 from jaxagents.host.checkpoint import restore_learner
 from jaxagents.host.config import OfflineConfig, OnlineConfig
-from jaxagents.host.episodes import example_transition, rescale_actions
 from jaxagents.host.evaluation import (
     concatenate_trajectories,
     evaluate,
@@ -11,6 +10,7 @@ from jaxagents.host.evaluation import (
 )
 from jaxagents.host.monitor import EpisodeMonitor
 from jaxagents.host.training import train_offline, train_online
+from jaxagents.host.transitions import example_transition, rescale_actions
 from jaxagents.host.video import record_video
 
 __all__ = [

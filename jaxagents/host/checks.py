@@ -6,13 +6,15 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 from jaxtyping import Array, PyTree
 
 from jaxagents.data import Dataset, ReplayBuffer, rows
+from jaxagents.envs.on_host.vectors import spaces_of_one
 from jaxagents.host.config import HostConfig
-from jaxagents.host.episodes import example_transition
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.learner_like import LearnerLike
+from jaxagents.host.transitions import example_transition
 
 _LARGEST_ACTION = 1 + 1e-5
 _METHODS = ("update_many", "sample_actions")
@@ -96,23 +98,23 @@ def check_dataset_actions(learner: LearnerLike, dataset: Dataset) -> None:
             _check_continuous(actions)
 
 
-def check_acts(learner: LearnerLike, env: gymnasium.Env) -> None:
+def check_acts(learner: LearnerLike, env: gymnasium.Env | VectorEnv) -> None:
     """Raises unless a learner gives actions that an environment takes.
 
     Args:
         learner: The learner.
-        env: The environment, with rescaled actions.
+        env: The environment, or a vector of them, with rescaled actions.
 
     Raises:
         ValueError: It cannot take the environment's observations, or gives other actions.
     """
-    name, space = type(learner).__name__, env.action_space
+    name, (observation_space, space) = type(learner).__name__, spaces_of_one(env)
     example = example_transition(env)
     try:
         action = jax.eval_shape(_mode, learner, example["observations"])
     except Exception as error:
         raise ValueError(
-            f"{name} cannot act on observations of {env.observation_space}: {error}"
+            f"{name} cannot act on observations of {observation_space}: {error}"
         ) from error
     kind = np.integer if isinstance(space, spaces.Discrete) else np.floating
     if action.shape != space.shape or not np.issubdtype(action.dtype, kind):
@@ -129,7 +131,7 @@ def check_acts(learner: LearnerLike, env: gymnasium.Env) -> None:
         )
 
 
-def check_another(env: gymnasium.Env, eval_env: gymnasium.Env | None) -> None:
+def check_another(env: gymnasium.Env | VectorEnv, eval_env: gymnasium.Env | None) -> None:
     """Raises if evaluations would play in the environment in which training plays.
 
     Raises:
@@ -139,7 +141,9 @@ def check_another(env: gymnasium.Env, eval_env: gymnasium.Env | None) -> None:
     if eval_env is None:
         return
     check_single(eval_env)
-    if eval_env.unwrapped is env.unwrapped:
+    given = env.unwrapped
+    players = given.envs if isinstance(given, SyncVectorEnv) else [given]
+    if any(eval_env.unwrapped is player.unwrapped for player in players):
         raise ValueError(
             "eval_env must be another environment than env, whose episodes an evaluation would "
             "disturb: make a second one."
@@ -164,7 +168,7 @@ def check_buffer(buffer: ReplayBuffer, example: Mapping[str, PyTree]) -> None:
     if held != needed:
         raise ValueError(
             f"The buffer holds transitions of the shapes {held}, but the environment gives {needed}: "
-            "make it of jaxagents.host.example_transition(env)."
+            "make it of jaxagents.host.example_transition(env, n_envs)."
         )
 
 

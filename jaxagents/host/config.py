@@ -84,14 +84,20 @@ class OnlineConfig(HostConfig):
     The defaults are those of soft actor-critic on MuJoCo. `updates_per_call / update_frequency` is the
     number of updates to each step of the environment.
 
+    With several environments, all numbers of steps count those of each: one step in all of `n_envs` is
+    `n_envs` steps. `n_steps`, `eval_frequency` and `log_frequency` are rounded up to multiples of that.
+
     Attributes:
         n_steps: Number of steps of the environment.
+        n_envs: Number of copies of the environment to play in at once. A vector of environments brings
+            its own number.
         buffer_size: Number of most recent transitions to learn from, unless a buffer is given.
         start_steps: Number of steps at the beginning with uniformly random actions and no updates.
         update_frequency: Number of steps between calls of the learner's update.
     """
 
     n_steps: int = 1_000_000
+    n_envs: int = 1
     buffer_size: int = 1_000_000
     start_steps: int = 5_000
     update_frequency: int = 1
@@ -99,13 +105,25 @@ class OnlineConfig(HostConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("n_steps", "buffer_size", "update_frequency")
+        self._check_positive("n_steps", "n_envs", "buffer_size", "update_frequency")
         self._check_not_negative("start_steps")
         if self.start_steps > self.n_steps:
             raise ValueError(
                 f"OnlineConfig.start_steps must not exceed n_steps ({self.n_steps}), or nothing would "
                 f"be learned, got {self.start_steps}."
             )
+
+    def in_turns_of(self, n_envs: int) -> "OnlineConfig":
+        """The configuration with the numbers of steps at which something happens rounded up.
+
+        Args:
+            n_envs: They become multiples of it.
+
+        Returns:
+            The configuration.
+        """
+        names = "n_steps", "eval_frequency", "log_frequency"
+        return self.replace(**{name: -(-getattr(self, name) // n_envs) * n_envs for name in names})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

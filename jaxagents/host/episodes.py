@@ -1,100 +1,32 @@
-"""The episodes that a training plays in a Gymnasium environment."""
+"""The episodes that a training plays in one Gymnasium environment."""
 
+import warnings
 from collections.abc import Mapping
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import ArrayLike, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from jaxagents import ops
-from jaxagents.core.observed import action_mask
-from jaxagents.envs.on_host.arrays import action_array, as_observation, example_observation
-from jaxagents.host.evaluation import check_single
+from jaxagents.core.compilation import jit_by_structure
+from jaxagents.data import ReplayBuffer
+from jaxagents.envs.on_host.arrays import action_array, as_observation
+from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.outcome import Outcome, begin, take
-from jaxagents.host.randomness import Stream, seed_of
-
-
-def rescale_actions(env: gymnasium.Env) -> gymnasium.Env:
-    """An environment whose box actions lie in [-1, 1], as learners give them.
-
-    Args:
-        env: A single environment with box or discrete actions.
-
-    Returns:
-        The environment itself, where nothing is to be done, else in a
-            `gymnasium.wrappers.RescaleAction`.
-
-    Raises:
-        TypeError: It is not a single environment.
-        ValueError: Its actions are neither numbers within finite bounds nor 0, 1, 2, ...
-    """
-    check_single(env)
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        if space.start != 0:
-            raise ValueError(
-                f"Discrete actions must start at 0, got {space}: shift them with "
-                "gymnasium.wrappers.TransformAction."
-            )
-        return env
-    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
-        raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
-    if not space.is_bounded():
-        raise ValueError(
-            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose bounds "
-            "with gymnasium.wrappers.ClipAction and TransformAction."
-        )
-    if np.all(space.low == -1) and np.all(space.high == 1):
-        return env
-    # Integers of Python, unlike those of NumPy, can be written with the environment's specification.
-    return gymnasium.wrappers.RescaleAction(env, -1, 1)  # pyright: ignore[reportArgumentType]
-
-
-def example_transition(env: gymnasium.Env) -> dict[str, PyTree]:
-    """Shapes and types of a transition.
-
-    Args:
-        env: The environment.
-
-    Returns:
-        The transition, of zeros.
-
-    Raises:
-        ValueError: An observation is neither an array nor a dict of them.
-    """
-    observation = example_observation(env.observation_space)
-    return {
-        "observations": observation,
-        "actions": action_array(env.action_space, np.zeros(env.action_space.shape or ())),
-        "rewards": np.float32(0),
-        "next_observations": observation,
-        "masks": np.float32(0),
-        "ends": np.False_,
-    }
-
-
-def random_action(
-    space: spaces.Space, rng: np.random.Generator, observation: PyTree = None
-) -> np.ndarray:
-    """A uniformly random action of those that the observation allows, in [-1, 1] if it is continuous."""
-    mask = action_mask(observation)
-    if mask is not None:
-        return action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
-    if isinstance(space, spaces.Discrete):
-        return action_array(space, rng.integers(space.n))
-    return action_array(space, rng.uniform(-1.0, 1.0, space.shape))
+from jaxagents.host.randomness import Stream, generator, seed_of
+from jaxagents.host.transitions import random_action
+from jaxagents.host.turns import Turn
 
 
 class GymnasiumEpisodes:
     """Plays one episode after another, each from a seed of its own.
 
     Attributes:
-        number: Number of the current episode.
-        observation: The current observation.
-        actions: The actions taken in the current episode.
-        episode_return: The sum of its rewards.
+        n_envs: Number of environments.
     """
+
+    n_envs = 1
 
     def __init__(self, env: gymnasium.Env, seed: int) -> None:
         """Begins the first episode.
@@ -108,68 +40,117 @@ class GymnasiumEpisodes:
         self._seed = seed
         self._begin(0)
 
-    def step(self, action: ArrayLike) -> tuple[dict[str, PyTree], float | None]:
+    def random_actions(self, seed: int, step: int) -> np.ndarray:
+        """A uniformly random action of those that are allowed.
+
+        Args:
+            seed: Seed of the training.
+            step: Number of the step.
+
+        Returns:
+            The action.
+        """
+        rng = generator(seed, Stream.RANDOM_ACTIONS, step)
+        return random_action(self._env.action_space, rng, self._observation)
+
+    def sampled_actions(self, learner: LearnerLike, key: Key[Array, ""], step: int) -> Array:
+        """An action that a learner draws, which may still be under way.
+
+        Args:
+            learner: The learner.
+            key: Key of all actions of the training.
+            step: Number of the step.
+
+        Returns:
+            The action.
+        """
+        return _sample(learner, key, np.uint32(step), self._observation)
+
+    def step(self, actions: ArrayLike, buffer: ReplayBuffer) -> Turn:
         """Takes an action, and begins the next episode if that ends the current one.
 
         Args:
-            action: The action.
+            actions: The action.
+            buffer: Where the transition goes.
 
         Returns:
-            The transition, and the return of the episode that it ended, if it did.
+            The transition, and the return of the episode if it is over.
         """
-        observation, action = self.observation, action_array(self._env.action_space, action)
+        observation, action = self._observation, action_array(self._env.action_space, actions)
         outcome = self._take(action)
         transition = {
             "observations": observation,
             "actions": action,
             "rewards": np.float32(outcome.reward),
-            "next_observations": self.observation,
+            "next_observations": self._observation,
             "masks": np.float32(not outcome.terminated),
             "ends": np.bool_(_ended(outcome)),
         }
+        buffer.add_transition(transition)
         if not _ended(outcome):
-            return transition, None
-        episode_return = self.episode_return
-        self._begin(self.number + 1)
-        return transition, episode_return
+            return Turn(transition, [])
+        episode_return = self._return
+        self._begin(self._number + 1)
+        return Turn(transition, [episode_return])
 
-    def go_to(self, number: int, actions: np.ndarray, observation: PyTree) -> bool:
-        """Plays an episode again up to where it was, or begins the next if it takes another course.
+    def notes(self) -> int:
+        """The number of the current episode."""
+        return self._number
+
+    def arrays(self) -> dict[str, PyTree]:
+        """The actions taken in the current episode, and the observation that followed."""
+        return {"actions": self._actions, "observation": self._observation}
+
+    def go_to(self, notes: int, arrays: Mapping[str, PyTree]) -> list[int]:
+        """Plays an episode again up to where it was; warns, and begins the next, if it cannot.
 
         Args:
-            number: Number of the episode.
-            actions: The actions taken in it.
-            observation: The observation that followed.
+            notes: What `notes` gave.
+            arrays: What `arrays` gave.
 
         Returns:
-            Whether the episode led to the same observation again.
+            `[0]` if an episode was given up after a step or more.
         """
-        self._begin(number)
+        self._begin(notes)
+        actions = arrays["actions"]
         ended = any(_ended(self._take(np.asarray(action))) for action in actions)
-        if not ended and _equal(self.observation, observation):
-            return True
-        self._begin(number + 1)
-        return False
+        if not ended and _equal(self._observation, arrays["observation"]):
+            return []
+        self._begin(notes + 1)
+        warnings.warn(
+            f"Episode {notes} took another course when its {len(actions)} actions were taken again, so "
+            "that training goes on with a new episode, and not as if it had never been interrupted. The "
+            "environment is not determined by its seed.",
+            stacklevel=9,
+        )
+        return [0] if len(actions) else []
 
     def _begin(self, number: int) -> None:
         seed = seed_of(self._seed, Stream.EPISODES, number)
-        self.observation = as_observation(begin(self._env, seed))
-        self.number = number
-        self.actions: list[np.ndarray] = []
-        self.episode_return = 0.0
+        self._observation = as_observation(begin(self._env, seed))
+        self._number = number
+        self._actions: list[np.ndarray] = []
+        self._return = 0.0
 
     def _take(self, action: np.ndarray) -> Outcome:
         space = self._env.action_space
         fitting = int(action) if isinstance(space, spaces.Discrete) else action.astype(space.dtype)
         outcome = take(self._env, fitting)
-        self.observation = as_observation(outcome.observation)
-        self.actions.append(action)
-        self.episode_return += outcome.reward
+        self._observation = as_observation(outcome.observation)
+        self._actions.append(action)
+        self._return += outcome.reward
         return outcome
 
 
 def _ended(outcome: Outcome) -> bool:
     return outcome.terminated or outcome.truncated
+
+
+@jit_by_structure
+def _sample(
+    learner: LearnerLike, key: Key[Array, ""], step: ArrayLike, observation: PyTree
+) -> Array:
+    return learner.sample_actions(observation, seed=jax.random.fold_in(key, step))
 
 
 def _equal(first: PyTree, second: PyTree) -> bool:

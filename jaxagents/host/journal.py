@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.data import ReplayBuffer, rows
+from jaxagents.data.replay_buffer import ENVIRONMENTS
 
 _TRANSITIONS = "transitions"
 _EXTRAS = "extras"
@@ -97,12 +98,15 @@ class Journal:
             self._buffer.add_transitions(rows.unflatten(new))
         return rows.unflatten(arrays[_EXTRAS])
 
-    def end_episode(self) -> None:
-        """Marks the newest transition as the last of its episode."""
-        state = self._buffer.state_dict()
-        state["transitions"]["ends"][(state["n_added"] - 1) % self._buffer.capacity] = True
-        newest = self._parts[-1]
-        self._parts[-1] = newest._replace(stop=newest.stop - 1)  # so that it is written again
+    def end_episodes(self, environments: Collection[int]) -> None:
+        """Marks the newest transition of environments, given by number, as the last of its episode."""
+        state, capacity = self._buffer.state_dict(), self._buffer.capacity
+        held = np.arange(state["n_added"] - len(self._buffer), state["n_added"])
+        of = state["transitions"].get(ENVIRONMENTS, np.zeros(capacity, int))[held % capacity]
+        newest = [held[of == i][-1] for i in environments if i in of]
+        if newest:
+            state["transitions"]["ends"][np.array(newest) % capacity] = True
+            self._parts[-1] = self._parts[-1]._replace(stop=int(min(newest)))  # to write them again
 
     def _count_from(self, n_added: int) -> None:
         """Empties the buffer, as if so many transitions had been added before."""

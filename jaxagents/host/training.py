@@ -5,6 +5,7 @@ from typing import Any
 
 import gymnasium
 import jax
+from gymnasium.vector import VectorEnv
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents.callbacks import Callback, Progress, as_callbacks
@@ -24,21 +25,22 @@ from jaxagents.host.checks import (
     check_learner,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
-from jaxagents.host.episodes import example_transition, rescale_actions
 from jaxagents.host.evaluation import evaluate, supply_rng
 from jaxagents.host.journal import Journal
 from jaxagents.host.learner_like import LearnerLike, LearnerT
 from jaxagents.host.offline import OfflineTraining
 from jaxagents.host.online import OnlineTraining
+from jaxagents.host.playing import episodes_of, name_of, opened
 from jaxagents.host.program import HostRunner
 from jaxagents.host.randomness import Stream, seed_of
 from jaxagents.host.schedule import Schedule
+from jaxagents.host.transitions import example_transition, rescale_actions
 from jaxagents.loggers import Logger, as_loggers
 
 
 def train_online(
     learner: LearnerT,
-    env: gymnasium.Env,
+    env: gymnasium.Env | VectorEnv,
     config: OnlineConfig | None = None,
     *,
     eval_env: gymnasium.Env | None = None,
@@ -48,7 +50,7 @@ def train_online(
     callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     progress: bool = True,
 ) -> tuple[LearnerT, Metrics]:
-    """Trains a learner in an environment, from a replay buffer.
+    """Trains a learner in an environment, or in several at once, from a replay buffer.
 
     ```python
     env = gymnasium.make("HalfCheetah-v5")
@@ -65,16 +67,18 @@ def train_online(
     environment's bounds. Observations are cast to single precision, unless they are bytes or images of
     integers.
 
+    With `config.n_envs` it plays in copies of an environment that is registered with Gymnasium. A vector
+    is played in as it is; only one made with `AutoresetMode.DISABLED` can go on exactly on resuming.
+
     Args:
         learner: The learner, which is not changed.
-        env: A single environment with box or discrete actions, whose observations are arrays or dicts
-            of them.
+        env: An environment with box or discrete actions, and with arrays or dicts of them as
+            observations; or a vector of such.
         config: Configuration; by default `OnlineConfig()`.
         eval_env: Another environment, in which the learner is evaluated at every point, in the same
             episodes each time and by the modes of its distributions, unless
             `config.eval_deterministic` is false. By default it is not evaluated.
-        buffer: Where transitions go, for instance one that holds some already. By default an empty
-            one of `config.buffer_size`.
+        buffer: Where transitions go; by default an empty one of `config.buffer_size`.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
             The buffer is then filled from there.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
@@ -90,7 +94,7 @@ def train_online(
             `episode_return` in training (NaN where there was none).
 
     Raises:
-        TypeError: An argument is of another type, such as a vector of environments.
+        TypeError: An argument is of another type, such as the name of an environment.
         ValueError: Environments, learner, buffer or checkpoints do not fit together.
         FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
     """
@@ -98,33 +102,35 @@ def train_online(
     check_config(config, OnlineConfig)
     check_learner(learner)
     loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
-    env = rescale_actions(env)
-    check_another(env, eval_env)
-    check_acts(learner, env)
-    example = example_transition(env)
-    if buffer is None:
-        buffer = ReplayBuffer.create(example, config.buffer_size)
-    check_buffer(buffer, example)
-    store = _store(config, resume)
-    journal = None if store is None else Journal(store.replay, buffer)
-    training = OnlineTraining(learner, env, buffer, config, journal)
-    identity = {
-        **_identity(learner, eval_env, config),
-        "environment": _name(env),
-        "buffer size": buffer.capacity,
-    }
-    title = f"{type(learner).__name__} on {_name(env)}"
-    return driver.train(
-        HostRunner(training),
-        _evaluation(learner, eval_env, config),
-        Schedule(config.n_steps, config),
-        store,
-        identity,
-        resume,
-        loggers,
-        callbacks,
-        title if progress else None,
-    )
+    with opened(env, config.n_envs) as played:
+        check_another(env, eval_env)
+        check_acts(learner, played)
+        example = example_transition(played)
+        if buffer is None:
+            buffer = ReplayBuffer.create(example, config.buffer_size)
+        check_buffer(buffer, example)
+        store = _store(config, resume)
+        journal = None if store is None else Journal(store.replay, buffer)
+        episodes = episodes_of(played, config.seed)
+        config = config.in_turns_of(episodes.n_envs)
+        training = OnlineTraining(learner, episodes, example, buffer, config, journal)
+        identity = {
+            **_identity(learner, eval_env, config),
+            "environment": name_of(played),
+            "buffer size": buffer.capacity,
+        }
+        title = f"{type(learner).__name__} on {name_of(played)}"
+        return driver.train(
+            HostRunner(training),
+            _evaluation(learner, eval_env, config),
+            Schedule(config.n_steps, config),
+            store,
+            identity,
+            resume,
+            loggers,
+            callbacks,
+            title if progress else None,
+        )
 
 
 def train_offline(
@@ -243,7 +249,3 @@ def _identity(
         "seed": config.seed,
         "number of evaluation episodes": 0 if eval_env is None else config.n_evals,
     }
-
-
-def _name(env: gymnasium.Env) -> str:
-    return type(env.unwrapped).__qualname__ if env.spec is None else env.spec.id

@@ -399,7 +399,7 @@ def test_a_journal_brings_a_buffer_back(tmp_path):
                 buffer.state_dict()["transitions"], again.state_dict()["transitions"]
             )
             assert again.state_dict()["n_added"] == number
-        journal_again.end_episode()
+        journal_again.end_episodes([0])
         parts = journal_again.write(6, {})
         journal.read(parts)
         ends = buffer.to_dataset()["ends"]

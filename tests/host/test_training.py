@@ -340,10 +340,8 @@ def test_refuses_environments_that_it_cannot_act_in():
     refuses(spaces.Discrete(2, start=1), "must start at 0")
     refuses(spaces.Box(-1, 1, (3,)), r"Tiny gives actions of shape \(1,\).*env.action_space")
     refuses(spaces.Discrete(2), "Tiny gives actions of")
-    vector = gymnasium.make_vec("Pendulum-v1", 2)
-    with pytest.raises(TypeError, match="single Gymnasium environment"):
-        train_online(line_learner(), vector, ONLINE)
-    vector.close()
+    with pytest.raises(TypeError, match=r"a vector of them, as gymnasium.make_vec does, got str"):
+        train_online(line_learner(), "Pendulum-v1", ONLINE)
 
 
 def test_refuses_observations_that_it_cannot_store():

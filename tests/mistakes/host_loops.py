@@ -78,16 +78,28 @@ def single_logger():
     train_online(tiny(), Line(), ONLINE, loggers=ConsoleLogger())
 
 
-@mistake(TypeError, r"env must be a single Gymnasium environment.*got str")
+@mistake(TypeError, r"env must be a Gymnasium environment.*got str")
 def name_of_an_environment():
     """The name of an environment."""
     train_online(tiny(), "Pendulum-v1", ONLINE)
 
 
 @mistake(TypeError, r"single Gymnasium environment")
-def vector_of_environments():
-    """A vector of environments."""
-    train_online(tiny(), gymnasium.vector.SyncVectorEnv([Line]), ONLINE)
+def vector_for_evaluations():
+    """A vector of environments for evaluations."""
+    train_online(tiny(), Line(), ONLINE, eval_env=gymnasium.vector.SyncVectorEnv([Line]))
+
+
+@mistake(ValueError, r"Line is not registered with Gymnasium.*n_envs is 4. Pass a vector instead")
+def copies_of_an_unregistered_environment():
+    """Copies of an environment that Gymnasium knows no way to make more of."""
+    train_online(tiny(), Line(), ONLINE.replace(n_envs=4))
+
+
+@mistake(ValueError, r"The vector has 2 environments, .* n_envs=4: leave n_envs out")
+def vector_of_another_number():
+    """A vector of more or fewer environments than the configuration of a host loop has."""
+    train_online(tiny(), gymnasium.vector.SyncVectorEnv([Line] * 2), ONLINE.replace(n_envs=4))
 
 
 @mistake(ValueError, r"finite bounds")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import gymnasium
-from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import PyTree
@@ -22,7 +21,7 @@ from jaxagents.envs.on_host.arrays import (
 )
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.vectors import Vector
+from jaxagents.envs.on_host.vectors import Vector, spaces_of_one
 
 MakeEnv = Callable[..., gymnasium.Env]
 
@@ -86,7 +85,7 @@ class Gymnasium(HostEnvironment, Native):
         self._vectors: dict[tuple[str, int], VectorEnv] = {}
         self._live: dict[tuple[str, int, int], HostEpisodes] = {}
         first = env if isinstance(env, gymnasium.Env | VectorEnv) else _made(env)
-        observation_space, action_space = _spaces(first)
+        observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
@@ -302,13 +301,6 @@ def _made(make: MakeEnv) -> gymnasium.Env:
             f"The function must return an environment of Gymnasium, got {type(env).__name__}."
         )
     return env
-
-
-def _spaces(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
-    """The spaces of the observations and the actions of one environment."""
-    if isinstance(env, VectorEnv):
-        return env.single_observation_space, env.single_action_space
-    return env.observation_space, env.action_space
 
 
 def _identity(env: object) -> Hashable:

@@ -13,7 +13,7 @@ from jaxagents.envs.environment import Environment
 if TYPE_CHECKING:  # which imports gymnasium
     from jaxagents.envs.on_host.episodes import HostEpisodes
 
-_LONGEST = 10_000
+LONGEST_KEPT = 10_000
 """The most actions that are kept of an episode without a limit, to be taken again on resuming."""
 
 
@@ -107,7 +107,7 @@ class HostEnvironment(Environment):
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
         obs, action = jax.tree.map(jnp.asarray, self.example())
-        longest = (self.max_steps or _LONGEST) if self.plays_again else 0
+        longest = (self.max_steps or LONGEST_KEPT) if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
         seed = jax.random.bits(key, (), jnp.uint32)
         return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)

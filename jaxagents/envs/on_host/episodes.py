@@ -48,7 +48,7 @@ class HostEpisodes:
         assert self._played is not None
         return self._played
 
-    def go_to(self, played: Played, obs: PyTree) -> None:
+    def go_to(self, played: Played, obs: PyTree) -> Bool[np.ndarray, "environments"]:
         """Plays episodes again up to where they were, unless that is where they are.
 
         Where that cannot be done, it warns, and starts the next ones.
@@ -56,10 +56,13 @@ class HostEpisodes:
         Args:
             played: The episodes.
             obs: The observations that followed; those of episodes without steps are not looked at.
+
+        Returns:
+            Where the episodes go on; elsewhere the next ones were started.
         """
-        if self._played is not None and self._played.is_same(played):
-            return
         begun = played.step > 0
+        if self._played is not None and self._played.is_same(played):
+            return np.ones_like(begun)
         if self._vector.starts_episodes:
             self._start(played._replace(number=played.number + begun))
             again = ~begun
@@ -69,6 +72,7 @@ class HostEpisodes:
             self._start_next(~again)
         if not again.all():
             warnings.warn(self._why_not(again), stacklevel=2)
+        return again
 
     def restart(self, seeds: UInt32[np.ndarray, "environments"]) -> None:
         """Starts the first episode in each environment.

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import gymnasium
 import jax
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float, PyTree, UInt8
 
@@ -124,6 +126,13 @@ class Vector:
             final = info["final_obs"][i]
             jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
         return obs
+
+
+def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
+    """The spaces of the observations and the actions of one environment, be it alone or in a vector."""
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, env.single_action_space
+    return env.observation_space, env.action_space
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:

@@ -1,0 +1,103 @@
+"""Transitions of Gymnasium environments, and the actions in them, as learners take and give them."""
+
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from jaxtyping import PyTree
+
+from jaxagents import ops
+from jaxagents.core.observed import action_mask
+from jaxagents.data.replay_buffer import ENVIRONMENTS
+from jaxagents.envs.on_host.arrays import action_array, example_observation
+from jaxagents.envs.on_host.vectors import spaces_of_one
+
+EnvT = TypeVar("EnvT", bound=gymnasium.Env | VectorEnv)
+
+
+def rescale_actions(env: EnvT) -> EnvT:
+    """An environment whose box actions lie in [-1, 1], as learners give them.
+
+    Args:
+        env: An environment with box or discrete actions, or a vector of them.
+
+    Returns:
+        The environment itself, where nothing is to be done, else in a
+            `gymnasium.wrappers.RescaleAction`, or that of vectors.
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: Its actions are neither numbers within finite bounds nor 0, 1, 2, ...
+    """
+    if not isinstance(env, gymnasium.Env | VectorEnv):
+        raise TypeError(
+            "env must be a Gymnasium environment, as gymnasium.make gives it, or a vector of them, as "
+            f"gymnasium.make_vec does, got {type(env).__name__}."
+        )
+    _, space = spaces_of_one(env)
+    if isinstance(space, spaces.Discrete):
+        if space.start != 0:
+            raise ValueError(
+                f"Discrete actions must start at 0, got {space}: shift them with "
+                "gymnasium.wrappers.TransformAction."
+            )
+        return env
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
+    if not space.is_bounded():
+        raise ValueError(
+            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose bounds "
+            "with gymnasium.wrappers.ClipAction and TransformAction."
+        )
+    if np.all(space.low == -1) and np.all(space.high == 1):
+        return env
+    is_vector = isinstance(env, VectorEnv)
+    wrapper: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
+    # Integers of Python, unlike those of NumPy, can be written with the environment's specification.
+    return wrapper.RescaleAction(env, -1, 1)
+
+
+def example_transition(
+    env: gymnasium.Env | VectorEnv, n_envs: int | None = None
+) -> dict[str, PyTree]:
+    """Shapes and types of a transition.
+
+    Args:
+        env: The environment, or a vector of them.
+        n_envs: Number of environments that are played in at once; by default that of the vector, or
+            one.
+
+    Returns:
+        The transition, of zeros. Those of several environments have an entry `environments`, the number
+            of the one that a transition is from.
+
+    Raises:
+        ValueError: An observation is neither an array nor a dict of them.
+    """
+    observation_space, action_space = spaces_of_one(env)
+    observation = example_observation(observation_space)
+    is_of_several = isinstance(env, VectorEnv) or n_envs not in (None, 1)
+    of_several = {ENVIRONMENTS: np.int32(0)} if is_of_several else {}
+    return {
+        "observations": observation,
+        "actions": action_array(action_space, np.zeros(action_space.shape or ())),
+        "rewards": np.float32(0),
+        "next_observations": observation,
+        "masks": np.float32(0),
+        "ends": np.False_,
+        **of_several,
+    }
+
+
+def random_action(
+    space: spaces.Space, rng: np.random.Generator, observation: PyTree = None
+) -> np.ndarray:
+    """A uniformly random action of those that the observation allows, in [-1, 1] if it is continuous."""
+    mask = action_mask(observation)
+    if mask is not None:
+        return action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
+    if isinstance(space, spaces.Discrete):
+        return action_array(space, rng.integers(space.n))
+    return action_array(space, rng.uniform(-1.0, 1.0, space.shape))
