@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from probes import MatchSign
 
 from jaxagents import (
     A2C,
@@ -30,6 +31,8 @@ from jaxagents.data import Dataset
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
+_HELD: dict[tuple[str, bool], Any] = {}
+"""The programs of agents as most files take them, so that a process compiles them once."""
 _SIZES = {"n_steps": 5, "eval_frequency": 2, "n_evals": 3}
 
 
@@ -65,6 +68,12 @@ class Case:
 
     def make(self, env: type, eval_during_training: bool = True, **fields: Any) -> Any:
         """The agent in an environment."""
+        agent = self._made(env, eval_during_training, **fields)
+        if env is MatchSign and not fields:
+            _HELD[self.name, eval_during_training] = agent.programs
+        return agent
+
+    def _made(self, env: type, eval_during_training: bool, **fields: Any) -> Any:
         return self.agent(self.env(env), None, self.config(**fields), eval_during_training)
 
 
@@ -139,7 +148,7 @@ class LearnerCase(Case):
     @property
     def _family(self) -> dict[str, Any]:
         return {
-            "features": (16, 16),
+            "features": (32,),
             "minibatch_size": 32,
             "batch_size": 4,
             "buffer_size": 512,
@@ -178,7 +187,7 @@ class RolloutCase(LearnerCase):
     @property
     def _family(self) -> dict[str, Any]:
         sizes = {"batch_size": 4, "rollout_length": 16, "gradient_steps": 4}
-        return {"features": (16, 16), "minibatch_size": 32, **sizes}
+        return {"features": (32,), "minibatch_size": 32, **sizes}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,10 +202,9 @@ class OfflineCase(LearnerCase):
 
     @property
     def _family(self) -> dict[str, Any]:
-        return {"features": (16, 16), "minibatch_size": 32}
+        return {"features": (32,), "minibatch_size": 32}
 
-    def make(self, env: type, eval_during_training: bool = True, **fields: Any) -> Any:
-        """The agent in an environment, with a dataset of it."""
+    def _made(self, env: type, eval_during_training: bool, **fields: Any) -> Any:
         config = self.config(**fields)
         dataset = _collected(env, self.continuous, config.max_episode_steps, self.expert)
         return self.agent(self.env(env), None, config, eval_during_training, dataset=dataset)
@@ -261,9 +269,9 @@ _COLD = {**_ACTOR_CRITIC, "initial_temperature": 1e-3, "temperature_learning_rat
 _BOTH = ("actor", "critic")
 
 ON_POLICY = [
-    OnPolicyCase("PPO", PPO, {**_MINIBATCHES, "actor_epochs": 3}),
+    OnPolicyCase("PPO", PPO, _MINIBATCHES),
     OnPolicyCase("IPPO", IPPO, _MINIBATCHES, n_actors=2),
-    OnPolicyCase("MAPPO", MAPPO, _MINIBATCHES, n_actors=2),
+    OnPolicyCase("MAPPO", MAPPO, {**_MINIBATCHES, "actor_epochs": 3}, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
     OnPolicyCase("A2C", A2C),
 ]
