@@ -31,8 +31,10 @@ from jaxagents.data import Dataset
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
-_HELD: dict[tuple[str, bool], Any] = {}
+_HELD: dict[tuple[str, int, bool], Any] = {}
 """The programs of agents as most files take them, so that a process compiles them once."""
+_USUAL = (5, 6)
+"""Their numbers of updates."""
 _SIZES = {"n_steps": 5, "eval_frequency": 2, "n_evals": 3}
 
 
@@ -69,8 +71,9 @@ class Case:
     def make(self, env: type, eval_during_training: bool = True, **fields: Any) -> Any:
         """The agent in an environment."""
         agent = self._made(env, eval_during_training, **fields)
-        if env is MatchSign and not fields:
-            _HELD[self.name, eval_during_training] = agent.programs
+        config, usual = agent.config, self.config(n_steps=agent.config.n_steps)
+        if env is MatchSign and config.n_steps in _USUAL and _same(config, usual):
+            _HELD[self.name, config.n_steps, eval_during_training] = agent.programs
         return agent
 
     def _made(self, env: type, eval_during_training: bool, **fields: Any) -> Any:
@@ -208,6 +211,10 @@ class OfflineCase(LearnerCase):
         config = self.config(**fields)
         dataset = _collected(env, self.continuous, config.max_episode_steps, self.expert)
         return self.agent(self.env(env), None, config, eval_during_training, dataset=dataset)
+
+
+def _same(config: Any, other: Any) -> bool:
+    return config.without_files() == other.without_files()
 
 
 @functools.lru_cache(maxsize=64)

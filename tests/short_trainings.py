@@ -9,17 +9,15 @@ from jaxagents.core.config import StaticConfig
 
 ALWAYS = {"n_steps": 4, "eval_frequency": 4}
 """The numbers of any configuration, so that agents of several pages are equal, and share programs."""
-ON_POLICY = {"batch_size": 16, "minibatch_size": None, "rollout_length": 16}
-"""The same of on-policy agents."""
 MOST = {
     "n_updates": 4,
     "n_evals": 1,
     "log_frequency": 2,
     "start_steps": 2,
-    "learning_starts": 32,
-    "batch_size": 16,
-    "minibatch_size": 16,
-    "rollout_length": 16,
+    "learning_starts": 64,
+    "batch_size": 64,
+    "minibatch_size": 64,
+    "rollout_length": 32,
 }
 """The largest of others."""
 
@@ -29,11 +27,10 @@ def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
     check = StaticConfig.__post_init__
 
     def cut(config: StaticConfig) -> None:
-        same = {**ALWAYS, **ON_POLICY} if hasattr(config, "actor_epochs") else ALWAYS
         for field in dataclasses.fields(config):
             value = getattr(config, field.name)
-            if field.name in same:
-                object.__setattr__(config, field.name, same[field.name])
+            if field.name in ALWAYS:
+                object.__setattr__(config, field.name, ALWAYS[field.name])
             elif isinstance(value, int) and value > MOST.get(field.name, value):
                 object.__setattr__(config, field.name, MOST[field.name])
         check(config)

@@ -50,6 +50,7 @@ def moments(state):
 
 def rollouts(case, agent, n):
     """The runner before each update, and what is collected for it, with true rewards."""
+
     @jax.jit
     def collected(runner):
         _, traj = agent._rollout(runner, jax.random.split(runner.rng, 2)[1])

@@ -57,7 +57,7 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypa
 
 
 def rollout_of(agent):
-    runner = agent.start(KEY, HyperParameters())
+    runner = jax.jit(agent.program.start)(KEY, HyperParameters())
     return runner, jax.jit(agent._rollout)(runner, KEY)[1]
 
 
