@@ -269,6 +269,7 @@ def _chosen_of_several(learner: Any, obs: Any) -> Any:
     return jnp.take_along_axis(values, learner.sample_actions(obs)[:, None], -1)[:, 0]
 
 
+# As many epochs of both networks, which then learn in one loop; those of MAPPO differ.
 _MINIBATCHES = {"minibatch_size": 4, "actor_epochs": 2, "critic_epochs": 2}
 _Q = {"gamma": 0.5, "tau": 0.05, "epsilon": 0.2, "epsilon_steps": 100.0}
 _ACTOR_CRITIC = {"gamma": 0.5, "tau": 0.05}

@@ -35,6 +35,12 @@ class FarOff(MatchSign):
         return 1000.0 * super().reward(state, action)
 
 
+class Uneven(FarOff):
+    """Episodes that do not end with a rollout of eight steps."""
+
+    n_steps = 3
+
+
 @pytest.fixture(scope="module")
 def trained():
     """A small agent after a few updates."""
@@ -105,7 +111,7 @@ def test_statistics_are_those_of_all_observations_acted_on():
 @pytest.mark.parametrize("name", ["PPO", "IPPO"])
 def test_rewards_are_in_units_of_the_deviation_of_returns(name):
     case = CASES[name]
-    agent = case.make(FarOff, **BOTH)
+    agent = case.make(Uneven, **BOTH)
     carried, returns = np.zeros((8, *agent._actors_shape)), []
     for runner, traj, scaled in rollouts(case, agent, 3):
         over = np.asarray(traj.terminated | traj.truncated)
@@ -140,10 +146,10 @@ def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
 
 def assert_goes_on(case, folder):
     """A training of five updates is the same if a checkpoint of two lies between."""
-    expected, _ = case.make(FarOff, **BOTH).train(KEY, case.hyperparams(), progress=False)
-    first = case.make(FarOff, checkpoint_dir=folder, **BOTH)
+    expected, _ = case.make(Uneven, **BOTH).train(KEY, case.hyperparams(), progress=False)
+    first = case.make(Uneven, checkpoint_dir=folder, **BOTH)
     first.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    again = case.make(FarOff, checkpoint_dir=folder, restore_agent=True, **BOTH)
+    again = case.make(Uneven, checkpoint_dir=folder, restore_agent=True, **BOTH)
     runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
     assert runner.update_step == 5
     trees.assert_equal(runner, expected)
@@ -245,10 +251,19 @@ def networks_of(learner):
     }
 
 
+def discounted(rewards, ends, gamma):
+    """What an episode has brought so far, at each step of each environment."""
+    carried, so_far = 0.0, []
+    for reward, ended in zip(rewards.T, ends.T, strict=True):
+        so_far.append(carried + reward)
+        carried = gamma * np.where(ended, 0.0, so_far[-1])
+    return np.stack(so_far)
+
+
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     case = CASES[name]
-    agent = case.make(FarOff, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
+    agent = case.make(Uneven, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), 3)
     stored = jax.tree.map(np.asarray, runner.buffer.take(jnp.arange(14)))
     assert set(np.unique(stored["rewards"])) <= {0.0, 1000.0}
@@ -261,6 +276,9 @@ def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     scaled = agent._reward_scale(runner)({"rewards": jnp.asarray(stored["rewards"])})
     deviation = np.sqrt(runner.returns.variance)
     np.testing.assert_allclose(scaled["rewards"], stored["rewards"] / deviation, rtol=1e-5)
+    rows = runner.buffer.to_dataset()
+    returns = discounted(rows["rewards"].reshape(2, 7), rows["ends"].reshape(2, 7), gamma=0.5)
+    np.testing.assert_allclose(runner.returns.variance, returns.var(), rtol=1e-4)
     assert runner.returns.count == 14
     assert runner.received.shape == (2,)
 
