@@ -121,8 +121,14 @@ def options_of_users(*args, env_options_overrides=None, **kwargs):
 
 @pytest.fixture(autouse=True, scope="module")
 def unload_programs():
-    """Unloads programs before a process runs out of mappings, of which Linux allows 65,530."""
+    """Unloads programs before a process runs out of mappings, of which Linux allows 65,530.
+
+    Until then the garbage collector, which every checkpoint calls, passes over what earlier files left.
+    """
+    gc.freeze()
     yield
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
+        gc.unfreeze()
+        gc.collect()
