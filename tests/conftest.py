@@ -52,7 +52,7 @@ LONG = [
 PAGES = "tests/examples/test_guides.py"
 """Whose tests share programs, long as they are."""
 
-MOST_MAPPINGS = 15_000
+MOST_MAPPINGS = 2_500
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
@@ -121,7 +121,7 @@ def options_of_users(*args, env_options_overrides=None, **kwargs):
 
 @pytest.fixture(autouse=True, scope="module")
 def unload_programs():
-    """Unloads programs before a process runs out of mappings, of which Linux allows 65,530.
+    """Unloads programs before a process runs out of memory, or of the mappings that Linux allows.
 
     Until then the garbage collector, which every checkpoint calls, passes over what earlier files left.
     """
