@@ -55,6 +55,8 @@ LONG = [
 PAGES = "tests/examples/test_guides.py"
 """Whose tests share programs, long as they are."""
 
+MOST_MAPPINGS = 2_500
+
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
@@ -122,6 +124,14 @@ def options_of_users(*args, env_options_overrides=None, **kwargs):
 
 @pytest.fixture(autouse=True, scope="module")
 def unload_programs():
-    """Unloads what a file compiled: with all programs of all tests, a process runs out of mappings."""
+    """Unloads programs before a process runs out of memory, or of the mappings that Linux allows.
+
+    Until then the garbage collector, which every checkpoint calls, passes over what earlier files left.
+    """
+    gc.freeze()
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
+        gc.unfreeze()
+        gc.collect()

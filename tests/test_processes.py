@@ -17,7 +17,7 @@ from jaxagents.sharding import make_mesh
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 FIELDS = {"n_groups": 4, "replicated_updates": True}
-EIGHT_GROUPS = {"n_groups": 8, "batch_size": 16, "actor_epochs": 2}  # as many as of the critic
+EIGHT_GROUPS = {"n_groups": 8, "batch_size": 16}
 SELDOM = {"eval_frequency": 10**9}
 
 

@@ -31,7 +31,8 @@ def fresh(name, env=BestAction, hyper=None, **fields):
     """An agent that acts as it began."""
     case = CASES[name]
     agent = case.make(env, False, n_steps=1, **fields)
-    agent.collect_training(agent.start(KEY, case.hyperparams(**(hyper or {}))), {})
+    start = jax.jit(agent.program.start)  # without what updates would need
+    agent.collect_training(start(KEY, case.hyperparams(**(hyper or {}))), {})
     return agent
 
 

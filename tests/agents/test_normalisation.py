@@ -1,7 +1,5 @@
 """Observations and rewards that agents normalise by running statistics."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ from flax import linen as nn
 from probes import MatchSign, Probe
 from registry import AGENTS
 
-from jaxagents import A2C, PPO, load_policy
+from jaxagents import PPO, load_policy
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, Normalised, WithMemory
 from jaxagents.ppo import AgentConfig
@@ -37,10 +35,16 @@ class FarOff(MatchSign):
         return 1000.0 * super().reward(state, action)
 
 
+class Uneven(FarOff):
+    """Episodes that do not end with a rollout of eight steps."""
+
+    n_steps = 3
+
+
 @pytest.fixture(scope="module")
 def trained():
-    """A small agent after three updates."""
-    agent = CASES["PPO"].make(FarOff, n_steps=3, eval_frequency=3, **BOTH)
+    """A small agent after a few updates."""
+    agent = CASES["PPO"].make(FarOff, **BOTH)
     runner, metrics = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
     return agent, runner, metrics
 
@@ -52,16 +56,20 @@ def moments(state):
 
 def rollouts(case, agent, n):
     """The runner before each update, and what is collected for it, with true rewards."""
+
+    @jax.jit
+    def collected(runner):
+        return agent._rollout(runner)[1], agent._collect(runner)[1]
+
     runner = agent.start(KEY, case.hyperparams())
     for _ in range(n):
-        _, traj, _ = agent._rollout(runner)
-        _, scaled, _ = agent._collect(runner)
+        traj, scaled = collected(runner)
         yield runner, traj, scaled
         runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)
 
 
 def kl_of_first_minibatch(agent, runner):
-    return float(agent.program.reports_of_minibatches(runner)["kl"][0])
+    return float(jax.jit(agent.program.reports_of_minibatches)(runner)["kl"][0])
 
 
 @pytest.mark.parametrize("name", ["PPO", "IPPO", "memory"])
@@ -102,7 +110,7 @@ def test_statistics_are_those_of_all_observations_acted_on():
 @pytest.mark.parametrize("name", ["PPO", "IPPO"])
 def test_rewards_are_in_units_of_the_deviation_of_returns(name):
     case = CASES[name]
-    agent = case.make(FarOff, max_episode_steps=7, **BOTH)
+    agent = case.make(Uneven, **BOTH)
     carried, returns = np.zeros((8, *agent._actors_shape)), []
     for runner, traj, scaled in rollouts(case, agent, 3):
         over = np.asarray(traj.terminated | traj.truncated)
@@ -135,17 +143,20 @@ def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
     np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
 
 
+def assert_goes_on(case, folder):
+    """A training of five updates is the same if a checkpoint of two lies between."""
+    expected, _ = case.make(Uneven, **BOTH).train(KEY, case.hyperparams(), progress=False)
+    first = case.make(Uneven, checkpoint_dir=folder, **BOTH)
+    first.train(KEY, case.hyperparams(), n_steps=2, progress=False)
+    again = case.make(Uneven, checkpoint_dir=folder, restore_agent=True, **BOTH)
+    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
+    assert runner.update_step == 5
+    trees.assert_equal(runner, expected)
+
+
 @pytest.mark.parametrize("name", ["PPO", "IPPO"])
 def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
-    case = CASES[name]
-    fields = {"eval_frequency": 2, "max_episode_steps": 3, **BOTH}
-    whole = case.make(FarOff, n_steps=4, **fields)
-    expected, _ = whole.train(KEY, case.hyperparams(), progress=False)
-    first = case.make(FarOff, n_steps=2, checkpoint_dir=tmp_path, **fields)
-    first.train(KEY, case.hyperparams(), progress=False)
-    again = case.make(FarOff, n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
-    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
-    trees.assert_equal(runner, expected)
+    assert_goes_on(CASES[name], tmp_path)
 
 
 def test_statistics_are_those_of_all_devices():
@@ -170,7 +181,7 @@ def test_devices_that_learn_from_their_own_samples_share_statistics():
 
 def test_seeds_that_are_trained_together_have_statistics_of_their_own():
     case = CASES["PPO"]
-    agent = case.make(FarOff, False, n_steps=2, **BOTH)
+    agent = case.make(FarOff, **BOTH)
     keys = jax.random.split(KEY, 2)
     together, _ = jax.vmap(agent.train, (0, None))(keys, case.hyperparams())
     for i, key in enumerate(keys):
@@ -214,16 +225,18 @@ def test_without_the_switches_a_runner_is_as_before():
     assert not runner.actor_training.extra_variables
 
 
-@pytest.mark.parametrize("agent_type", [PPO, A2C])
-def test_learns_what_is_far_off_only_if_normalised(agent_type):
-    case = dataclasses.replace(CASES["PPO" if agent_type is PPO else "A2C"], agent=agent_type)
-    shares = {}
-    for fields in ({}, BOTH):
-        agent = case.make(FarOff, n_steps=80, eval_frequency=80, n_evals=64, **fields)
-        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
-        shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
-    assert shares[True] > 0.95
-    assert shares[False] < 0.8
+def share_of_rewards(case, n_updates, **fields):
+    """The share of the rewards that an agent gets in the end."""
+    agent = case.make(FarOff, **fields)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(n_updates))
+    agent.collect_training(runner, {})
+    return agent.eval(jax.random.key(0), n_evals=64)["returns"].mean() / 2000.0
+
+
+def test_learns_what_is_far_off_only_if_normalised():
+    assert share_of_rewards(CASES["PPO"], 80, **BOTH) > 0.95
+    assert share_of_rewards(CASES["A2C"], 80, **BOTH) > 0.95
+    assert share_of_rewards(CASES["PPO"], 80) < 0.8
 
 
 OFF_POLICY = ["DQN", "QRDQN", "SAC", "discrete SAC", "TD3"]
@@ -237,10 +250,19 @@ def networks_of(learner):
     }
 
 
+def discounted(rewards, ends, gamma):
+    """What an episode has brought so far, at each step of each environment."""
+    carried, so_far = 0.0, []
+    for reward, ended in zip(rewards.T, ends.T, strict=True):
+        so_far.append(carried + reward)
+        carried = gamma * np.where(ended, 0.0, so_far[-1])
+    return np.stack(so_far)
+
+
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     case = CASES[name]
-    agent = case.make(FarOff, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
+    agent = case.make(Uneven, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), 3)
     stored = jax.tree.map(np.asarray, runner.buffer.take(jnp.arange(14)))
     assert set(np.unique(stored["rewards"])) <= {0.0, 1000.0}
@@ -253,47 +275,40 @@ def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     scaled = agent._reward_scale(runner)({"rewards": jnp.asarray(stored["rewards"])})
     deviation = np.sqrt(runner.returns.variance)
     np.testing.assert_allclose(scaled["rewards"], stored["rewards"] / deviation, rtol=1e-5)
+    rows = runner.buffer.to_dataset()
+    returns = discounted(rows["rewards"].reshape(2, 7), rows["ends"].reshape(2, 7), gamma=0.5)
+    np.testing.assert_allclose(runner.returns.variance, returns.var(), rtol=1e-4)
     assert runner.returns.count == 14
     assert runner.received.shape == (2,)
 
 
 def test_off_policy_trainings_go_on_bit_for_bit(tmp_path):
-    case = CASES["DQN"]
-    fields = {"eval_frequency": 2, "max_episode_steps": 3, **BOTH}
-    expected, _ = case.make(FarOff, n_steps=4, **fields).train(
-        KEY, case.hyperparams(), progress=False
-    )
-    first = case.make(FarOff, n_steps=2, checkpoint_dir=tmp_path, **fields)
-    first.train(KEY, case.hyperparams(), progress=False)
-    again = case.make(FarOff, n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
-    runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
-    trees.assert_equal(runner, expected)
+    assert_goes_on(CASES["DQN"], tmp_path)
 
 
-def test_off_policy_statistics_are_those_of_all_devices():
-    case = CASES["TD3"]
-    agent = case.make(FarOff, False, n_steps=3, n_groups=2, replicated_updates=True, **BOTH)
-    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
-    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+@pytest.fixture(scope="module")
+def td3():
+    """An agent that devices may share, and what it is after a few updates."""
+    agent = CASES["TD3"].make(FarOff, False, n_groups=2, replicated_updates=True, **BOTH)
+    runner, _ = agent.train(KEY, CASES["TD3"].hyperparams(), progress=False)
+    return agent, runner
+
+
+def test_off_policy_statistics_are_those_of_all_devices(td3):
+    agent, alone = td3
+    shared, _ = agent.train(KEY, CASES["TD3"].hyperparams(), progress=False, mesh=make_mesh(2))
     trees.assert_equal(shared, alone)
 
 
-@pytest.mark.parametrize("name", ["DQN", "SAC"])
-def test_off_policy_agents_learn_what_is_far_off_only_if_normalised(name):
-    case, shares = CASES[name], {}
-    for fields in ({}, BOTH):
-        n_steps = int(200 * case.updates)
-        agent = case.make(FarOff, n_steps=n_steps, eval_frequency=n_steps, n_evals=64, **fields)
-        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
-        shares[bool(fields)] = metrics["returns"][-1].mean() / 2000.0
-    assert shares[True] > 0.95
-    assert shares[False] < 0.8
+def test_off_policy_agents_learn_what_is_far_off_only_if_normalised():
+    assert share_of_rewards(CASES["DQN"], 400, **BOTH) > 0.95
+    assert share_of_rewards(CASES["SAC"], 600, **BOTH) > 0.95
+    assert share_of_rewards(CASES["DQN"], 400) < 0.8
 
 
-def test_an_exported_learner_normalises_by_itself(tmp_path):
-    case = CASES["TD3"]
-    agent = case.make(FarOff, False, n_steps=3, **BOTH)
-    agent.train(KEY, case.hyperparams(), progress=False)
+def test_an_exported_learner_normalises_by_itself(td3, tmp_path):
+    agent, runner = td3
+    agent.collect_training(runner, {})
     obs = jax.vmap(agent.episodes.reset)(jax.random.split(KEY, 6))[0]
     agent.export_policy(tmp_path / "policy")
     policy = load_policy(tmp_path / "policy")
@@ -338,16 +353,6 @@ def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name
 
 
 def test_an_offline_agent_learns_what_is_far_off_only_if_normalised():
-    case, shares = CASES["discrete BC"], {}
-    for normalise in (False, True):
-        agent = case.make(
-            FarOff,
-            n_steps=150,
-            eval_frequency=150,
-            n_evals=64,
-            normalise_observations=normalise,
-        )
-        _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
-        shares[normalise] = metrics["returns"][-1].mean() / 2000.0
-    assert shares[True] > 0.95
-    assert shares[False] < 0.8
+    case = CASES["discrete BC"]
+    assert share_of_rewards(case, 150, normalise_observations=True) > 0.95
+    assert share_of_rewards(case, 150) < 0.8

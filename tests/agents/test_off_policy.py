@@ -38,8 +38,9 @@ SMALL = {
 }
 
 
-def small_dqn(env=None, agent=DQN, **fields):
-    return agent(MatchSign() if env is None else env, None, dqn.AgentConfig(**{**SMALL, **fields}))
+def small_dqn(env=None, agent=DQN, evaluates=True, **fields):
+    env = MatchSign() if env is None else env
+    return agent(env, None, dqn.AgentConfig(**{**SMALL, **fields}), evaluates)
 
 
 def small_sac(env, **fields):
@@ -79,7 +80,7 @@ def test_the_buffer_holds_true_successors_and_how_episodes_end(n_steps, limit):
 
 def test_learning_starts_with_random_actions_in_whole_steps_of_all_environments():
     agent = small_dqn(learning_starts=50)
-    buffer = agent.start(KEY, dqn.HyperParameters()).buffer
+    buffer = jax.jit(agent.program.start)(KEY, dqn.HyperParameters()).buffer
     assert buffer.size == 52
     assert 0.2 < buffer.to_dataset()["actions"].mean() < 0.8
 
@@ -242,7 +243,7 @@ def test_the_learner_keeps_its_hooks_wherever_it_goes():
     class Shifted(DQN):
         _discrete_learner = ShiftedLearner
 
-    agent = small_dqn(agent=Shifted)
+    agent = small_dqn(agent=Shifted, evaluates=False)
     runner, metrics = agent.train(KEY, dqn.HyperParameters(), progress=False)
     assert metrics["critic_loss"][-1] > 999.0
     batch = runner.buffer.take(jnp.arange(8))
@@ -255,7 +256,7 @@ def test_the_learner_keeps_its_hooks_wherever_it_goes():
 
 
 def test_prioritised_replay_draws_what_was_estimated_worst():
-    agent = small_dqn(Counter(), prioritised_replay=True, n_steps=30)
+    agent = small_dqn(Counter(), prioritised_replay=True, n_steps=30, evaluates=False)
     runner, _ = agent.train(KEY, dqn.HyperParameters(priority_exponent=1.0), progress=False)
     buffer, learner = runner.buffer, runner.learner
     _, probabilities = buffer.sample_prioritised(KEY, 8)
@@ -267,7 +268,7 @@ def test_prioritised_replay_draws_what_was_estimated_worst():
 
 
 def test_uniform_priorities_are_uniform_replay_without_weights():
-    agent = small_dqn(prioritised_replay=True)
+    agent = small_dqn(prioritised_replay=True, evaluates=False)
     hyperparams = dqn.HyperParameters(priority_exponent=0.0)
     runner, _ = agent.train(KEY, hyperparams, progress=False)
     _, probabilities = runner.buffer.sample_prioritised(KEY, 8)
@@ -277,6 +278,7 @@ def test_uniform_priorities_are_uniform_replay_without_weights():
 def test_bootstraps_over_several_steps():
     agent = small_dqn(
         Endless(),
+        evaluates=False,
         n_steps=600,
         n_step_returns=4,
         max_episode_steps=7,
@@ -320,7 +322,7 @@ def test_a_hook_for_the_values_decides_actions_and_targets():
         _discrete_learner = Worst
 
     config = qrdqn.AgentConfig(**SMALL, n_quantiles=5)
-    agent = RiskAverse(MatchSign(), None, config)
+    agent = RiskAverse(MatchSign(), None, config, eval_during_training=False)
     agent.train(KEY, qrdqn.HyperParameters(), progress=False)
     obs = jnp.array([1.0, 0.0])
     quantiles = agent.learner.critic(obs)

@@ -57,7 +57,7 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypa
 
 
 def rollout_of(agent):
-    runner = agent.start(KEY, HyperParameters())
+    runner = jax.jit(agent.program.start)(KEY, HyperParameters())
     return runner, jax.jit(agent._rollout)(runner)[1]
 
 
@@ -70,7 +70,7 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
     runner, traj = rollout_of(agent)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
-    key = jax.random.split(KEY, 1 + 2 * math.prod(shape))[0]
+    key = jax.random.split(agent._keys(runner).rollout, 1 + 2 * math.prod(shape))[0]
 
     def expected(drawn, obs):
         policy = agent._distribution(actor, actor.params, obs)

@@ -43,7 +43,7 @@ def _split(runner, metrics):
 @pytest.mark.parametrize("case", CASES[:2], ids=[case.name for case in CASES[:2]])
 @pytest.mark.optimised
 def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
-    agent = case.make(MatchSign)
+    agent = case.make(MatchSign, case.name == "PPO")
     plain = agent.train(KEY, case.hyperparams(), progress=False)
     traced = jax.jit(agent.train)(KEY, case.hyperparams())
     exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)

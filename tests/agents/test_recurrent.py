@@ -48,10 +48,10 @@ REMEMBER = {"memory": "gru", "memory_size": 8, "actor_network": None, "critic_ne
 """Default networks, both with a memory."""
 
 
-def make(env=Recall, agent=PPO, **fields):
+def make(env=Recall, agent=PPO, evaluates=True, **fields):
     fields = {"n_steps": 2, "n_evals": 16, "critic_network": StateCritic(features=(8,)), **fields}
     sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 8, "actor_network": MEMORY}
-    return agent(env(), None, AgentConfig(**{**sizes, **fields}))
+    return agent(env(), None, AgentConfig(**{**sizes, **fields}), evaluates)
 
 
 def hyperparams(learning_rate=1e-2):
@@ -83,30 +83,30 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins():
     carry = jax.random.normal(KEY, (8,))
     network = TrainState.from_variables(MEMORY, MEMORY.init(KEY, MEMORY.initial(), obs[0]))
     policy = RecurrentPolicy(ops.Categorical)
+    step = jax.jit(lambda carry, obs: policy.step(network, carry, obs))
     logits = policy.unroll(network, carry, obs, first).logits
     for t in range(7):
         carry = policy.initial(network) if first[t] else carry
-        carry, distribution = policy.step(network, carry, obs[t])
+        carry, distribution = step(carry, obs[t])
         np.testing.assert_allclose(logits[t], distribution.logits, rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_ratio_of_an_update_is_one():
     """What acted and what learns see the same memories, over ends of episodes too."""
-    agent = make(actor_epochs=1, minibatch_size=16)
+    agent = make(actor_epochs=1, minibatch_size=16, evaluates=False)
     runner, metrics = agent.train(KEY, hyperparams(), progress=False)
     np.testing.assert_allclose(metrics["kl"][1:], 0.0, atol=1e-6)
     assert runner.carry.shape == (16, 8)
 
 
 def test_the_memory_of_a_runner_is_fresh_where_an_episode_has_just_ended():
-    agent = make(rollout_length=3, **REMEMBER)
-    runner, _ = agent.train(KEY, hyperparams(), progress=False)
-    for carry in (runner.carry, runner.critic_carry):
-        np.testing.assert_array_equal(carry, 0.0)
     agent = make(rollout_length=4, **REMEMBER)
     runner, _ = agent.train(KEY, hyperparams(), n_steps=1, progress=False)
     for carry in (runner.carry, runner.critic_carry):
         assert np.all(np.any(np.asarray(carry) != 0.0, axis=1))
+    runner = agent.advance(runner, 2)  # after twelve steps, which are four episodes
+    for carry in (runner.carry, runner.critic_carry):
+        np.testing.assert_array_equal(carry, 0.0)
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
@@ -120,7 +120,8 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
 
 
 def test_two_devices_make_the_training_of_one():
-    agent = make(n_groups=2, replicated_updates=True, rollout_length=4, **REMEMBER)
+    fields = {"n_groups": 2, "replicated_updates": True, "rollout_length": 4, **REMEMBER}
+    agent = make(evaluates=False, **fields)
     alone, shared = (
         agent.train(KEY, hyperparams(), progress=False, mesh=mesh) for mesh in (None, make_mesh(2))
     )
@@ -168,7 +169,7 @@ def test_refuses_what_knows_nothing_of_the_memory():
     with pytest.raises(TypeError, match="_critic_network makes a network without a memory"):
         make(agent=OwnDefault, **REMEMBER)
     agent = make()
-    actor = agent.start(KEY, hyperparams()).actor_training
+    actor = jax.eval_shape(agent.program.start, KEY, hyperparams()).actor_training
     with pytest.raises(TypeError, match="has a memory: call act"):
         agent.policy(actor, jnp.zeros(2))
 
@@ -176,10 +177,11 @@ def test_refuses_what_knows_nothing_of_the_memory():
 @pytest.mark.parametrize("memory", ["lstm", "min_gru"])
 def test_a_critic_with_a_memory_values_what_was_seen_before(memory):
     fields = {"n_steps": 40, "eval_frequency": 40, "actor_network": FORGETFUL}
-    agent = make(Delayed, **{**fields, "critic_network": None}, memory=memory, memory_size=8)
+    remembers = {"critic_network": None, "memory": memory, "memory_size": 8}
+    agent = make(Delayed, evaluates=False, **{**fields, **remembers})
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
     assert metrics["explained_variance"][-1] > 0.95
-    _, metrics = make(Delayed, **fields).train(KEY, hyperparams(), progress=False)
+    _, metrics = make(Delayed, evaluates=False, **fields).train(KEY, hyperparams(), progress=False)
     assert metrics["explained_variance"][-1] < 0.6
 
 
@@ -194,6 +196,7 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     terminated[2, 0] = truncated[4, 1] = truncated[6, 2] = True
     traj = Transition(obs, None, None, None, None, next_obs, terminated, truncated)
     critic = RecurrentCritic(lambda x: x)
+    step = jax.jit(lambda memory, obs: training(memory, obs))
     after, judged = critic.judge(training, carry, traj, steps_at_once=2)
     for i in range(3):
         memory = jax.tree.map(lambda x, i=i: x[i], carry)
@@ -201,9 +204,9 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
             trees.assert_close(
                 jax.tree.map(lambda x, t=t, i=i: x[t, i], judged.critic_carry), memory
             )
-            memory, value = training(memory, obs[t, i])
+            memory, value = step(memory, obs[t, i])
             np.testing.assert_allclose(judged.value[t, i], value, rtol=1e-5, atol=1e-6)
-            _, value = training(memory, next_obs[t, i])
+            _, value = step(memory, next_obs[t, i])
             np.testing.assert_allclose(judged.next_value[t, i], value, rtol=1e-5, atol=1e-6)
             memory = initial if terminated[t, i] or truncated[t, i] else memory
         trees.assert_close(jax.tree.map(lambda x, i=i: x[i], after), memory)
@@ -216,7 +219,7 @@ def test_default_networks_of_every_agent_may_have_a_memory(agent):
     n_actors = None if agent is REINFORCE else 2
     fields = {"batch_size": 8, "rollout_length": 4, "n_steps": 2, "n_evals": 2}
     config = agent._config_type(memory="lstm", memory_size=8, normalise_observations=True, **fields)
-    trained = agent(Allowed(n_actors), None, config)
+    trained = agent(Allowed(n_actors), None, config, eval_during_training=False)
     runner, metrics = trained.train(KEY, agent._hyperparams_type(), progress=False)
     own, all_see = (() if n_actors is None else (n_actors,)), agent is MAPPO
     assert {x.shape for x in runner.carry} == {(8, *own, 8)}

@@ -32,7 +32,7 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         "| jaxagents",
     ),
     "memory.py": (
-        "--tasks 'CartPole without velocities' --memories none gru --share 0.001 --markdown report.md",
+        "--tasks 'CartPole without velocities' --memories gru --share 0.001 --markdown report.md",
         ["report.md"],
         "| CartPole without velocities | gru |",
     ),

@@ -120,6 +120,11 @@ def test_box_actions_are_clipped():
     assert episodes.step(KEY, state, jnp.float32(-5.0)).reward == -1.0
 
 
+def started(agent, **hyperparams):
+    """A fresh runner, compiled without what its updates would need."""
+    return jax.jit(agent.program.start)(KEY, HyperParameters(**hyperparams))
+
+
 def test_targets_across_a_truncation_by_hand():
     """Three steps of reward 1, 2, 3 with a time limit of 2, and a critic V(obs) = 10 * obs."""
 
@@ -146,7 +151,7 @@ def test_targets_across_a_truncation_by_hand():
         critic_network=TenTimes(),
     )
     agent = PPO(Counting(), None, config)
-    runner = agent.start(KEY, HyperParameters(gamma=0.5, gae_lambda=0.8))
+    runner = started(agent, gamma=0.5, gae_lambda=0.8)
     runner, traj = agent._rollout(runner, KEY)
     runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)
@@ -165,7 +170,7 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return agent._rollout(agent.start(KEY, HyperParameters()), KEY)[1]
+        return agent._rollout(started(agent), KEY)[1]
 
     few, many = rollout(4), rollout(8)
     first_resets = jax.tree.map(lambda x: x[0, :4], many.obs)
@@ -399,7 +404,7 @@ def test_environments_that_report_truncation_bootstrap():
             return obs, state, reward, done | cut, {"truncated": cut}
 
     agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
-    runner = agent.start(KEY, HyperParameters(gamma=0.5))
+    runner = started(agent, gamma=0.5)
     _, traj = agent._rollout(runner, KEY)
     runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)

@@ -26,8 +26,6 @@ CASES = {case.name: case for case in AGENTS}
 def in_groups(name, evaluated=False, **fields):
     case = CASES[name]
     sizes = {"batch_size": 16} if hasattr(case.config(), "batch_size") else {}
-    if name == "PPO":
-        sizes |= {"actor_epochs": 2, "critic_epochs": 2}  # one loop, which compiles quickly
     agent = case.make(MatchSign, evaluated, n_groups=8, **{**sizes, **fields})
     return agent, case.hyperparams()
 

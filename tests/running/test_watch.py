@@ -177,7 +177,7 @@ def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
 
 def test_what_an_offline_agent_learns_is_named_with_its_update():
     case = CASES["BC"]
-    agent = case.make(MatchSign, n_steps=60, eval_frequency=60, eval_during_training=False)
+    agent = case.make(MatchSign, False, n_steps=60, eval_frequency=60, features=(16, 16))
     with pytest.raises(NotFiniteError, match=r"since update 2: actor_loss; and by update \d+: the"):
         agent.train(KEY, case.hyperparams(learning_rate=3e38), progress=False)
 
