@@ -347,6 +347,7 @@ def test_options_give_the_defaults_of_each_agent(name):
     assert left_out <= {
         *("eval_rng", "checkpoint_dir", "restore_agent", "optimizer", "encoder"),
         *("actor_network", "critic_network", "value_network", "actor_optimizer"),
+        "embedding_network",
     }
     run = Run(agent=name, environment="", seed=0, config=values, hyperparams=chosen_sets(options))
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)

@@ -250,7 +250,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     def _collect(self, runner: Runner) -> "_Collected":
         """A rollout with advantages and targets."""
-        return self._with_learning_targets(*self._rollout(runner))
+        return self._ready_to_learn(self._rollout(runner))
 
     def _learn_from(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
@@ -285,9 +285,11 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
         return _Keys(rngs[0], rngs[1], rngs[2:].reshape(shape))
 
-    def _with_learning_targets(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> "_Collected":
+    def _ready_to_learn(self, collected: "_Collected") -> "_Collected":
+        runner, traj, rngs = collected
+        return _Collected(*self._with_learning_targets(runner, traj), rngs)
+
+    def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with all that is learned from it."""
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
@@ -295,7 +297,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         traj = self._with_targets(runner, traj)
         if self.config.normalise_values:
             runner = runner.replace(targets=observe_targets(traj, runner.targets))
-        return _Collected(runner, traj, rngs)
+        return runner, traj
 
     # The parts of an update between which environments are stepped on the host.
 
@@ -321,7 +323,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         keys = self._keys(runner)
         traj = Transition(value=NOT_YET, **rollout._asdict())
         runner = runner.replace(rng=keys.next_runner)
-        return self._with_learning_targets(runner, traj, keys.epochs)
+        return self._ready_to_learn(_Collected(runner, traj, keys.epochs))
 
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)

@@ -152,7 +152,7 @@ def test_targets_across_a_truncation_by_hand():
     )
     agent = PPO(Counting(), None, config)
     runner = started(agent, gamma=0.5, gae_lambda=0.8)
-    runner, traj = agent._rollout(runner, KEY)
+    runner, traj, _ = agent._rollout(runner)
     runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)
 
@@ -170,7 +170,7 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return agent._rollout(started(agent), KEY)[1]
+        return agent._rollout(started(agent))[1]
 
     few, many = rollout(4), rollout(8)
     first_resets = jax.tree.map(lambda x: x[0, :4], many.obs)
@@ -405,7 +405,7 @@ def test_environments_that_report_truncation_bootstrap():
 
     agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
     runner = started(agent, gamma=0.5)
-    _, traj = agent._rollout(runner, KEY)
+    _, traj, _ = agent._rollout(runner)
     runner, traj = agent._with_values(runner, traj)
     traj = agent._with_targets(runner, traj)
     np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0, 1])

@@ -442,7 +442,7 @@ def test_refuses_arguments_of_other_types():
         refuses("a single Recorder", train, learner, where, config, loggers=Recorder())
         refuses("log.step, metrics", train, learner, where, config, loggers=[Recorder])
         refuses("a list of loggers, got NoneType", train, learner, where, config, loggers=None)
-        refuses("single Gymnasium", train, learner, where, config, eval_env="Pendulum-v1")
+        refuses("Gymnasium environment, as", train, learner, where, config, eval_env="Pendulum-v1")
     refuses("buffer must be a ReplayBuffer", train_online, learner, Line(), ONLINE, buffer=data)
     refuses(
         r"got ReplayBuffer: give buffer.to_dataset\(\)",
