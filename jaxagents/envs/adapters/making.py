@@ -25,9 +25,12 @@ def make(name: str, **options: Any) -> Environment:
         The environment, which holds its parameters.
 
     Raises:
+        TypeError: It is no name.
         ValueError: There is no such environment; the error says which name is nearest.
         ImportError: The suite is not installed; the message says how to install it.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"make takes the name of an environment, such as 'brax:ant', got {name!r}.")
     suite, _, own_name = name.partition(":") if ":" in name else ("gymnax", "", name)
     if suite == "gymnax":
         return _of_gymnax(own_name, options)
