@@ -24,7 +24,7 @@ def action_mask(obs: PyTree) -> PyTree:
     Returns:
         Its entry `"action_mask"`; `None` if it is no dict, or has no such entry.
     """
-    return obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None
+    return _entry(obs, ACTION_MASK)
 
 
 def critic_state(obs: PyTree) -> PyTree:
@@ -36,7 +36,7 @@ def critic_state(obs: PyTree) -> PyTree:
     Returns:
         Its entry `"critic_state"`; `None` if it is no dict, or has no such entry.
     """
-    return obs.get(CRITIC_STATE) if isinstance(obs, Mapping) else None
+    return _entry(obs, CRITIC_STATE)
 
 
 def actor_mask(obs: PyTree) -> PyTree:
@@ -48,7 +48,7 @@ def actor_mask(obs: PyTree) -> PyTree:
     Returns:
         Its entry `"actor_mask"`; `None` if it is no dict, or has no such entry.
     """
-    return obs.get(ACTOR_MASK) if isinstance(obs, Mapping) else None
+    return _entry(obs, ACTOR_MASK)
 
 
 def network_input(obs: PyTree) -> PyTree:
@@ -107,3 +107,7 @@ def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
     if not given:
         return obs
     return {**(obs if is_observed_beside(obs) else {OBSERVATION: obs}), **given}
+
+
+def _entry(obs: PyTree, name: str) -> PyTree:
+    return obs.get(name) if isinstance(obs, Mapping) else None

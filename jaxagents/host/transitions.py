@@ -11,7 +11,11 @@ from jaxtyping import PyTree
 from jaxagents import ops
 from jaxagents.core.observed import action_mask
 from jaxagents.data.replay_buffer import ENVIRONMENTS
-from jaxagents.envs.on_host.arrays import action_array, example_observation
+from jaxagents.envs.on_host.arrays import (
+    action_array,
+    check_starts_at_0,
+    example_observation,
+)
 from jaxagents.envs.on_host.vectors import spaces_of_one
 
 EnvT = TypeVar("EnvT", bound=gymnasium.Env | VectorEnv)
@@ -38,11 +42,7 @@ def rescale_actions(env: EnvT) -> EnvT:
         )
     _, space = spaces_of_one(env)
     if isinstance(space, spaces.Discrete):
-        if space.start != 0:
-            raise ValueError(
-                f"Discrete actions must start at 0, got {space}: shift them with "
-                "gymnasium.wrappers.TransformAction."
-            )
+        check_starts_at_0(space)
         return env
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")

@@ -125,11 +125,7 @@ def check_action_space(space: spaces.Space) -> None:
     """
 
     def check(part: spaces.Space) -> None:
-        if isinstance(part, spaces.Discrete | spaces.MultiDiscrete) and np.any(part.start):
-            raise ValueError(
-                f"Discrete actions must start at 0, got {part}: shift them with "
-                "gymnasium.wrappers.TransformAction."
-            )
+        check_starts_at_0(part)
         is_real = isinstance(part, spaces.Box) and part.dtype.kind == "f"
         is_vector = isinstance(part, spaces.MultiDiscrete) and len(part.shape) == 1
         if not (is_real or is_vector or isinstance(part, spaces.Discrete)):
@@ -139,6 +135,22 @@ def check_action_space(space: spaces.Space) -> None:
             )
 
     map_spaces(check, space)
+
+
+def check_starts_at_0(space: spaces.Space) -> None:
+    """Raises if discrete actions of a space start at another number.
+
+    Args:
+        space: The space of actions.
+
+    Raises:
+        ValueError: They do.
+    """
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and np.any(space.start):
+        raise ValueError(
+            f"Discrete actions must start at 0, got {space}: shift them with "
+            "gymnasium.wrappers.TransformAction."
+        )
 
 
 def _dtype_of_actions(space: spaces.Space) -> type[np.generic]:
