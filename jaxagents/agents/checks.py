@@ -48,9 +48,11 @@ def check_kind(owner: str, expected: type, given: object) -> None:
 
 def learns_elsewhere(agent: str, env: Environment) -> str:
     """The message for an agent that is given an environment on the host, and does not play there."""
+    message = f"{agent} plays in compiled environments alone, and {env.name} runs on the host."
+    if env.n_actors is not None:
+        return f"{message} Train its actors with IPPO or MAPPO, which play in it by themselves."
     return (
-        f"{agent} plays in compiled environments alone, and {env.name} is one of Gymnasium, which "
-        "runs on the host. Train a learner in it with jaxagents.host.train_online, or on a dataset with "
+        f"{message} Train a learner in it with jaxagents.host.train_online, or on a dataset with "
         "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
     )
 

@@ -377,6 +377,11 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "environments alone, but its environment runs on the host: override _learn, or a hook."
             )
 
+    def _check_actors(self) -> None:
+        """Raises unless the environment has several actors, if the agent trains such, or else one."""
+        check_actors = check_several_actors if self._actors_shape else check_one_actor
+        check_actors(self.episodes.env, type(self).__name__)
+
     def _steps_at_once(self) -> int:
         """Number of steps of a rollout whose values are computed at once."""
         config = self.config
@@ -390,8 +395,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self._check_policy_hooks()
         actor, critic = self._network_of_actor(), self._network_of_critic()
         check_memory(name, self.config, actor_network=actor, critic_network=critic)
-        check_actors = check_several_actors if self._actors_shape else check_one_actor
-        check_actors(env, name)
+        self._check_actors()
         check_actor_mask(self.episodes)
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)

@@ -127,5 +127,6 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
                 "give the policy."
             )
+        self._check_actors()
         check_action_mask(self.episodes)
         check_action_space(space, self.config.squash_actions, name, env_name)

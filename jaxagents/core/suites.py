@@ -42,6 +42,11 @@ SUITES = {
     "playground": Suite(
         "Playground", ("mujoco_playground._src.mjx_env.MjxEnv",), "robots in MuJoCo"
     ),
+    "pettingzoo": Suite(
+        "PettingZoo",
+        ("pettingzoo.utils.env.ParallelEnv", "pettingzoo.utils.env.AECEnv"),
+        "several actors, on the host",
+    ),
     GYMNASIUM: Suite(
         "Gymnasium",
         ("gymnasium.core.Env", "gymnasium.vector.vector_env.VectorEnv"),

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from jaxagents.envs.adapters import as_environment, make
+from jaxagents.envs.adapters.native import adapter_named
 from jaxagents.envs.checking import EnvironmentReport, check_env
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes, EpisodeState, Timestep
@@ -12,6 +13,7 @@ from jaxagents.envs.wrappers import FrameStack, WithPrevious, Wrapper
 
 if TYPE_CHECKING:
     from jaxagents.envs.adapters.gymnasium import Gymnasium
+    from jaxagents.envs.adapters.pettingzoo import PettingZoo
 
 __all__ = [
     "Environment",
@@ -20,6 +22,7 @@ __all__ = [
     "Episodes",
     "FrameStack",
     "Gymnasium",
+    "PettingZoo",
     "RandomParams",
     "Step",
     "Timestep",
@@ -34,9 +37,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports gymnasium once it is needed."""
+    """Imports gymnasium and pettingzoo once they are needed."""
     if name == "Gymnasium":
         from jaxagents.envs.adapters.gymnasium import Gymnasium
 
         return Gymnasium
+    if name == "PettingZoo":
+        return adapter_named("pettingzoo")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

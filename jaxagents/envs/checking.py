@@ -133,7 +133,8 @@ def _trace(
         if made.on_host:
             raise TypeError(
                 f"check_env checks compiled environments, and {made.name} runs on the host: "
-                "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium."
+                "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium, and "
+                "pettingzoo.test.parallel_api_test(env) those of PettingZoo."
             )
         episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
         player = _player_of(episodes, sample_action)

@@ -13,10 +13,11 @@ from jaxagents.core.compilation import jit_by_structure
 from jaxagents.data import ReplayBuffer
 from jaxagents.data.replay_buffer import ENVIRONMENTS
 from jaxagents.envs.on_host.arrays import action_array, example_action, example_observation
+from jaxagents.envs.on_host.copies import VectorStep
 from jaxagents.envs.on_host.environment import LONGEST_KEPT
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.played import Played
-from jaxagents.envs.on_host.vectors import Vector, VectorStep
+from jaxagents.envs.on_host.vectors import Vector
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.randomness import Stream, generator, seed_of
 from jaxagents.host.transitions import random_action

@@ -1,17 +1,15 @@
 """Episodes that a fixed policy plays on the host."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, PyTree, UInt8, UInt32
 
+from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.play import EpisodeOutcomes
-
-if TYPE_CHECKING:  # which imports gymnasium
-    from jaxagents.envs.on_host.episodes import HostEpisodes
 
 
 class Player(NamedTuple):
@@ -32,7 +30,7 @@ class Player(NamedTuple):
 
 
 def play_one_each(
-    episodes: "HostEpisodes", seeds: UInt32[np.ndarray, "environments"], player: Player
+    episodes: HostEpisodes, seeds: UInt32[np.ndarray, "environments"], player: Player
 ) -> EpisodeOutcomes:
     """Plays one episode in each environment.
 
@@ -47,7 +45,7 @@ def play_one_each(
     n_envs = len(seeds)
     episodes.restart(seeds)
     carry = player.carries(n_envs)
-    returns, final_rewards = np.zeros((2, n_envs), np.float32)
+    returns = final_rewards = np.zeros((), np.float32)
     terminated, truncated = np.zeros((2, n_envs), bool)
     lengths = np.zeros(n_envs, np.int32)
     time = 0
@@ -55,8 +53,9 @@ def play_one_each(
         carry, action = player.act(carry, episodes.obs, time)
         step = episodes.step(jax.tree.map(np.asarray, action))
         time += 1
-        returns[~over] += step.reward[~over]
-        final_rewards[~over] = step.reward[~over]
+        goes_on = ~over.reshape(-1, *[1] * (step.reward.ndim - 1))
+        returns = np.where(goes_on, returns + step.reward, returns)
+        final_rewards = np.where(goes_on, step.reward, final_rewards)
         lengths[~over] = time
         terminated[~over] = step.terminated[~over]
         truncated[~over] = step.truncated[~over]
@@ -65,7 +64,7 @@ def play_one_each(
 
 
 def film_one(
-    episodes: "HostEpisodes", seeds: UInt32[np.ndarray, "1"], player: Player
+    episodes: HostEpisodes, seeds: UInt32[np.ndarray, "1"], player: Player
 ) -> UInt8[np.ndarray, "time height width 3"]:
     """Draws one episode.
 

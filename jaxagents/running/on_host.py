@@ -2,7 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,13 @@ from jaxagents.core.first_spoilt import FirstSpoilt, Record
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.episodes import EpisodeState
-from jaxagents.envs.on_host.environment import HostEnvironment, HostState
+from jaxagents.envs.on_host.environment import HostEnvironment, HostState, Terms
+from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.played import Played
 from jaxagents.running.host_play import Player, begun_again, film_one, play_one_each
 from jaxagents.running.host_rollout import HostRollout, Rows
 from jaxagents.running.host_trainable import HostProgram, PlayingRunnerT, PlaysOnHost
 from jaxagents.running.trainable import programs_of
-
-if TYPE_CHECKING:  # which imports gymnasium
-    from jaxagents.envs.on_host.episodes import HostEpisodes
 
 _AHEAD_OF_ALL = 1_000_000
 """Tells the random numbers of a rollout before the first update from those of the one that follows."""
@@ -47,7 +45,7 @@ class OnHost(Generic[PlayingRunnerT]):
         self._compiled = programs_of(agent).get(OnHost, lambda it: _OnHost(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
-        self._max_steps = agent.episodes.max_steps
+        self._terms = Terms(agent.episodes.max_steps, agent.episodes.shows_critic_state)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> PlayingRunnerT:
@@ -126,7 +124,7 @@ class OnHost(Generic[PlayingRunnerT]):
     ) -> Metrics:
         """The outcomes of episodes, of greedy actions or drawn ones."""
         n_envs = max(n for n in range(1, self._n_envs + 1) if n_evals % n == 0)
-        environments = self._env.evaluation(n_envs, self._max_steps)
+        environments = self._env.evaluation(n_envs, self._terms)
         rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
         outcomes = [
             play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
@@ -140,7 +138,7 @@ class OnHost(Generic[PlayingRunnerT]):
     ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
         """The pictures of one episode, the first that `play` plays, and its number of steps."""
         first = np.zeros(1, np.int32)
-        environment = self._env.film(max_steps)
+        environment = self._env.film(self._terms._replace(max_steps=max_steps))
         pictures = film_one(environment, *self._round(rng, first, acting, deterministic))
         return pictures, len(pictures) - 1
 
@@ -189,8 +187,8 @@ class OnHost(Generic[PlayingRunnerT]):
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
         return jax.tree.map(jnp.array, players), rows.rollout()
 
-    def _training(self) -> "HostEpisodes":
-        return self._env.training(self._n_envs, self._max_steps)
+    def _training(self) -> HostEpisodes:
+        return self._env.training(self._n_envs, self._terms)
 
 
 class _OnHost:

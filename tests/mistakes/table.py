@@ -12,6 +12,7 @@ from mistakes import (
     meshes,
     networks,
     on_host,
+    parallel,
 )
 
 THEMES = [
@@ -26,6 +27,7 @@ THEMES = [
         datasets,
         host_loops,
         on_host,
+        parallel,
         meshes,
         habits,
     )

@@ -1,14 +1,10 @@
 """The adapter of Gymnasium: environments that run on the host, one or a vector of them."""
 
-import contextlib
-import copy
-import functools
-from collections.abc import Callable, Hashable
-from typing import Any, cast
+from collections.abc import Hashable
+from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
@@ -19,15 +15,16 @@ from jaxagents.envs.on_host.arrays import (
     example_seen,
     own_space,
 )
-from jaxagents.envs.on_host.environment import HostEnvironment
-from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.environment import HostEnvironment, Terms
+from jaxagents.envs.on_host.making import (
+    VECTORS,
+    MakeEnv,
+    identity_of,
+    made_by,
+    maker_of,
+    vector_of,
+)
 from jaxagents.envs.on_host.vectors import Vector, spaces_of_one
-
-MakeEnv = Callable[..., gymnasium.Env]
-
-_VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
-_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
-"""What the specification of a vector says of it, and not of its environments."""
 
 
 class Gymnasium(HostEnvironment, Native):
@@ -72,19 +69,18 @@ class Gymnasium(HostEnvironment, Native):
             TypeError: An environment is something else.
             ValueError: The mode is another, or actions or observations are such as no agent takes.
         """
-        if vectorization_mode not in _VECTORS:
+        if vectorization_mode not in VECTORS:
             raise ValueError(
-                f"vectorization_mode must be one of {[*_VECTORS]}, got {vectorization_mode!r}."
+                f"vectorization_mode must be one of {[*VECTORS]}, got {vectorization_mode!r}."
             )
         super().__init__(env)
         self._vectorization_mode = vectorization_mode
         self.collects_ahead = bool(collects_ahead)
-        self._make = _maker(env)
+        self._make = maker_of(env)
         self._eval_env = eval_env
-        self._make_eval = self._make if eval_env is None else _maker(eval_env)
-        self._vectors: dict[tuple[str, int], VectorEnv] = {}
-        self._live: dict[tuple[str, int, int], HostEpisodes] = {}
-        first = env if isinstance(env, gymnasium.Env | VectorEnv) else _made(env)
+        self._make_eval = self._make if eval_env is None else maker_of(eval_env)
+        self._live = {}
+        first = env if isinstance(env, gymnasium.Env | VectorEnv) else made_by(env)
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
         self._example = example_seen(observation_space), example_action(action_space)
@@ -142,7 +138,7 @@ class Gymnasium(HostEnvironment, Native):
     def identity(self) -> Hashable:
         """The specification of the environment, if there is one, or itself."""
         options = self._vectorization_mode, self.collects_ahead
-        return _identity(self.env), _identity(self._eval_env), *options
+        return identity_of(self.env), identity_of(self._eval_env), *options
 
     def example(self) -> tuple[PyTree, PyTree]:
         """An observation and an action, as arrays of zeros."""
@@ -175,27 +171,28 @@ class Gymnasium(HostEnvironment, Native):
                 "PPO(Gymnasium(lambda: MyEnv()), None, config) with jaxagents.envs.Gymnasium, or set "
                 "batch_size=1."
             )
-        if evaluates and self._make_eval is None:
+        if evaluates:
+            self._check_evaluates()
+
+    def _check_evaluates(self) -> None:
+        if self._make_eval is None:
             raise ValueError(
                 f"{self.name} is not registered with Gymnasium, or wrapped as a vector, so that none "
                 "can be made for evaluations. Give one, as in jaxagents.envs.Gymnasium(env, "
                 "eval_env=lambda: MyEnv()), or make the agent with eval_during_training=False."
             )
 
-    def training(self, n_envs: int, max_steps: int) -> HostEpisodes:
-        """The episodes of a training; see `HostEnvironment`."""
-        return self._episodes("training", n_envs, max_steps)
-
-    def evaluation(self, n_envs: int, max_steps: int) -> HostEpisodes:
-        """The episodes of an evaluation; see `HostEnvironment`."""
-        return self._episodes("evaluation", n_envs, max_steps)
-
-    def film(self, max_steps: int) -> HostEpisodes:
-        """The episodes of one environment that draws; see `HostEnvironment`."""
-        if self._make_eval is None or not self.can_draw:
-            raise NotImplementedError(self.why_it_cannot_draw)
-        vector = Vector(_vector_of(self._drawing, 1, "sync"))
-        return HostEpisodes(vector, max_steps, draws=True)
+    def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
+        """A vector of environments; see `HostEnvironment`."""
+        if purpose == "film":
+            return Vector(vector_of(self._drawing, n_envs, "sync"), is_given=False)
+        if purpose == "training" and isinstance(self.env, VectorEnv):
+            return Vector(self.env)
+        if purpose == "evaluation":
+            self._check_evaluates()
+        make = self._make if purpose == "training" else self._make_eval
+        make = make or (lambda: self.env)  # the only one there is
+        return Vector(vector_of(make, n_envs, self._vectorization_mode), is_given=False)
 
     def _drawing(self) -> gymnasium.Env:
         assert self._make_eval is not None
@@ -211,8 +208,10 @@ class Gymnasium(HostEnvironment, Native):
     @property
     def can_draw(self) -> bool:
         """Whether films can be made: of a function's environments, if they are made to draw."""
+        if self._make_eval is None:
+            return False
         if self._has_specification:
-            return self._make_eval is not None and "rgb_array" in self._render_modes
+            return "rgb_array" in self._render_modes
         return self._render_mode == "rgb_array"
 
     @property
@@ -223,89 +222,3 @@ class Gymnasium(HostEnvironment, Native):
             'and has the render mode "rgb_array", or a function that makes one with '
             'render_mode="rgb_array".'
         )
-
-    def close(self) -> None:
-        """Closes the vectors that were made, such as to end their processes; agents make new ones."""
-        for vector in self._vectors.values():
-            vector.close()
-        self._vectors.clear()
-        self._live.clear()
-
-    def _episodes(self, purpose: str, n_envs: int, max_steps: int) -> HostEpisodes:
-        """The episodes of a purpose, always the same."""
-        key = purpose, n_envs, max_steps
-        if key not in self._live:
-            self._live[key] = HostEpisodes(self._vector(purpose, n_envs), max_steps)
-        return self._live[key]
-
-    def _vector(self, purpose: str, n_envs: int) -> Vector:
-        if purpose == "training" and isinstance(self.env, VectorEnv):
-            return Vector(self.env)
-        make = self._make if purpose == "training" else self._make_eval
-        make = make or (lambda: self.env)  # the only one there is
-        env = _vector_of(make, n_envs, self._vectorization_mode)
-        self._vectors[purpose, n_envs] = env
-        return Vector(env)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the environments that are being played, of which others are made."""
-        return vars(self) | {"_vectors": {}, "_live": {}}
-
-
-def _vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
-    """A vector whose caller starts the episodes."""
-    options = (
-        {"context": "spawn"} if mode == "async" else {}
-    )  # JAX has threads, which no fork survives
-    return _VECTORS[mode](
-        [make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED, **options
-    )
-
-
-def _maker(env: object) -> MakeEnv | None:
-    """A function that makes environments like one that was given; `None` if there is no way.
-
-    Raises:
-        TypeError: It is no environment, vector, or function.
-    """
-    if isinstance(env, VectorEnv):
-        is_wrapped = env.unwrapped is not env
-        return None if env.spec is None or is_wrapped else functools.partial(_one_of, env.spec)
-    if isinstance(env, gymnasium.Env):
-        return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
-    if callable(env):
-        return cast(MakeEnv, env)
-    raise TypeError(
-        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
-        f"gives it, or a function that makes an environment, got {env!r}."
-    )
-
-
-def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
-    """One environment of those that the specification of a vector describes."""
-    spec = copy.deepcopy(vector)
-    for name in _OF_VECTORS:
-        spec.kwargs.pop(name, None)
-    spec.max_episode_steps = spec.kwargs.pop("max_episode_steps", spec.max_episode_steps)
-    wrappers = spec.kwargs.pop("wrappers", ())
-    env = gymnasium.make(spec, **options)
-    for wrap in wrappers:
-        env = wrap(env)
-    return env
-
-
-def _made(make: MakeEnv) -> gymnasium.Env:
-    env = make()
-    if not isinstance(env, gymnasium.Env):
-        raise TypeError(
-            f"The function must return an environment of Gymnasium, got {type(env).__name__}."
-        )
-    return env
-
-
-def _identity(env: object) -> Hashable:
-    """What is equal for environments that are made alike."""
-    if isinstance(env, gymnasium.Env) and env.spec is not None:
-        with contextlib.suppress(ValueError, TypeError):
-            return env.spec.to_json()
-    return env

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from jaxagents.core.extras import require
 from jaxagents.envs.adapters.native import Native, flag, reset_shapes, space_like
 from jaxagents.envs.environment import Environment, Step
-from jaxagents.envs.spaces import Box, Discrete, Space, box_bounds, is_box, is_discrete
+from jaxagents.envs.several_actors import size_of, widest_space
+from jaxagents.envs.spaces import is_discrete
 
 _LIMITS = "max_steps", "episode_length"
 
@@ -52,8 +53,8 @@ class JaxMARL(Native):
         self.n_actors = len(self.agents)
         self._limit = _limit(env)
         spaces = [env.action_space(agent) for agent in self.agents]
-        self._sizes = tuple(map(_size, spaces))
-        self.action_space = _widest(spaces, self.wording.environment)
+        self._sizes = tuple(map(size_of, spaces))
+        self.action_space = widest_space(spaces, self.wording.environment)
         self._heeds_masks = False
         _, state = reset_shapes(self)
         self._heeds_masks = is_discrete(self.action_space) and _has_masks(env, state.native)
@@ -206,36 +207,6 @@ def _may_leave(env: Any) -> bool:
     """Whether actors leave an environment before the others: units that fall, robots that evaporate."""
     names = [cls.__name__ for cls in type(env).__mro__]
     return any(name.endswith("SMAX") for name in names) or getattr(env, "evaporating", False)
-
-
-def _size(space: Any) -> int:
-    """The number of actions of a discrete space, or of numbers of another."""
-    return int(space.n) if is_discrete(space) else math.prod(space.shape)
-
-
-def _widest(spaces: list[Any], name: str) -> Space:
-    """The space of actions of all actors.
-
-    Raises:
-        TypeError: There is none.
-    """
-    if all(map(is_discrete, spaces)):
-        return Discrete(max(map(_size, spaces)))
-    if all(is_box(space) and len(space.shape) == 1 for space in spaces):
-        widest = max(spaces, key=_size)
-        low, high = box_bounds(widest)
-        if all(_is_part(space, low, high) for space in spaces):
-            return Box(low, high, tuple(widest.shape))
-    raise TypeError(
-        f"The agents of {name} act in spaces that are not alike: {spaces}. All must be discrete, or all "
-        "boxes with the same bounds."
-    )
-
-
-def _is_part(space: Any, low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether the bounds of a box are the first of others."""
-    n, bounds = _size(space), box_bounds(space)
-    return np.array_equal(bounds[0], low[:n]) and np.array_equal(bounds[1], high[:n])
 
 
 def _has_masks(env: Any, state: PyTree) -> bool:

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.core.observed import ACTION_MASK
-from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, Space, map_spaces
+from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, Space, is_box, map_spaces
 
 _IMAGE_NDIM = 3
 
@@ -102,11 +102,11 @@ def own_space(space: spaces.Space) -> Space:
     return Box(-np.inf, np.inf, space.shape or (), space.dtype or np.float32)
 
 
-def example_action(space: spaces.Space) -> PyTree:
+def example_action(space: Space) -> PyTree:
     """An action of zeros, as agents give it.
 
     Args:
-        space: The space of actions.
+        space: The space of actions, of Gymnasium or one of ours.
 
     Returns:
         The action, a dict or tuple if the space is one of such.
@@ -153,8 +153,8 @@ def check_starts_at_0(space: spaces.Space) -> None:
         )
 
 
-def _dtype_of_actions(space: spaces.Space) -> type[np.generic]:
-    return np.float32 if isinstance(space, spaces.Box) else np.int32
+def _dtype_of_actions(space: Space) -> type[np.generic]:
+    return np.float32 if is_box(space) else np.int32
 
 
 def action_array(space: spaces.Space, action: ArrayLike) -> np.ndarray:

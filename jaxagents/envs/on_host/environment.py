@@ -1,7 +1,7 @@
 """Environments of which compiled programs know the shapes alone, and that are stepped on the host."""
 
 import abc
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment
-
-if TYPE_CHECKING:  # which imports gymnasium
-    from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.copies import Copies
+from jaxagents.envs.on_host.episodes import HostEpisodes
 
 LONGEST_KEPT = 10_000
 """The most actions that are kept of an episode without a limit, to be taken again on resuming."""
@@ -31,6 +30,18 @@ class HostState(NamedTuple):
     actions: PyTree[Shaped[Array | np.ndarray, "..."]]
 
 
+class Terms(NamedTuple):
+    """How an agent has episodes played.
+
+    Attributes:
+        max_steps: Longest episode, in steps.
+        shows_critic_state: Whether observations hold what a centralised critic sees.
+    """
+
+    max_steps: int
+    shows_critic_state: bool = False
+
+
 class HostEnvironment(Environment):
     """An environment that is stepped on the host, outside of compiled programs.
 
@@ -39,6 +50,8 @@ class HostEnvironment(Environment):
     """
 
     on_host = True
+    _live: dict[tuple[str, int, Terms], HostEpisodes]
+    """The episodes that are being played, by their purpose and what was asked for."""
 
     @property
     @abc.abstractmethod
@@ -67,35 +80,47 @@ class HostEnvironment(Environment):
         """
 
     @abc.abstractmethod
-    def training(self, n_envs: int, max_steps: int) -> "HostEpisodes":
+    def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
+        """Makes copies of it.
+
+        Args:
+            purpose: `"training"` or `"evaluation"`, or `"film"` for one that draws.
+            n_envs: Number of copies.
+            terms: How episodes are played.
+
+        Returns:
+            The copies.
+        """
+
+    def training(self, n_envs: int, terms: Terms) -> HostEpisodes:
         """The episodes that are played in copies of it during training; always the same object.
 
         Args:
             n_envs: Number of copies.
-            max_steps: Longest episode, in steps.
+            terms: How they are played.
 
         Returns:
             The episodes.
         """
+        return self._episodes("training", n_envs, terms)
 
-    @abc.abstractmethod
-    def evaluation(self, n_envs: int, max_steps: int) -> "HostEpisodes":
+    def evaluation(self, n_envs: int, terms: Terms) -> HostEpisodes:
         """The episodes that are played in other copies of it for an evaluation.
 
         Args:
             n_envs: Number of copies.
-            max_steps: Longest episode, in steps.
+            terms: How they are played.
 
         Returns:
             The episodes.
         """
+        return self._episodes("evaluation", n_envs, terms)
 
-    @abc.abstractmethod
-    def film(self, max_steps: int) -> "HostEpisodes":
+    def film(self, terms: Terms) -> HostEpisodes:
         """The episodes that are played in one more copy, which draws them.
 
         Args:
-            max_steps: Longest episode, in steps.
+            terms: How they are played.
 
         Returns:
             The episodes.
@@ -103,6 +128,23 @@ class HostEnvironment(Environment):
         Raises:
             NotImplementedError: It does not draw.
         """
+        if not self.can_draw:
+            raise NotImplementedError(self.why_it_cannot_draw)
+        return HostEpisodes(self._copies("film", 1, terms), terms.max_steps, draws=True)
+
+    def close(self) -> None:
+        """Closes the copies that were made, such as to end their processes; agents make new ones."""
+        for episodes in self._live.values():
+            episodes.close()
+        self._live.clear()
+
+    def _episodes(self, purpose: str, n_envs: int, terms: Terms) -> HostEpisodes:
+        """The episodes of a purpose, always the same."""
+        key = purpose, n_envs, terms
+        if key not in self._live:
+            copies = self._copies(purpose, n_envs, terms)
+            self._live[key] = HostEpisodes(copies, terms.max_steps)
+        return self._live[key]
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
@@ -124,6 +166,10 @@ class HostEnvironment(Environment):
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """The picture itself, which was taken when the step was."""
         return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the copies in which episodes are being played, of which others are made."""
+        return vars(self) | {"_live": {}}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HostEnvironment) and self.identity == other.identity

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, PyTree, UInt8, UInt32
 
+from jaxagents.envs.on_host.copies import Copies, VectorStep
 from jaxagents.envs.on_host.played import Played
-from jaxagents.envs.on_host.vectors import Vector, VectorStep
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
 
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
@@ -26,7 +26,7 @@ class HostEpisodes:
             of each step.
     """
 
-    def __init__(self, vector: Vector, max_steps: int, draws: bool = False) -> None:
+    def __init__(self, vector: Copies, max_steps: int, draws: bool = False) -> None:
         """Starts nothing yet.
 
         Args:
@@ -40,7 +40,7 @@ class HostEpisodes:
         self._draws = draws
         self._played: Played | None = None
         self._vector = vector
-        self._space = vector.env.single_action_space
+        self._space = vector.action_space
 
     @property
     def played(self) -> Played:
@@ -105,6 +105,10 @@ class HostEpisodes:
         self.obs = step.obs
         self._start_next(step.terminated | step.truncated)
         return step._replace(obs=self.obs)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._vector.close()
 
     def _draw(self) -> None:
         if self._draws:

@@ -1,44 +1,20 @@
 """Vectors of Gymnasium environments, whichever way they start the next episode."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
-from jaxtyping import Bool, Float, PyTree, UInt8
+from jaxtyping import Bool, PyTree, UInt8
 
 from jaxagents.envs.on_host.arrays import example_seen
+from jaxagents.envs.on_host.copies import Copies, VectorStep
 
 
-class VectorStep(NamedTuple):
-    """The outcome of one step of all environments.
-
-    Attributes:
-        obs: Observations to act on next.
-        next_obs: The true successors, before any reset.
-        reward: Rewards.
-        terminated: Where the environment ended the episode.
-        truncated: Where a limit cut it.
-        counts: Where an action was taken; elsewhere the next episode was started instead.
-    """
-
-    obs: PyTree
-    next_obs: PyTree
-    reward: Float[np.ndarray, "environments"]
-    terminated: Bool[np.ndarray, "environments"]
-    truncated: Bool[np.ndarray, "environments"]
-    counts: Bool[np.ndarray, "environments"]
-
-    @property
-    def starts(self) -> Bool[np.ndarray, "environments"]:
-        """Where the next action is the first of an episode, or is not taken at all."""
-        return self.terminated | self.truncated | ~self.counts
-
-
-class Vector:
+class Vector(Copies):
     """A vector of Gymnasium environments.
 
     Vectors made with `AutoresetMode.DISABLED` leave it to the caller to start the next episode; the
@@ -46,18 +22,19 @@ class Vector:
 
     Attributes:
         env: The vector.
-        n_envs: Number of environments.
-        starts_episodes: Whether it starts the next episode by itself.
     """
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: VectorEnv, is_given: bool = True) -> None:
         """Takes a vector.
 
         Args:
             env: The vector.
+            is_given: Whether a user made it, who also closes it.
         """
         self.env = env
+        self._is_given = is_given
         self.n_envs = env.num_envs
+        self.action_space = env.single_action_space
         self._mode = autoreset_mode(env)
         self.starts_episodes = self._mode != AutoresetMode.DISABLED
         self._example = example_seen(env.single_observation_space)
@@ -107,6 +84,11 @@ class Vector:
         pictures = self.env.render()
         assert pictures is not None
         return np.asarray(pictures[0])
+
+    def close(self) -> None:
+        """Closes the vector, and so ends its processes, unless a user made it."""
+        if not self._is_given:
+            self.env.close()
 
     def _cast(self, obs: PyTree) -> PyTree:
         """A copy of observations, since vectors may write into theirs at the next step."""

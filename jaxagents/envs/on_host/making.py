@@ -1,0 +1,110 @@
+"""Making more environments of Gymnasium like one that is given."""
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, cast
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+MakeEnv = Callable[..., gymnasium.Env]
+
+VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
+"""The kinds of vectors by their names."""
+_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
+"""What the specification of a vector says of it, and not of its environments."""
+
+
+def vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
+    """A vector whose caller starts the episodes.
+
+    Args:
+        make: Makes an environment.
+        n_envs: Number of environments.
+        mode: One of `VECTORS`.
+
+    Returns:
+        The vector.
+    """
+    options = (
+        {"context": "spawn"} if mode == "async" else {}
+    )  # JAX has threads, which no fork survives
+    return VECTORS[mode](
+        [make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED, **options
+    )
+
+
+def maker_of(env: object) -> MakeEnv | None:
+    """A function that makes environments like one that was given.
+
+    Args:
+        env: An environment, a vector, or a function.
+
+    Returns:
+        The function; `None` if there is no way.
+
+    Raises:
+        TypeError: It is no environment, vector, or function.
+    """
+    if isinstance(env, VectorEnv):
+        is_wrapped = env.unwrapped is not env
+        return None if env.spec is None or is_wrapped else functools.partial(_one_of, env.spec)
+    if isinstance(env, gymnasium.Env):
+        return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
+    if callable(env):
+        return cast(MakeEnv, env)
+    raise TypeError(
+        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
+        f"gives it, or a function that makes an environment, got {env!r}."
+    )
+
+
+def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
+    """One environment of those that the specification of a vector describes."""
+    spec = copy.deepcopy(vector)
+    for name in _OF_VECTORS:
+        spec.kwargs.pop(name, None)
+    spec.max_episode_steps = spec.kwargs.pop("max_episode_steps", spec.max_episode_steps)
+    wrappers = spec.kwargs.pop("wrappers", ())
+    env = gymnasium.make(spec, **options)
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
+def made_by(make: MakeEnv) -> gymnasium.Env:
+    """An environment that a user's function makes.
+
+    Args:
+        make: The function.
+
+    Returns:
+        The environment.
+
+    Raises:
+        TypeError: It makes something else.
+    """
+    env = make()
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"The function must return an environment of Gymnasium, got {type(env).__name__}."
+        )
+    return env
+
+
+def identity_of(env: object) -> Hashable:
+    """The part of an environment that is equal for those that are made alike.
+
+    Args:
+        env: An environment, a vector, or a function.
+
+    Returns:
+        Its specification, if there is one, or itself.
+    """
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        with contextlib.suppress(ValueError, TypeError):
+            return env.spec.to_json()
+    return env

@@ -1,0 +1,161 @@
+"""Parallel environments of PettingZoo as arrays with a row for each agent."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from parallel_probes import LIMIT, Relay
+from pettingzoo import ParallelEnv
+
+from jaxagents.envs.on_host.actors import Actors
+from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.parallel import ParallelCopies
+from jaxagents.envs.on_host.played import Played
+
+N_ENVS = 3
+SEEDS = np.arange(N_ENVS, dtype=np.uint32)
+ALL = np.ones(N_ENVS, bool)
+
+
+def copies(shows_state=False):
+    envs = [Relay() for _ in range(N_ENVS)]
+    return ParallelCopies(envs, Actors(Relay(), "relay"), shows_state), envs
+
+
+def begun():
+    vector, envs = copies()
+    episodes, none = HostEpisodes(vector, max_steps=100), np.zeros(N_ENVS, np.int32)
+    first = Played(SEEDS, none, np.zeros((N_ENVS, LIMIT, 2), np.int32), none)
+    episodes.go_to(first, vector.reset(SEEDS.tolist(), ALL))
+    return episodes, envs
+
+
+def actions_of(time):
+    return np.array([[time % 2, 1], [1, 2], [0, time % 3]], np.int32)
+
+
+def test_steps_lead_to_the_true_successor_until_no_agent_is_left():
+    (episodes, envs), seen = begun(), set()
+    for time in range(60):
+        before, ends = episodes.obs, [env.ends for env in envs]
+        step = episodes.step(actions_of(time))
+        for i, of_each in enumerate(ends):
+            clock = int(before["observation"][i, :, 1].max()) + 1
+            in_game = before["actor_mask"][i]
+            of_each = np.array([of_each["near"], of_each["far"]])
+            np.testing.assert_array_equal(in_game, of_each >= clock)
+            numbers = step.next_obs["observation"][i, :, :3]
+            np.testing.assert_array_equal(numbers[~in_game], 0)
+            np.testing.assert_array_equal(numbers[in_game, 1], clock)
+            own = (actions_of(time)[i] + before["observation"][i, :, 2])[in_game]
+            np.testing.assert_array_equal(numbers[in_game, 2], own)
+            np.testing.assert_array_equal(step.reward[i], (actions_of(time)[i] == 1) & in_game)
+            ended, cut = (
+                in_game & (of_each == clock),
+                in_game & (of_each > clock) & (clock == LIMIT),
+            )
+            over = (~in_game | ended | cut).all()
+            assert step.truncated[i] == (over and cut.any())
+            assert step.terminated[i] == (over and not cut.any())
+            plays_on = in_game if step.terminated[i] else in_game & ~ended
+            np.testing.assert_array_equal(step.next_obs["actor_mask"][i], plays_on)
+            seen.add((bool(over), bool(ended.any()), bool(cut.any()), bool(in_game.all())))
+    assert {
+        (True, True, True, True),
+        (False, True, False, True),
+        (True, True, False, False),
+    } <= seen
+
+
+def test_episodes_go_on_where_they_were():
+    episodes, _ = begun()
+    for time in range(10):
+        episodes.step(actions_of(time))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    assert len({*played.step.tolist()}) > 1
+    later = [episodes.step(actions_of(time)) for time in range(10, 20)]
+    other = HostEpisodes(copies()[0], max_steps=100)
+    assert other.go_to(played, obs).all()
+    for time, expected in enumerate(later, 10):
+        step = other.step(actions_of(time))
+        np.testing.assert_array_equal(step.reward, expected.reward)
+        for name in obs:
+            np.testing.assert_array_equal(step.next_obs[name], expected.next_obs[name])
+
+
+def test_smaller_observations_are_filled_up_and_actions_masked():
+    obs = copies(shows_state=True)[0].reset(SEEDS.tolist(), ALL)
+    assert obs["observation"].shape == (N_ENVS, 2, 4)
+    np.testing.assert_array_equal(obs["observation"][:, :, 3], [[0, 9]] * N_ENVS)
+    np.testing.assert_array_equal(obs["action_mask"], [[[1, 1, 0], [1, 1, 1]]] * N_ENVS)
+    assert obs["critic_state"].shape == (N_ENVS, 3)
+    assert obs["critic_state"].dtype == obs["observation"].dtype == np.float32
+    assert "critic_state" not in copies()[0].reset(SEEDS.tolist(), ALL)
+
+
+class Still(ParallelEnv):
+    """Agents with spaces of a test, which is told their actions."""
+
+    possible_agents = ("a", "b")
+
+    def __init__(self, seen, actions, infos=None):
+        self.spaces, self.actions, self.infos = seen, actions, infos or ({}, {})
+        self.agents = [*self.possible_agents]
+
+    def observation_space(self, agent):
+        return self.spaces["ab".index(agent)]
+
+    def action_space(self, agent):
+        return self.actions["ab".index(agent)]
+
+    def reset(self, seed=None, options=None):
+        infos = {"a": self.infos[0], "b": self.infos[1]}
+        return {agent: self.observation_space(agent).sample() for agent in "ab"}, infos
+
+    def step(self, actions):
+        never, (seen, infos) = dict.fromkeys("ab", False), self.reset()
+        self.taken = actions
+        return seen, dict.fromkeys("ab", 0.0), never, never, infos
+
+
+NUMBERS = spaces.Box(-1, 1, (2,))
+
+
+def test_masks_are_those_of_infos_or_of_observations():
+    masks = np.int8([0, 1, 1]), np.int8([1, 0])
+    infos = [{"action_mask": mask} for mask in masks]
+    env = Still([NUMBERS] * 2, [spaces.Discrete(3), spaces.Discrete(2)], infos)
+    obs = Actors(env, "still").observation(*env.reset(), np.ones(2, bool), None)
+    np.testing.assert_array_equal(obs["action_mask"], [[False, True, True], [True, False, False]])
+    seen = spaces.Dict({"observation": NUMBERS, "action_mask": spaces.MultiBinary(3)})
+    env = Still([seen] * 2, [spaces.Discrete(3)] * 2)
+    actors, (observations, said) = Actors(env, "still"), env.reset()
+    obs = actors.observation(observations, said, np.ones(2, bool), None)
+    np.testing.assert_array_equal(obs["observation"][1], observations["b"]["observation"])
+    np.testing.assert_array_equal(obs["action_mask"][1], observations["b"]["action_mask"])
+    assert actors.observation_space.shape == (2,)
+
+
+def test_images_stay_bytes_and_what_is_no_box_is_flattened():
+    image = spaces.Box(0, 255, (5, 4, 3), np.uint8)
+    obs, _ = Actors(Still([image] * 2, [spaces.Discrete(2)] * 2), "still").example()
+    assert obs["observation"].shape == (2, 5, 4, 3)
+    assert obs["observation"].dtype == np.uint8
+    assert "action_mask" not in obs
+    env = Still([spaces.Discrete(3), NUMBERS], [spaces.Discrete(2)] * 2)
+    seen = {"a": 2, "b": np.float32([0.5, -0.5])}
+    obs = Actors(env, "still").observation(seen, {}, np.ones(2, bool), None)
+    np.testing.assert_array_equal(obs["observation"], [[0, 0, 1], [0.5, -0.5, 0]])
+
+
+def test_actions_of_boxes_are_cut_to_those_that_an_agent_has():
+    small, large = (spaces.Box(-1, 1, (n,)) for n in (1, 2))
+    env = Still([NUMBERS] * 2, [small, large])
+    vector = ParallelCopies([env], Actors(env, "still"))
+    vector.step(np.float32([[[0.1, 0.2], [0.3, 0.4]]]))
+    assert [x.tolist() for x in env.taken.values()] == [
+        pytest.approx([0.1]),
+        pytest.approx([0.3, 0.4]),
+    ]
+    pair = spaces.MultiDiscrete([2, 3])
+    env = Still([NUMBERS] * 2, [pair, pair])
+    assert Actors(env, "still").actions(np.array([[0, 1], [1, 2]]), ["b"])["b"].tolist() == [1, 2]
