@@ -27,7 +27,8 @@ class Walk(gymnasium.Env):
         self._time += 1
         self._sum += int(action)
         terminated, truncated = self._time >= self._end, self._time >= 5
-        return self._observation(), float(action), bool(terminated), bool(truncated), {}
+        info = {"action": int(action), "won": bool(terminated)}
+        return self._observation(), float(action), bool(terminated), bool(truncated), info
 
     def render(self):
         return np.full((4, 6, 3), self._time, np.uint8)

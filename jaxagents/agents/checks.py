@@ -57,24 +57,6 @@ def learns_elsewhere(agent: str, env: Environment) -> str:
     )
 
 
-def check_no_info(agent: str, config: Config) -> None:
-    """Raises if entries are to be kept of the info of environments on the host.
-
-    Args:
-        agent: Name of the agent.
-        config: Its configuration, which names the entries.
-
-    Raises:
-        ValueError: They are.
-    """
-    names = [*config.final_info, *config.summed_info]
-    if names:
-        raise ValueError(
-            f"{agent} keeps no info of environments that run on the host, but final_info and "
-            f"summed_info name {names}: put it into observations, or leave both empty."
-        )
-
-
 def check_names_of_info(config: Config, reported: Collection[str]) -> None:
     """Raises if entries of the environment's info would take the place of what updates report.
 

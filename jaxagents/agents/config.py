@@ -55,7 +55,7 @@ class Config(StaticConfig):
         final_info: Names of entries of the environment's `info` whose values at the last step of each
             episode are among the metrics, such as whether it was won.
         summed_info: Names of entries whose sums over each episode are, such as costs. Rollouts of
-            on-policy agents hold both (`traj.info`).
+            on-policy agents hold both (`traj.info`). On the host they are numbers of single precision.
         checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
             `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already hold checkpoints.

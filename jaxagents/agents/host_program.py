@@ -46,8 +46,10 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
             draws, acting = self.draw(runner, 0), self.acting(runner)
             carry, action, log_prob = self.act(acting, runner.carry, runner.obs, draws, 0)
             never = jnp.zeros(self.config.batch_size, bool)
+            info = dict.fromkeys([*self.config.final_info, *self.config.summed_info], log_prob)
+            ends = never, never
             return HostRollout(
-                runner.obs, action, log_prob, log_prob, runner.obs, never, never, carry
+                runner.obs, action, log_prob, log_prob, runner.obs, *ends, carry, info or ()
             )
 
         n_steps = self.config.rollout_length

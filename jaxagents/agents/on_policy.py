@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import check_discrete_action, check_memory, check_no_info
+from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.learning_hooks import LearningHooks
@@ -38,7 +38,12 @@ from jaxagents.agents.value_scale import (
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
-from jaxagents.envs.checks import check_environment, check_one_actor, check_several_actors
+from jaxagents.envs.checks import (
+    check_environment,
+    check_names_are_free,
+    check_one_actor,
+    check_several_actors,
+)
 from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.fits import Fit, with_example
@@ -399,7 +404,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         check_actor_mask(self.episodes)
         if isinstance(env, HostEnvironment):
             env.check(self.config.batch_size, self.eval_during_training)
-            check_no_info(name, self.config)
+            check_names_are_free(self.episodes)
             self._check_plays_on_host()
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)

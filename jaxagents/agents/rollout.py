@@ -131,6 +131,8 @@ def _blank_info(
     names = episodes.info_names
     if not any(names):
         return ()
+    if episodes.env.on_host:
+        return names.on_host(episodes.actors_shape)
 
     def play(first: Players) -> PyTree:
         _, action = act(first.carry, first.obs)

@@ -184,6 +184,24 @@ def check_info(info: object, what: str) -> None:
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
 
+def check_names_are_free(episodes: Episodes) -> None:
+    """Raises if entries of the info would take the place of other metrics, or of one another.
+
+    Args:
+        episodes: The environment, with the names.
+
+    Raises:
+        ValueError: They would.
+    """
+    names = (*episodes.info_names.final, *episodes.info_names.summed)
+    taken = [name for name in names if name in NAMES_OF_METRICS or names.count(name) > 1]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which name another metric, or are named twice: "
+            "have the environment give it under another name."
+        )
+
+
 def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) -> None:
     names = (*episodes.info_names.final, *episodes.info_names.summed)
     missing = [name for name in names if name not in info]
@@ -191,12 +209,7 @@ def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) ->
         raise ValueError(
             f"final_info and summed_info name {missing}, but the info of {what} has {sorted(info)}."
         )
-    taken = [name for name in names if name in NAMES_OF_METRICS or names.count(name) > 1]
-    if taken:
-        raise ValueError(
-            f"final_info and summed_info name {taken}, which name another metric, or are named twice: "
-            "have the environment give it under another name."
-        )
+    check_names_are_free(episodes)
     odd = [name for name in names if not hasattr(info[name], "dtype")]
     if odd:
         raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")

@@ -68,6 +68,10 @@ class InfoNames(NamedTuple):
         """The entries of the info of one step."""
         return {name: info[name] for name in (*self.final, *self.summed)}
 
+    def on_host(self, shape: tuple[int, ...]) -> dict[str, Float[Array, "*actors"]]:
+        """Zeros for the entries of a step on the host, of which all are numbers, one for each actor."""
+        return {name: jnp.zeros(shape, jnp.float32) for name in (*self.final, *self.summed)}
+
     def of_episode(self, earlier: dict[str, PyTree], info: dict[str, PyTree]) -> dict[str, PyTree]:
         """The entries of an episode after a further step."""
         last = {name: info[name] for name in self.final}

@@ -48,7 +48,7 @@ def play_one_each(
     returns = final_rewards = np.zeros((), np.float32)
     terminated, truncated = np.zeros((2, n_envs), bool)
     lengths = np.zeros(n_envs, np.int32)
-    time = 0
+    info, time = None, 0
     while not (over := terminated | truncated).all():
         carry, action = player.act(carry, episodes.obs, time)
         step = episodes.step(jax.tree.map(np.asarray, action))
@@ -56,11 +56,13 @@ def play_one_each(
         goes_on = ~over.reshape(-1, *[1] * (step.reward.ndim - 1))
         returns = np.where(goes_on, returns + step.reward, returns)
         final_rewards = np.where(goes_on, step.reward, final_rewards)
+        after = episodes.infos.of_episode(info, step.info)
+        info = {name: np.where(goes_on, x, (info or after)[name]) for name, x in after.items()}
         lengths[~over] = time
         terminated[~over] = step.terminated[~over]
         truncated[~over] = step.truncated[~over]
     numbers = returns, final_rewards, terminated, truncated, lengths
-    return EpisodeOutcomes(*map(jnp.asarray, numbers), info={})
+    return EpisodeOutcomes(*map(jnp.asarray, numbers), info=jax.tree.map(jnp.asarray, info or {}))
 
 
 def film_one(

@@ -19,6 +19,7 @@ class HostRollout(NamedTuple):
         terminated: Whether they are terminal.
         truncated: Whether the episode was cut after the step.
         carry: Memories of the policy before the step; `()` if it has none.
+        info: The entries of infos that the configuration names; `()` if it names none.
     """
 
     obs: PyTree
@@ -29,6 +30,7 @@ class HostRollout(NamedTuple):
     terminated: Bool[Array | np.ndarray, "time environments"]
     truncated: Bool[Array | np.ndarray, "time environments"]
     carry: PyTree
+    info: PyTree = ()
 
 
 class Rows:

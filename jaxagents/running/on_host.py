@@ -45,7 +45,8 @@ class OnHost(Generic[PlayingRunnerT]):
         self._compiled = programs_of(agent).get(OnHost, lambda it: _OnHost(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
-        self._terms = Terms(agent.episodes.max_steps, agent.episodes.shows_critic_state)
+        episodes = agent.episodes
+        self._terms = Terms(episodes.max_steps, episodes.shows_critic_state, episodes.info_names)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> PlayingRunnerT:
@@ -130,6 +131,7 @@ class OnHost(Generic[PlayingRunnerT]):
             play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
             for episodes in rounds
         ]
+        environments.infos.warn()
         joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *outcomes)
         return self._compiled.program.metrics_of(joined)
 
@@ -181,7 +183,10 @@ class OnHost(Generic[PlayingRunnerT]):
             action = jax.tree.map(np.asarray, action)
             step = episodes.step(action)
             ends = step.terminated, step.truncated
-            row = HostRollout(obs, action, log_prob, step.reward, step.next_obs, *ends, before)
+            info = step.info or ()
+            row = HostRollout(
+                obs, action, log_prob, step.reward, step.next_obs, *ends, before, info
+            )
             rows.add(row, step.counts)
             carry = begun_again(carry, initial, step.starts)
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}

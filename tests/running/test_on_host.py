@@ -119,6 +119,14 @@ def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
     assert np.abs(log_probs(later.actor_training) - taken).max() > 1e-3
 
 
+def test_rollouts_hold_infos():
+    names = {"summed_info": ("action",), "final_info": ("seldom",)}
+    agent = PPO(walk(collects_ahead=True), None, config(**names), eval_during_training=False)
+    rollout = agent.start(KEY, HYPERPARAMS).ahead
+    np.testing.assert_array_equal(rollout.info["action"], rollout.action)
+    assert np.isnan(rollout.info["seldom"]).all()
+
+
 @pytest.fixture(scope="module")
 def in_turns():
     agent = PPO(walk(), None, config())
@@ -155,11 +163,14 @@ def test_environments_in_processes_make_the_same_training(in_turns):
     trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
 
 
-def test_memory_normalisation_and_true_rewards():
+def test_memory_normalisation_true_rewards_and_infos():
     changes = {"memory": "gru", "normalise_observations": True, "normalise_rewards": True}
-    agent = PPO(walk(), None, config(memory_size=8, rollout_length=9, **changes))
+    names = {"final_info": ("won",), "summed_info": ("action",)}
+    agent = PPO(walk(), None, config(memory_size=8, rollout_length=9, **changes, **names))
     runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
     assert (metrics["returns"] == np.round(metrics["returns"])).all()
+    np.testing.assert_array_equal(metrics["action"], metrics["returns"])
+    np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
     begins = np.asarray(runner.envstate.step) == 0
     carries = np.asarray(jax.tree.leaves(runner.carry)[0])
     assert begins.any()

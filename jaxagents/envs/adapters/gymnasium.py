@@ -185,14 +185,16 @@ class Gymnasium(HostEnvironment, Native):
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
         """A vector of environments; see `HostEnvironment`."""
         if purpose == "film":
-            return Vector(vector_of(self._drawing, n_envs, "sync"), is_given=False)
+            vector = vector_of(self._drawing, n_envs, "sync")
+            return Vector(vector, is_given=False, info_names=terms.info_names)
         if purpose == "training" and isinstance(self.env, VectorEnv):
-            return Vector(self.env)
+            return Vector(self.env, info_names=terms.info_names)
         if purpose == "evaluation":
             self._check_evaluates()
         make = self._make if purpose == "training" else self._make_eval
         make = make or (lambda: self.env)  # the only one there is
-        return Vector(vector_of(make, n_envs, self._vectorization_mode), is_given=False)
+        vector = vector_of(make, n_envs, self._vectorization_mode)
+        return Vector(vector, is_given=False, info_names=terms.info_names)
 
     def _drawing(self) -> gymnasium.Env:
         assert self._make_eval is not None

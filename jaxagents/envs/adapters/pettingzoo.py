@@ -187,13 +187,11 @@ class PettingZoo(HostEnvironment, Native):
             self._check_evaluates()
         make = self._make if is_training else self._make_eval
         if make is None or (is_training and isinstance(self.env, Sequence)):
-            return ParallelCopies(
-                self._given, self._actors, terms.shows_critic_state, is_given=True
-            )
+            return ParallelCopies(self._given, self._actors, terms, is_given=True)
         draws = purpose == "film" and isinstance(make, Recipe)
         options = {"render_mode": "rgb_array"} if draws else {}
         envs = [make(**options) for _ in range(n_envs)]
-        return ParallelCopies(envs, self._actors, terms.shows_critic_state)
+        return ParallelCopies(envs, self._actors, terms)
 
     @property
     def can_draw(self) -> bool:

@@ -195,6 +195,6 @@ def _mask(observations: ByAgent, infos: ByAgent, agent: str) -> Any:
 def _state_of(env: ParallelEnv) -> PyTree:
     try:
         state = env.state()
-    except (NotImplementedError, AttributeError):
+    except (NotImplementedError, AttributeError, TypeError):  # some keep a dict of that name
         return None
     return jax.tree.map(np.zeros_like, as_observation(state))

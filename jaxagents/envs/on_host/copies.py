@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, PyTree, UInt8
 
+from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space
 
 
@@ -20,6 +21,7 @@ class VectorStep(NamedTuple):
         terminated: Where the environment ended the episode.
         truncated: Where a limit cut it.
         counts: Where an action was taken; elsewhere the next episode was started instead.
+        info: The entries that are kept of the infos, by name.
     """
 
     obs: PyTree
@@ -28,6 +30,7 @@ class VectorStep(NamedTuple):
     terminated: Bool[np.ndarray, "environments"]
     truncated: Bool[np.ndarray, "environments"]
     counts: Bool[np.ndarray, "environments"]
+    info: dict[str, Numbers]
 
     @property
     def starts(self) -> Bool[np.ndarray, "environments"]:
@@ -42,11 +45,13 @@ class Copies(abc.ABC):
         n_envs: Number of environments.
         starts_episodes: Whether they start the next episode by themselves.
         action_space: Space of the actions of one environment; with several actors, of one of these.
+        infos: Reads what is kept of the infos.
     """
 
     n_envs: int
     starts_episodes: bool
     action_space: Space
+    infos: Infos
 
     @abc.abstractmethod
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:

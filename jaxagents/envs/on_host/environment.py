@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment
+from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.copies import Copies
 from jaxagents.envs.on_host.episodes import HostEpisodes
 
@@ -36,10 +37,12 @@ class Terms(NamedTuple):
     Attributes:
         max_steps: Longest episode, in steps.
         shows_critic_state: Whether observations hold what a centralised critic sees.
+        info_names: Names of the entries of infos that are kept.
     """
 
     max_steps: int
     shows_critic_state: bool = False
+    info_names: InfoNames = InfoNames()
 
 
 class HostEnvironment(Environment):

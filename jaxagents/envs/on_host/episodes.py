@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, PyTree, UInt8, UInt32
 
 from jaxagents.envs.on_host.copies import Copies, VectorStep
+from jaxagents.envs.on_host.infos import Infos
 from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
 
@@ -105,6 +106,11 @@ class HostEpisodes:
         self.obs = step.obs
         self._start_next(step.terminated | step.truncated)
         return step._replace(obs=self.obs)
+
+    @property
+    def infos(self) -> Infos:
+        """What reads the entries that are kept of infos."""
+        return self._vector.infos
 
     def close(self) -> None:
         """Closes the environments."""

@@ -10,6 +10,8 @@ from pettingzoo import ParallelEnv
 
 from jaxagents.envs.on_host.actors import Actors, ByAgent
 from jaxagents.envs.on_host.copies import Copies, VectorStep
+from jaxagents.envs.on_host.environment import Terms
+from jaxagents.envs.on_host.infos import Infos
 
 
 class _Ends(NamedTuple):
@@ -39,7 +41,7 @@ class ParallelCopies(Copies):
         self,
         envs: Sequence[ParallelEnv],
         actors: Actors,
-        shows_critic_state: bool = False,
+        terms: Terms,
         is_given: bool = False,
     ) -> None:
         """Takes the copies.
@@ -47,14 +49,15 @@ class ParallelCopies(Copies):
         Args:
             envs: The environments.
             actors: Their agents.
-            shows_critic_state: Whether observations hold the state of the environment.
+            terms: How episodes are played.
             is_given: Whether a user made them, who also closes them.
         """
         self.n_envs = len(envs)
         self.action_space = actors.action_space
         self._envs = envs
         self._actors = actors
-        self._shows_state = shows_critic_state and actors.state is not None
+        self.infos = Infos(terms.info_names)
+        self._shows_state = terms.shows_critic_state and actors.state is not None
         self._is_given = is_given
         self._rows: list[PyTree] = [None] * len(envs)
 
@@ -68,7 +71,7 @@ class ParallelCopies(Copies):
 
     def step(self, actions: PyTree) -> VectorStep:
         """Takes one step in every environment; see `Copies`."""
-        rewards, ends = [], []
+        rewards, ends, said = [], [], []
         for i, env in enumerate(self._envs):
             before = tuple(env.agents)
             given = self._actors.actions(jax.tree.map(lambda x, i=i: x[i], actions), before)
@@ -77,12 +80,14 @@ class ParallelCopies(Copies):
             self._rows[i] = self._observation(i, observations, infos, end.playing)
             rewards.append(self._rewards(reward))
             ends.append(end)
+            said.append(self.infos.of_actors(infos, self._actors.agents))
         obs, (terminated, truncated, _) = (
             _stacked(self._rows),
             map(np.array, zip(*ends, strict=True)),
         )
         counts = np.ones(self.n_envs, bool)
-        return VectorStep(obs, obs, np.stack(rewards), terminated, truncated, counts)
+        reward, info = np.stack(rewards), _stacked(said)
+        return VectorStep(obs, obs, reward, terminated, truncated, counts, info)
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
         """A picture of the first environment."""

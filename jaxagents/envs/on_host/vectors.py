@@ -10,8 +10,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Bool, PyTree, UInt8
 
+from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.arrays import example_seen
 from jaxagents.envs.on_host.copies import Copies, VectorStep
+from jaxagents.envs.on_host.infos import Infos
 
 
 class Vector(Copies):
@@ -24,14 +26,18 @@ class Vector(Copies):
         env: The vector.
     """
 
-    def __init__(self, env: VectorEnv, is_given: bool = True) -> None:
+    def __init__(
+        self, env: VectorEnv, is_given: bool = True, info_names: InfoNames | None = None
+    ) -> None:
         """Takes a vector.
 
         Args:
             env: The vector.
             is_given: Whether a user made it, who also closes it.
+            info_names: Names of the entries of infos that are kept; `None` keeps none.
         """
         self.env = env
+        self.infos = Infos(info_names or InfoNames())
         self._is_given = is_given
         self.n_envs = env.num_envs
         self.action_space = env.single_action_space
@@ -77,7 +83,8 @@ class Vector(Copies):
         if self._mode == AutoresetMode.NEXT_STEP:
             self._starts = over
         reward = np.array(reward, np.float32)
-        return VectorStep(obs, next_obs, reward, terminated, truncated & ~terminated, counts)
+        ends = terminated, truncated & ~terminated
+        return VectorStep(obs, next_obs, reward, *ends, counts, self.infos.of_vector(info, over))
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
         """A picture of the first environment."""

@@ -3,9 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
+import trees
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
+from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.episodes import HostEpisodes, fitting_actions
 from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.on_host.vectors import Vector, autoreset_mode
@@ -15,8 +17,11 @@ SEEDS = np.arange(N_ENVS, dtype=np.uint32)
 NOT_SEEN = np.zeros((N_ENVS, 3), np.float32)
 
 
+INFO = InfoNames(final=("won",), summed=("action", "seldom"))
+
+
 def vector(mode, make=Walk):
-    return Vector(SyncVectorEnv([make] * N_ENVS, autoreset_mode=mode))
+    return Vector(SyncVectorEnv([make] * N_ENVS, autoreset_mode=mode), info_names=INFO)
 
 
 def actions_of(time):
@@ -43,6 +48,9 @@ def test_steps_that_count_lead_from_each_observation_to_its_true_successor(mode)
                 step.next_obs[i], np.float32([number, clock + 1, total + actions[i]])
             )
             assert step.reward[i] == actions[i]
+            assert step.info["action"][i] == actions[i]
+            assert step.info["won"][i] == step.terminated[i]
+            assert step.info["seldom"][i] == 0
             assert step.truncated[i] == (clock + 1 == 5 and not step.terminated[i])
             if over[i] and mode != AutoresetMode.NEXT_STEP:
                 assert step.obs[i, 1] == 0
@@ -70,8 +78,7 @@ def test_episodes_go_on_where_they_were():
         np.testing.assert_array_equal(again.obs, obs)
         assert again.played.is_same(played)
         for time, step in enumerate(later, 11):
-            for field, expected in zip(again.step(actions_of(time)), step, strict=True):
-                np.testing.assert_array_equal(field, expected)
+            trees.assert_equal(again.step(actions_of(time)), step)
 
 
 def test_other_actions_are_another_course():

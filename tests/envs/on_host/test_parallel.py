@@ -6,19 +6,25 @@ from gymnasium import spaces
 from parallel_probes import LIMIT, Relay
 from pettingzoo import ParallelEnv
 
+from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.actors import Actors
+from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.parallel import ParallelCopies
 from jaxagents.envs.on_host.played import Played
+from jaxagents.running.host_play import Player, play_one_each
 
 N_ENVS = 3
 SEEDS = np.arange(N_ENVS, dtype=np.uint32)
 ALL = np.ones(N_ENVS, bool)
 
 
-def copies(shows_state=False):
+TERMS = Terms(max_steps=100, info_names=InfoNames(final=("sum",)))
+
+
+def copies(terms=TERMS):
     envs = [Relay() for _ in range(N_ENVS)]
-    return ParallelCopies(envs, Actors(Relay(), "relay"), shows_state), envs
+    return ParallelCopies(envs, Actors(Relay(), "relay"), terms), envs
 
 
 def begun():
@@ -49,6 +55,9 @@ def test_steps_lead_to_the_true_successor_until_no_agent_is_left():
             own = (actions_of(time)[i] + before["observation"][i, :, 2])[in_game]
             np.testing.assert_array_equal(numbers[in_game, 2], own)
             np.testing.assert_array_equal(step.reward[i], (actions_of(time)[i] == 1) & in_game)
+            np.testing.assert_array_equal(
+                step.info["sum"][i], np.where(in_game, numbers[:, 2], np.nan)
+            )
             ended, cut = (
                 in_game & (of_each == clock),
                 in_game & (of_each > clock) & (clock == LIMIT),
@@ -82,8 +91,22 @@ def test_episodes_go_on_where_they_were():
             np.testing.assert_array_equal(step.next_obs[name], expected.next_obs[name])
 
 
+def test_infos_of_episodes_are_sums_and_the_last_of_each_actor():
+    names = InfoNames(final=("sum",), summed=("sun",))
+    episodes = HostEpisodes(copies(Terms(100, info_names=names))[0], max_steps=100)
+    player = Player(lambda carry, obs, time: (carry, np.ones((N_ENVS, 2), np.int32)), ())
+    outcomes = play_one_each(episodes, SEEDS, player)
+    np.testing.assert_array_equal(outcomes.info["sum"], outcomes.returns)
+    np.testing.assert_array_equal(outcomes.info["sun"], 0)
+    with pytest.warns(UserWarning, match=r"name 'sun', which no info .* did you mean 'sum'"):
+        episodes.infos.warn()
+    episodes.infos.warn()
+    with pytest.raises(ValueError, match=r"'sum', which must be a number, but .* has 'much'"):
+        episodes.infos.of_actors({"near": {"sum": "much"}}, ["near"])
+
+
 def test_smaller_observations_are_filled_up_and_actions_masked():
-    obs = copies(shows_state=True)[0].reset(SEEDS.tolist(), ALL)
+    obs = copies(Terms(100, shows_critic_state=True))[0].reset(SEEDS.tolist(), ALL)
     assert obs["observation"].shape == (N_ENVS, 2, 4)
     np.testing.assert_array_equal(obs["observation"][:, :, 3], [[0, 9]] * N_ENVS)
     np.testing.assert_array_equal(obs["action_mask"], [[[1, 1, 0], [1, 1, 1]]] * N_ENVS)
@@ -94,6 +117,8 @@ def test_smaller_observations_are_filled_up_and_actions_masked():
 
 class Still(ParallelEnv):
     """Agents with spaces of a test, which is told their actions."""
+
+    state = {}  # noqa: RUF012 (as some environments have it)
 
     possible_agents = ("a", "b")
 
@@ -150,7 +175,7 @@ def test_images_stay_bytes_and_what_is_no_box_is_flattened():
 def test_actions_of_boxes_are_cut_to_those_that_an_agent_has():
     small, large = (spaces.Box(-1, 1, (n,)) for n in (1, 2))
     env = Still([NUMBERS] * 2, [small, large])
-    vector = ParallelCopies([env], Actors(env, "still"))
+    vector = ParallelCopies([env], Actors(env, "still"), TERMS)
     vector.step(np.float32([[[0.1, 0.2], [0.3, 0.4]]]))
     assert [x.tolist() for x in env.taken.values()] == [
         pytest.approx([0.1]),
