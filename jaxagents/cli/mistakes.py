@@ -66,10 +66,9 @@ def check_environment(name: str) -> None:
     `module:Class` to what imports the module.
     """
     suite, colon, _ = name.partition(":")
-    if suite in ("gym", "gymnasium") and colon:
+    if suite == "gym" and colon:
         raise MistakeError(
-            f"'{name}' does not run in JAX, as the command line needs it; learners train in "
-            "environments of Gymnasium from Python: see jaxagents.host.train_online."
+            f"There is no suite 'gym': write '{GYMNASIUM}{name.removeprefix('gym')}'."
         )
     if suite in SUITES and colon:
         with told_in_a_line():

@@ -126,7 +126,7 @@ def _own_options(choice: Choice, start: Any, is_sweep: bool) -> list[Any]:
 
 
 def _new_folder(choice: Choice) -> Path:
-    name = choice.environment.rsplit(":", 1)[-1].lower()
+    name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
     stem = f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     path, number = Path("runs", stem), 1
     while path.exists():
@@ -146,6 +146,9 @@ def _go_on(run: "Run", folder: Path) -> None:
         jaxagents.cache_programs()
         hyperparams = run.make_hyperparams()
         agent = run.make_agent(folder)
+        if run.n_seeds is not None:
+            with told_in_a_line(NotImplementedError):
+                agent.episodes.env.check_compiled()
         run.write(folder)
         report_start(agent, folder)
         check_ctrl_c()
