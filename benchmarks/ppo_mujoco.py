@@ -79,7 +79,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         f"By `python benchmarks/ppo_mujoco.py`, {reports.machine()}.",
         f"Medians over {args.seeds} seeds, each a training of {args.steps:,} steps in 8 environments; "
         "of returns also the lowest and highest. A return is the mean of greedy episodes at the end. "
-        "All have the same networks, minibatches, epochs and normalisation.",
+        "All have the same networks, optimizer, minibatches, epochs and normalisation.",
         reports.table(["Environment", "Library", *QUANTITIES], rows),
         reports.version_table(columns),
         *reports.failures(columns),

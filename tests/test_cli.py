@@ -17,7 +17,8 @@ from filelock import FileLock
 
 from jaxagents import PPO, load_policy
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli import annealed_adam, main
+from jaxagents.cli import annealed_adam, main, training
+from jaxagents.cli.choosing import Choice
 from jaxagents.cli.mistakes import environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
@@ -462,3 +463,9 @@ def test_takes_environments_of_ones_own(tmp_path, monkeypatch):
     config = {"batch_size": 4, "rollout_length": 8}
     run = Run(agent="ppo", environment="their_envs:Pole", seed=0, config=config, hyperparams=[{}])
     assert type(run.make_agent(tmp_path).env).__name__ == "Pole"
+
+
+def test_names_with_a_slash_make_no_folder_within_a_folder():
+    folder = training._new_folder(Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, []))
+    assert folder.parent.name == "runs"
+    assert folder.name.startswith("ippo-mpe-simple_spread-v3-")

@@ -22,6 +22,7 @@ N_EPOCHS = 10
 N_MINIBATCHES = 32  # of 64 samples each
 HIDDEN_LAYERS = (64, 64)  # with tanh, for the actor and for the critic
 LEARNING_RATE = 3e-4
+ADAM_EPS = 1e-5  # as Stable-Baselines3 and sbx have it, unless told otherwise
 GAMMA = 0.99
 GAE_LAMBDA = 0.95
 CLIP = 0.2

@@ -40,7 +40,9 @@ class Library:
         return PPO(made, None, config, eval_during_training=False)
 
     def train(self, agent: PPO, n_updates: int) -> None:
-        optimizer = OptimizerParams(host_ppo.LEARNING_RATE, grad_clip=host_ppo.MAX_GRADIENT_NORM)
+        optimizer = OptimizerParams(
+            host_ppo.LEARNING_RATE, host_ppo.ADAM_EPS, host_ppo.MAX_GRADIENT_NORM
+        )
         hyperparams = HyperParameters(
             gamma=host_ppo.GAMMA,
             gae_lambda=host_ppo.GAE_LAMBDA,
