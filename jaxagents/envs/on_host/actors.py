@@ -51,7 +51,8 @@ class Actors:
 
         Raises:
             TypeError: Some agents have discrete actions and others do not, or boxes have other bounds.
-            ValueError: Actions are such as no agent takes, or there are no agents.
+            ValueError: Actions are such as no agent takes, or have masks but are not discrete, or there
+                are no agents.
         """
         self.agents = _possible_agents(env, name)
         action_spaces = [env.action_space(agent) for agent in self.agents]
@@ -66,7 +67,14 @@ class Actors:
         self.observation_space, self._blank = own_space(row), example_observation(row)
         observations, infos = env.reset(seed=0)
         said = [_mask(observations, infos, agent) for agent in self.agents]
-        self._has = self._actions_of_each(is_masked=any(mask is not None for mask in said))
+        is_masked = any(mask is not None for mask in said)
+        if is_masked and not is_discrete(self.action_space):
+            raise ValueError(
+                f"{name} has masks of actions, which are heeded where all actions are Discrete, but "
+                f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the actions "
+                "through."
+            )
+        self._has = self._actions_of_each(is_masked)
         self.state = _state_of(env)
 
     def _actions_of_each(self, is_masked: bool) -> Bool[np.ndarray, "actors n"] | None:

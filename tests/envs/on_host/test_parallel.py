@@ -158,6 +158,10 @@ def test_masks_are_those_of_infos_or_of_observations():
     np.testing.assert_array_equal(obs["observation"][1], observations["b"]["observation"])
     np.testing.assert_array_equal(obs["action_mask"][1], observations["b"]["action_mask"])
     assert actors.observation_space.shape == (2,)
+    with pytest.raises(
+        ValueError, match=r"still has masks of actions, .* but they are MultiDiscrete"
+    ):
+        Actors(Still([seen] * 2, [spaces.MultiDiscrete([2, 3])] * 2), "still")
 
 
 def test_images_stay_bytes_and_what_is_no_box_is_flattened():
