@@ -71,8 +71,8 @@ class Actors:
         if is_masked and not is_discrete(self.action_space):
             raise ValueError(
                 f"{name} has masks of actions, which are heeded where all actions are Discrete, but "
-                f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the actions "
-                "through."
+                f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the "
+                "actions through."
             )
         self._has = self._actions_of_each(is_masked)
         self.state = _state_of(env)
