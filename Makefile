@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs site bench dist clean
+.PHONY: help setup demo test lint format options docs site bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: $(STAMP) ## check style, formatting, types and the documentation build
 format: $(STAMP) ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+
+options: $(STAMP) ## renew the table of the options of agents that the command line has
+	PYTHONPATH=tests $(BIN)/python -m option_table
 
 docs: $(STAMP) ## serve the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
