@@ -51,7 +51,7 @@ dist: ## build the wheel and the source distribution, and try the wheel by itsel
 	build/env/bin/python -m build
 	build/env/bin/python -m pip install --disable-pip-version-check dist/*.whl
 	cd build && env/bin/python -c "import jaxagents; print(jaxagents.__version__, jaxagents.PPO)"
-	cd build && env/bin/jaxagents --help
+	cd build && env/bin/jaxagents train ppo --help
 
 clean: ## remove build outputs and caches (keeps runs/ and .venv)
 	rm -rf build dist site .pytest_cache .ruff_cache

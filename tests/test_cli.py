@@ -19,11 +19,11 @@ from option_table import text_of_table
 from jaxagents import PPO, load_policy
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli import annealed_adam, main
+from jaxagents.cli.agent_options import FILE, options_of
 from jaxagents.cli.mistakes import environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, Start
-from jaxagents.cli.table import FILE, options_of
 from jaxagents.cli.values import chosen_sets, differences, stacked
 from jaxagents.data import Dataset
 from jaxagents.presets.settings import PRESETS
@@ -347,7 +347,9 @@ def test_a_folder_that_is_almost_right_is_suggested(copied, capsys):
 
 def test_the_table_of_options_is_true():
     is_true = FILE.read_text(encoding="utf-8") == text_of_table()
-    assert is_true, f"Options of an agent have changed: run `make options`, which renews {FILE.name}."
+    assert is_true, (
+        f"Options of an agent have changed: run `make options`, which renews {FILE.name}."
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,9 +371,7 @@ def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
         "embedding_network",
     }
     sets = chosen_sets(options)
-    run = Run(
-        agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets
-    )
+    run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
 
 

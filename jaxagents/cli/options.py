@@ -48,9 +48,7 @@ def options_class(own: list[Option], agent: AgentOptions, several: bool = False)
         The class, whose fields `config` and `hyperparams` hold the options of the agent.
     """
     kind, nothing = (tuple[float, ...], ()) if several else (float | None, None)
-    shared = [
-        Option(name, kind, nothing, SHARED[name]) for name in shared_names(agent.hyperparams)
-    ]
+    shared = [Option(name, kind, nothing, SHARED[name]) for name in shared_names(agent.hyperparams)]
     own_class = _dataclass("Options", [*own, *shared])
     groups = {
         "config": _dataclass("Config", agent.config),
@@ -58,7 +56,10 @@ def options_class(own: list[Option], agent: AgentOptions, several: bool = False)
     }
     return dataclasses.make_dataclass(
         "Options",
-        [(name, Annotated[cls, tyro.conf.arg(name="")], cls()) for name, cls in groups.items()],
+        [
+            (name, Annotated[cls, tyro.conf.arg(name="", help="")], cls())
+            for name, cls in groups.items()
+        ],
         bases=(own_class,),
         frozen=True,
         kw_only=True,
@@ -80,12 +81,9 @@ def _hyperparameter_options(hyperparams: dict[str, Any], several: bool) -> type:
 
 
 def _dataclass(name: str, options: list[Option]) -> type:
+    """A dataclass of options, all with a text, for which tyro else reads sources."""
     fields = [
-        (
-            option.name,
-            Annotated[option.kind, tyro.conf.arg(help=option.text)] if option.text else option.kind,
-            option.default,
-        )
+        (option.name, Annotated[option.kind, tyro.conf.arg(help=option.text)], option.default)
         for option in options
     ]
     return dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)

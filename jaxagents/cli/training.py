@@ -58,10 +58,10 @@ def _check_in_all(n_steps: int, folder: Path) -> None:
 
 def _begin(command: str, words: Sequence[str]) -> None:
     choice = choose(command, words)
+    from jaxagents.cli.agent_options import options_of
     from jaxagents.cli.options import options_class
     from jaxagents.cli.parsing import parse
     from jaxagents.cli.runs import Run
-    from jaxagents.cli.table import options_of
     from jaxagents.cli.values import chosen_sets
 
     is_sweep = command == "sweep"

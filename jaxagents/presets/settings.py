@@ -42,9 +42,7 @@ class Settings:
     def schedules(self) -> dict[str, Fields]:
         """The fields of each linear schedule, by the names of their hyperparameters."""
         fields = "initial", "final", "n_steps"
-        return {
-            name: dict(zip(fields, line, strict=True)) for name, line in self.lines.items()
-        }
+        return {name: dict(zip(fields, line, strict=True)) for name, line in self.lines.items()}
 
 
 def _ten_evaluations(n_updates: int) -> Fields:

@@ -42,7 +42,7 @@ def _config(table: dict[str, Any], defaults: Fields, chosen: Fields) -> list[Opt
     kinds = _types({place: table["kinds"][place] for place in defaults})
     values = {place: chosen.get(name, defaults[place]) for place, name in names.items()}
     return [
-        Option(name, kinds[place], _hashable(values[place]), table["texts"][place])
+        Option(name, kinds[place], _with_tuples(values[place]), table["texts"][place])
         for place, name in names.items()
     ]
 
@@ -53,21 +53,21 @@ def _types(kinds: dict[str, str]) -> dict[str, Any]:
     return typing.get_type_hints(annotated, {"Literal": Literal})
 
 
-def _hashable(value: Any) -> Any:
+def _with_tuples(value: Any) -> Any:
     """A value with tuples in place of the lists that JSON has."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _hyperparams(table: dict[str, Any], defaults: Fields, chosen: Fields) -> dict[str, Any]:
     options = {}
     for place, default in defaults.items():
         name = place.rsplit(".", 1)[1]
-        value = chosen.get(name, {} if isinstance(default, dict) else default)
-        if isinstance(value, dict):
-            fields = default if isinstance(default, dict) else table["schedule"]
-            options[name] = _hyperparams(table, fields, value)
-        elif value is None:
-            options[name] = Option(name, float | None, None, table["texts"][place])
+        value = chosen.get(name, default)
+        if isinstance(default, dict):
+            options[name] = _hyperparams(table, default, chosen.get(name, {}))
+        elif isinstance(value, dict):
+            options[name] = _hyperparams(table, table["schedule"], value)
         else:
-            options[name] = Option(name, float, float(value), table["texts"][place])
+            kind, number = (float | None, None) if value is None else (float, float(value))
+            options[name] = Option(name, kind, number, table["texts"][place])
     return options
