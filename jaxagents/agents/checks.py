@@ -9,6 +9,7 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents.agents.config import Config, OnPolicyConfig
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
@@ -44,6 +45,20 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     elif type(given).__module__ == "builtins":
         found = repr(given)
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
+
+
+def check_not_traced(env_params: PyTree) -> None:
+    """Raises if the parameters of an agent's environment are traced, as within `jax.vmap`.
+
+    Raises:
+        TypeError: They are.
+    """
+    if any(map(is_traced, jax.tree.leaves(env_params))):
+        raise TypeError(
+            "The env_params that an agent is made with are static, but these are traced. Make the agent "
+            "outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, such as "
+            "agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
+        )
 
 
 def learns_elsewhere(agent: str, env: Environment) -> str:

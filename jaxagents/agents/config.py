@@ -9,8 +9,9 @@ import optax
 from flax import linen as nn
 from flax import struct
 
+from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.config import StaticConfig
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
@@ -280,7 +281,7 @@ class OnPolicyConfig(Config):
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
 
 
-class OnPolicyHyperparameters(Hyperparameters):
+class OnPolicyHyperparameters(PlayingHyperparameters):
     """Base of the traced hyperparameters of on-policy agents.
 
     Attributes:

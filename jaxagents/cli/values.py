@@ -8,6 +8,9 @@ import numpy as np
 
 Values = dict[str, Any]
 
+_OF_ENVIRONMENT = "env_params"
+"""Hyperparameters whose names depend on the environment, which have no options."""
+
 SHARED = {
     "learning_rate": "Step size of all networks, in place of each of theirs.",
     "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
@@ -18,7 +21,7 @@ SHARED = {
 def hyperparameter_values(hyperparams: Any) -> Values:
     """The values of hyperparameters."""
     names = [field.name for field in dataclasses.fields(hyperparams)]
-    values = {name: getattr(hyperparams, name) for name in names}
+    values = {name: getattr(hyperparams, name) for name in names if name != _OF_ENVIRONMENT}
     return {
         name: hyperparameter_values(value) if dataclasses.is_dataclass(value) else value
         for name, value in values.items()
