@@ -18,6 +18,7 @@ from jaxagents.agents.config import Config
 from jaxagents.agents.former_hooks import FORMER_HOOKS
 from jaxagents.agents.host_program import ProgramOnHost
 from jaxagents.agents.identity import Frozen
+from jaxagents.agents.kept_info import check_eval_metrics
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
@@ -310,6 +311,9 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     ) -> Metrics:
         """The metrics of an evaluation; override it to add more.
 
+        An override may have a further argument, `info`: a dict of those entries of the environment's
+        info that `config.final_info` and `config.summed_info` name, episodes first.
+
         Args:
             terminated: Whether the environment ended each episode.
             truncated: Whether a time limit cut each episode.
@@ -367,6 +371,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             return twin
         check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS)
+        check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)
         twin._validate()
         return twin

@@ -1,13 +1,14 @@
 """The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks import check_names_of_info
+from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
@@ -162,10 +163,16 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def metrics_of(self, outcomes: EpisodeOutcomes) -> Metrics:
         """The metrics of an evaluation."""
-        metrics = self.behaviour._eval_metrics(
-            outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
+        hook: Callable[..., Metrics] = self.behaviour._eval_metrics
+        info = {"info": outcomes.info} if takes_info(hook) else {}
+        metrics = hook(
+            outcomes.terminated,
+            outcomes.truncated,
+            outcomes.final_rewards,
+            outcomes.returns,
+            **info,
         )
-        return {**metrics, **outcomes.info, "lengths": outcomes.lengths}
+        return {**outcomes.info, **metrics, "lengths": outcomes.lengths}
 
     def record(
         self,
