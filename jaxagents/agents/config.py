@@ -329,6 +329,18 @@ class LearnerAgentConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OfflineAgentConfig(LearnerAgentConfig):
+    """Base of the configurations of agents that learn from the rewards of a dataset.
+
+    Attributes:
+        normalise_rewards: Whether rewards are multiplied by the length of the dataset's longest episode,
+            and divided by the difference between the highest and the lowest return.
+    """
+
+    normalise_rewards: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OffPolicyConfig(LearnerAgentConfig):
     """Base of the configurations of off-policy agents.
 
