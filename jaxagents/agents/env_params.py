@@ -1,7 +1,7 @@
 """Hyperparameters that are parameters of the environment that an agent learns in."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from flax import struct
 
@@ -69,4 +69,4 @@ class PlayingHyperparameters(Hyperparameters):
 
 def _as_schedule(value: Any) -> Traced:
     is_function = callable(value) and not isinstance(value, Schedule)
-    return FunctionSchedule(value) if is_function else value
+    return FunctionSchedule(cast(Any, value)) if is_function else value
