@@ -16,6 +16,8 @@ from jaxagents.core.schedules import LinearSchedule
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS |= {types.NoneType: "None", Ellipsis: "..."}
 _OF_THE_FOLDER = "checkpoint_dir", "restore_agent"
+_OF_ENVIRONMENT = "env_params"
+"""Hyperparameters whose names depend on the environment, which have no options."""
 
 
 def text_of_table() -> str:
@@ -72,6 +74,8 @@ def _kind_in_words(kind: Any) -> str | None:
 def _hyperparams(hyperparams: Any, texts: dict[str, str]) -> dict[str, Any]:
     said, defaults = _texts(type(hyperparams)), {}
     for field in dataclasses.fields(hyperparams):
+        if field.name == _OF_ENVIRONMENT:
+            continue
         value, (place, text) = getattr(hyperparams, field.name), said[field.name]
         if dataclasses.is_dataclass(value):
             defaults[place] = _hyperparams(value, texts)

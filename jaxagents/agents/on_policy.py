@@ -13,9 +13,10 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import check_discrete_action, check_memory, check_no_info
+from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.critic import RecurrentCritic
+from jaxagents.agents.kept_info import check_no_info
 from jaxagents.agents.learning_hooks import LearningHooks
 from jaxagents.agents.playing import (
     playing,

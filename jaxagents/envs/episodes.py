@@ -1,5 +1,6 @@
 """Episodes of an environment: actions into bounds, the time limit, and the reset."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from jaxagents import sharding
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
-from jaxagents.envs.environment import Environment
+from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
 
 _MANY_ENVIRONMENTS = 256
@@ -123,6 +124,22 @@ class Episodes:
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
+
+    def at(self, moment: Moment) -> "Episodes":
+        """The episodes of the environment as it is at a moment of a training.
+
+        Args:
+            moment: The moment.
+
+        Returns:
+            The episodes, themselves if the environment is the same throughout.
+        """
+        env = self.env.at(moment)
+        if env is self.env:
+            return self
+        other = copy.copy(self)
+        other.env = env
+        return other
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, EpisodeState]:
         """Starts an episode.
