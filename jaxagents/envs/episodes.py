@@ -1,5 +1,6 @@
 """Episodes of an environment: actions into bounds, the time limit, and the reset."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -123,6 +124,21 @@ class Episodes:
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
+
+    def within(self, env: Environment) -> "Episodes":
+        """The same episodes in another environment, whose spaces and states are alike.
+
+        Args:
+            env: The environment.
+
+        Returns:
+            The episodes, with the same time limit.
+        """
+        if env is self.env:
+            return self
+        twin = copy.copy(self)
+        twin.env = env
+        return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, EpisodeState]:
         """Starts an episode.

@@ -1,0 +1,178 @@
+"""Trains PPO by self-play, as `examples/self_play.py` does, and has it play others that it never met.
+
+One plays at random, others look ahead: in tic-tac-toe, and where matches are taken, to the end, in
+connect four by a few moves. They choose at random among the moves that look best. The agent takes its
+most probable action.
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import players
+from flax import linen as nn
+
+import jaxagents
+from jaxagents import ppo
+from jaxagents.envs import Environment, Episodes, Opponents
+from jaxagents.networks import CategoricalActor, StateCritic
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from self_play import SelfPlay
+
+TITLE = "# Self-play"
+HEAD = (
+    *("Game", "Opponent", "Agent"),
+    *(f"{seat} {end}" for seat in ("Begins:", "Replies:") for end in ("wins", "draws", "losses")),
+)
+N_PAST = 16
+RANDOM = {"at random": players.at_random}
+
+
+class Game(NamedTuple):
+    """A game, and who else plays it.
+
+    Attributes:
+        make: Makes it, with an opponent that moves at random.
+        opponents: Opponents, by what they do.
+        n_updates: Number of updates.
+        features: Widths of the hidden layers.
+        most_moves: The most moves that one player makes.
+    """
+
+    make: Callable[[], Environment]
+    opponents: dict[str, Any]
+    n_updates: int
+    features: tuple[int, ...]
+    most_moves: int
+
+
+def games() -> dict[str, Game]:
+    """The games, by name."""
+    ahead = {f"minimax, depth {n}": functools.partial(players.looking_ahead, n) for n in (1, 2, 4)}
+    perfect = {"perfect": players.perfect_at_takeaway}, {"perfect": players.perfect_at_tic_tac_toe}
+    return {
+        "takeaway": Game(players.Takeaway, RANDOM | perfect[0], 100, (64, 64), 21),
+        "tic_tac_toe": Game(_game_of_pgx("tic_tac_toe"), RANDOM | perfect[1], 200, (128, 128), 5),
+        "connect_four": Game(_game_of_pgx("connect_four"), RANDOM | ahead, 200, (128, 128), 21),
+    }
+
+
+def main() -> None:
+    """Runs the benchmark, and prints its table."""
+    args = parse_args()
+    lines = [TITLE, "", _row(HEAD), _row(["---"] * len(HEAD))]
+    for name in args.games:
+        game = games()[name]
+        n_updates = max(1, round(args.share * game.n_updates))
+        agent = make_agent(game, n_updates)
+        keys = jax.random.split(jax.random.key(0), args.seeds)
+        runners = [agent.start(key, HYPERPARAMS) for key in keys]
+        trained = [agent.train(None, None, runner, progress=False)[0] for runner in runners]
+        for what, opponent in game.opponents.items():
+            env = game.make().against(opponent)
+            play = jax.jit(functools.partial(play_games, agent, env, game, args.matches))
+            for whose, group in {"untrained": runners[:1], "trained": trained}.items():
+                results = [shares(*play(runner.actor_training)) for runner in group]
+                lines.append(_row([name, what, whose, *_cells(np.array(results))]))
+                print(lines[-1], file=sys.stderr)
+    table = "\n".join(lines)
+    print(table)
+    if args.markdown is not None:
+        args.markdown.write_text(f"{table}\n", encoding="utf-8")
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--games", nargs="+", default=["tic_tac_toe", "connect_four"], choices=list(games()))
+    add("--seeds", type=int, default=3)
+    add("--share", type=float, default=1.0, help="of the updates")
+    add("--matches", type=int, default=1000, help="games against each opponent")
+    add("--markdown", type=Path, help="file for the table")
+    return parser.parse_args()
+
+
+def make_agent(game: Game, n_updates: int) -> SelfPlay:
+    """An agent whose networks see the board as a vector."""
+    env = Opponents(game.make(), N_PAST)
+    n_actions = env.action_space.n
+    config = ppo.AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        batch_size=128,
+        rollout_length=32,
+        minibatch_size=32,
+        actor_network=nn.Sequential((jnp.ravel, CategoricalActor(n_actions, game.features))),
+        critic_network=nn.Sequential((jnp.ravel, StateCritic(game.features))),
+    )
+    return SelfPlay(env, None, config, eval_during_training=False)
+
+
+HYPERPARAMS = ppo.HyperParameters(
+    gamma=1.0,
+    ent_coeff=0.2,
+    actor_optimizer_params=ppo.OptimizerParams(learning_rate=1e-3, grad_clip=0.5),
+    critic_optimizer_params=ppo.OptimizerParams(learning_rate=1e-3, grad_clip=0.5),
+)
+
+
+def play_games(
+    agent: SelfPlay, env: Environment, game: Game, n_games: int, actor: ppo.TrainState
+) -> tuple[jax.Array, jax.Array]:
+    """Whether the agent begins each game, and its results: 1, 0 or -1."""
+    episodes = Episodes(env, game.most_moves)
+    keys = jax.random.split(jax.random.key(1), (game.most_moves + 1, n_games))
+    obs, state = jax.vmap(episodes.reset)(keys[0])
+
+    def move(carry: tuple, keys: jax.Array) -> tuple[tuple, None]:
+        obs, state, result, over = carry
+        _, action = jax.vmap(lambda obs: agent.act(actor, (), obs))(obs)
+        step = jax.vmap(episodes.play)(keys, state, action)
+        result = jnp.where(over, result, step.reward)
+        return (step.obs, step.envstate, result, over | step.terminated), None
+
+    start = obs, state, jnp.zeros(n_games), jnp.zeros(n_games, bool)
+    (_, _, result, _), _ = jax.lax.scan(move, start, keys[1:])
+    return jax.vmap(is_first_move)(obs["observation"]), result
+
+
+def shares(begins: jax.Array, result: jax.Array) -> np.ndarray:
+    """Shares of wins, draws and losses, of the games that the agent begins and of the others."""
+    begins, result = np.asarray(begins), np.asarray(result)
+    return np.array([[(result[x] == r).mean() for r in (1, 0, -1)] for x in (begins, ~begins)])
+
+
+def is_first_move(board: jax.Array) -> jax.Array:
+    """Whether the other has not moved: no stone of theirs is on the board, no match was taken."""
+    if board.ndim == 1:
+        return board[-1] > 0
+    return board[..., 1].sum() == 0
+
+
+def _game_of_pgx(name: str) -> Callable[[], Environment]:
+    return functools.partial(jaxagents.make, f"pgx:{name}")
+
+
+def _cells(results: np.ndarray) -> list[str]:
+    """Shares as per cents: their mean over seeds and, where these differ, the least and the greatest."""
+    each = 100.0 * results.reshape(len(results), -1).T
+    return [
+        f"{x.mean():.1f}" + (f" ({x.min():.1f} to {x.max():.1f})" if np.ptp(x) > 0 else "")
+        for x in each
+    ]
+
+
+def _row(cells) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
