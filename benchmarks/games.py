@@ -8,7 +8,7 @@ most probable action.
 import argparse
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import players
+import reports
 from flax import linen as nn
 
 import jaxagents
@@ -26,12 +27,11 @@ from jaxagents.networks import CategoricalActor, StateCritic
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from self_play import SelfPlay
 
-TITLE = "# Self-play"
 HEAD = (
     *("Game", "Opponent", "Agent"),
     *(f"{seat} {end}" for seat in ("Begins:", "Replies:") for end in ("wins", "draws", "losses")),
 )
-N_PAST = 16
+N_PAST, N_ENVS, ROLLOUT_LENGTH = 16, 128, 32
 RANDOM = {"at random": players.at_random}
 
 
@@ -65,27 +65,14 @@ def games() -> dict[str, Game]:
 
 
 def main() -> None:
-    """Runs the benchmark, and prints its table."""
+    """Runs the benchmark, and prints its page."""
     args = parse_args()
-    lines = [TITLE, "", _row(HEAD), _row(["---"] * len(HEAD))]
+    rows = []
     for name in args.games:
-        game = games()[name]
-        n_updates = max(1, round(args.share * game.n_updates))
-        agent = make_agent(game, n_updates)
-        keys = jax.random.split(jax.random.key(0), args.seeds)
-        runners = [agent.start(key, HYPERPARAMS) for key in keys]
-        trained = [agent.train(None, None, runner, progress=False)[0] for runner in runners]
-        for what, opponent in game.opponents.items():
-            env = game.make().against(opponent)
-            play = jax.jit(functools.partial(play_games, agent, env, game, args.matches))
-            for whose, group in {"untrained": runners[:1], "trained": trained}.items():
-                results = [shares(*play(runner.actor_training)) for runner in group]
-                lines.append(_row([name, what, whose, *_cells(np.array(results))]))
-                print(lines[-1], file=sys.stderr)
-    table = "\n".join(lines)
-    print(table)
-    if args.markdown is not None:
-        args.markdown.write_text(f"{table}\n", encoding="utf-8")
+        for row in rows_of(name, games()[name], args):
+            print(row, file=sys.stderr)
+            rows.append(row)
+    reports.write(report(rows, args), args.markdown)
 
 
 def parse_args() -> argparse.Namespace:
@@ -96,8 +83,43 @@ def parse_args() -> argparse.Namespace:
     add("--seeds", type=int, default=3)
     add("--share", type=float, default=1.0, help="of the updates")
     add("--matches", type=int, default=1000, help="games against each opponent")
-    add("--markdown", type=Path, help="file for the table")
+    add("--markdown", type=Path, help="file for the page")
     return parser.parse_args()
+
+
+def rows_of(name: str, game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
+    """Trains in a game, and yields its rows of the table."""
+    agent = make_agent(game, max(1, round(args.share * game.n_updates)))
+    keys = jax.random.split(jax.random.key(0), args.seeds)
+    runners = [agent.start(key, HYPERPARAMS) for key in keys]
+    trained = [agent.train(None, None, runner, progress=False)[0] for runner in runners]
+    for what, opponent in game.opponents.items():
+        env = game.make().against(opponent)
+        play = jax.jit(functools.partial(play_games, agent, env, game, args.matches))
+        for whose, group in {"untrained": runners[:1], "trained": trained}.items():
+            results = [shares(*play(runner.actor_training)) for runner in group]
+            yield [name, what, whose, *_cells(np.array(results))]
+
+
+def report(rows: list[list[str]], args: argparse.Namespace) -> str:
+    """The page of Markdown."""
+    sizes = [
+        f"{n_updates * N_ENVS * ROLLOUT_LENGTH:,} moves in {name}"
+        for name, n_updates in ((name, games()[name].n_updates) for name in args.games)
+    ]
+    parts = [
+        "# Games by self-play",
+        f"By `python benchmarks/games.py`, {reports.machine()}.",
+        f"PPO plays against a pool of {N_PAST} past selves, one of which is drawn for each game, as in "
+        f"`examples/self_play.py`, for {' and '.join(sizes)}. It never meets the opponents below. "
+        f"Per cent of {args.matches:,} games, about half of which the agent begins; means over "
+        f"{args.seeds} seeds and, where these differ, the least and the greatest. The agent takes its "
+        "most probable move. Opponents choose at random among the moves that are best: the perfect one "
+        "of all that keep the outcome that perfect play has, minimax of those that look best when it "
+        "looks so many moves ahead, at wins and losses alone.",
+        reports.table(HEAD, rows),
+    ]
+    return "\n\n".join(parts)
 
 
 def make_agent(game: Game, n_updates: int) -> SelfPlay:
@@ -107,8 +129,8 @@ def make_agent(game: Game, n_updates: int) -> SelfPlay:
     config = ppo.AgentConfig(
         n_steps=n_updates,
         eval_frequency=n_updates,
-        batch_size=128,
-        rollout_length=32,
+        batch_size=N_ENVS,
+        rollout_length=ROLLOUT_LENGTH,
         minibatch_size=32,
         actor_network=nn.Sequential((jnp.ravel, CategoricalActor(n_actions, game.features))),
         critic_network=nn.Sequential((jnp.ravel, StateCritic(game.features))),
@@ -168,10 +190,6 @@ def _cells(results: np.ndarray) -> list[str]:
         f"{x.mean():.1f}" + (f" ({x.min():.1f} to {x.max():.1f})" if np.ptp(x) > 0 else "")
         for x in each
     ]
-
-
-def _row(cells) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+from flax import linen as nn
 from probes import Pennies
 
 from jaxagents import PPO
 from jaxagents.envs import Opponents
-from jaxagents.networks import CategoricalActor
 
 CASE = registry.ON_POLICY[0]
 KEY = jax.random.key(0)
@@ -24,7 +24,8 @@ class Adapting(PPO):
 
 
 def test_a_rollout_is_played_in_the_environment_of_its_update():
-    config = CASE.config(actor_network=CategoricalActor(4, (8,)))
+    critic = nn.Sequential((nn.Dense(1), jnp.squeeze))
+    config = CASE.config(actor_network=nn.Dense(4), critic_network=critic)
     agent = Adapting(Opponents(Pennies(), 2), None, config, eval_during_training=False)
     runner, collect = agent.start(KEY, CASE.hyperparams()), jax.jit(agent._rollout)
     for update in range(3):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import nbformat
 import numpy as np
 import pytest
+from flax import linen as nn
 from PIL import Image
 from probes import Pennies
 from safetensors.numpy import load_file
@@ -231,7 +232,12 @@ def test_successive_halving(load, capsys):
 def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch):
     script = load("self_play")
     monkeypatch.setattr(script.SelfPlay, "frequency", 2)
-    config = AgentConfig(batch_size=16, rollout_length=12)
+    config = AgentConfig(
+        batch_size=16,
+        rollout_length=12,
+        actor_network=nn.Dense(4),
+        critic_network=nn.Sequential((nn.Dense(1), jnp.squeeze)),
+    )
     agent = script.SelfPlay(Opponents(Pennies(), 2), None, config, eval_during_training=False)
     runner, make_update = (
         agent.start(jax.random.key(0), HyperParameters()),
@@ -245,9 +251,9 @@ def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch)
         pool = jax.tree.map(lambda *x: jnp.stack(x), *past)
         jax.tree.map(np.testing.assert_array_equal, runner.extra, pool)
 
-    bias = runner.extra["network"]["Dense_0"]["bias"]
+    bias = runner.extra["network"]["bias"]
     sure = bias + 100.0 * jnp.eye(4)[:2]  # the first of them always chooses 0, the other 1
-    runner.extra["network"]["Dense_0"]["bias"] = sure
+    runner.extra["network"]["bias"] = sure
     _, traj, _ = jax.jit(agent._rollout)(runner)
     met = [traj.reward == jnp.where(traj.action == choice, 1.0, -1.0) for choice in (0, 1)]
     first, second = (
