@@ -63,7 +63,10 @@ TASKS = {
     "xminigrid:MiniGrid-Empty-8x8": Task(60, "below 1"),
     "xminigrid:MiniGrid-DoorKey-5x5": Task(150, "below 1"),
     "brax:inverted_pendulum": Task(
-        60, "1000", {"backend": "spring"}, config={"rollout_length": 64}
+        200,
+        "1000",
+        {"backend": "spring"},
+        config={"rollout_length": 64, "normalise_rewards": True},
     ),
     "jaxmarl:overcooked": Task(
         200,
@@ -109,8 +112,8 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         f"Default networks of two layers of 64 units, {N_ENVS} environments, a learning rate that falls "
         f"from 0.001 to zero. A return is the mean of {N_EVALS} greedy episodes at the end of a "
         f"training, for each of {args.seeds} seeds; that of the untrained agent is the mean over these.",
-        "In Overcooked actions are drawn from the policy, and two cooks share one network. At first they "
-        "are also rewarded for steps towards a soup, with a weight that falls to zero within half of the "
+        "In Overcooked actions are drawn from the policy, and two cooks share one network. At first "
+        "they are also rewarded for steps towards a soup, by a weight that falls to zero in half of the "
         "updates, as in the baselines of JaxMARL. Returns are the true rewards, 20 for each soup.",
         reports.table(HEAD, rows),
     ]
