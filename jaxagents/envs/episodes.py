@@ -125,7 +125,7 @@ class Episodes:
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
 
-    def within(self, env: Environment) -> "Episodes":
+    def within(self, env: Any) -> "Episodes":
         """The same episodes in another environment, whose spaces and states are alike.
 
         Args:
@@ -133,7 +133,15 @@ class Episodes:
 
         Returns:
             The episodes, with the same time limit.
+
+        Raises:
+            TypeError: It is no `Environment`.
         """
+        if not isinstance(env, Environment):
+            raise TypeError(
+                "The environment of a rollout must be a jaxagents.envs.Environment, such as one made of "
+                f"agent.episodes.env, got {env!r}."
+            )
         if env is self.env:
             return self
         twin = copy.copy(self)

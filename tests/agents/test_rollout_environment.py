@@ -35,6 +35,18 @@ def test_a_rollout_is_played_in_the_environment_of_its_update():
         assert wins.any()
 
 
+def test_what_is_no_environment_is_refused():
+    class Forgetful(PPO):
+        def _rollout_environment(self, runner):
+            self.episodes.env.against(lambda number, key, obs, allowed: runner.update_step)
+
+    config = CASE.config(actor_network=nn.Dense(4))
+    agent = Forgetful(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner = jax.eval_shape(agent._create_runner, KEY, CASE.hyperparams())
+    with pytest.raises(TypeError, match=r"must be a jaxagents\.envs\.Environment, .* got None"):
+        jax.eval_shape(agent._rollout, runner)
+
+
 def test_environments_on_the_host_do_not_change():
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(TypeError, match="overrides _rollout_environment, which"):
