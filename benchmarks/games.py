@@ -36,31 +36,50 @@ RANDOM = {"at random": players.at_random}
 
 
 class Game(NamedTuple):
-    """A game, and who else plays it.
+    """A game, who else plays it, and how it is learnt.
 
     Attributes:
         make: Makes it, with an opponent that moves at random.
         opponents: Opponents, by what they do.
-        n_updates: Number of updates.
-        features: Widths of the hidden layers.
         most_moves: The most moves that one player makes.
+        n_updates: Number of updates.
+        features: Widths of the hidden layers of networks that see the board as a vector; `None` takes
+            the default networks, which see it as an image.
+        n_epochs: Passes over the moves of an update.
+        learning_rate: Step size.
+        ent_coeff: Weight of the entropy.
     """
 
     make: Callable[[], Environment]
     opponents: dict[str, Any]
-    n_updates: int
-    features: tuple[int, ...]
     most_moves: int
+    n_updates: int
+    features: tuple[int, ...] | None = (128, 128)
+    n_epochs: int = 4
+    learning_rate: float = 1e-3
+    ent_coeff: float = 0.2
 
 
 def games() -> dict[str, Game]:
     """The games, by name."""
-    ahead = {f"minimax, depth {n}": functools.partial(players.looking_ahead, n) for n in (1, 2, 4)}
-    perfect = {"perfect": players.perfect_at_takeaway}, {"perfect": players.perfect_at_tic_tac_toe}
+    takeaway = RANDOM | {"perfect": players.perfect_at_takeaway}
+    tic_tac_toe = RANDOM | {"perfect": players.perfect_at_tic_tac_toe}
+    connect_four = RANDOM | {
+        f"minimax, depth {n}": functools.partial(players.looking_ahead, n) for n in (1, 2, 4)
+    }
     return {
-        "takeaway": Game(players.Takeaway, RANDOM | perfect[0], 100, (64, 64), 21),
-        "tic_tac_toe": Game(_game_of_pgx("tic_tac_toe"), RANDOM | perfect[1], 200, (128, 128), 5),
-        "connect_four": Game(_game_of_pgx("connect_four"), RANDOM | ahead, 200, (128, 128), 21),
+        "takeaway": Game(players.Takeaway, takeaway, 21, 100, (64, 64)),
+        "tic_tac_toe": Game(_game_of_pgx("tic_tac_toe"), tic_tac_toe, 5, 200),
+        "connect_four": Game(
+            _game_of_pgx("connect_four"),
+            connect_four,
+            most_moves=21,
+            n_updates=240,
+            features=None,
+            n_epochs=2,
+            learning_rate=5e-4,
+            ent_coeff=0.15,
+        ),
     }
 
 
@@ -91,7 +110,7 @@ def rows_of(name: str, game: Game, args: argparse.Namespace) -> Iterator[list[st
     """Trains in a game, and yields its rows of the table."""
     agent = make_agent(game, max(1, round(args.share * game.n_updates)))
     keys = jax.random.split(jax.random.key(0), args.seeds)
-    runners = [agent.start(key, HYPERPARAMS) for key in keys]
+    runners = [agent.start(key, hyperparams_of(game)) for key in keys]
     trained = [agent.train(None, None, runner, progress=False)[0] for runner in runners]
     for what, opponent in game.opponents.items():
         env = game.make().against(opponent)
@@ -123,27 +142,35 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
 
 
 def make_agent(game: Game, n_updates: int) -> SelfPlay:
-    """An agent whose networks see the board as a vector."""
+    """An agent for a game."""
     env = Opponents(game.make(), N_PAST)
-    n_actions = env.action_space.n
     config = ppo.AgentConfig(
         n_steps=n_updates,
         eval_frequency=n_updates,
         batch_size=N_ENVS,
         rollout_length=ROLLOUT_LENGTH,
-        minibatch_size=32,
-        actor_network=nn.Sequential((jnp.ravel, CategoricalActor(n_actions, game.features))),
-        critic_network=nn.Sequential((jnp.ravel, StateCritic(game.features))),
+        minibatch_size=N_ENVS // 4,
+        actor_epochs=game.n_epochs,
+        critic_epochs=game.n_epochs,
     )
+    if game.features is not None:
+        actor = CategoricalActor(env.action_space.n, game.features)
+        config = config.replace(
+            actor_network=nn.Sequential((jnp.ravel, actor)),
+            critic_network=nn.Sequential((jnp.ravel, StateCritic(game.features))),
+        )
     return SelfPlay(env, None, config, eval_during_training=False)
 
 
-HYPERPARAMS = ppo.HyperParameters(
-    gamma=1.0,
-    ent_coeff=0.2,
-    actor_optimizer_params=ppo.OptimizerParams(learning_rate=1e-3, grad_clip=0.5),
-    critic_optimizer_params=ppo.OptimizerParams(learning_rate=1e-3, grad_clip=0.5),
-)
+def hyperparams_of(game: Game) -> ppo.HyperParameters:
+    """The hyperparameters for a game."""
+    optimizer = ppo.OptimizerParams(learning_rate=game.learning_rate, grad_clip=0.5)
+    return ppo.HyperParameters(
+        gamma=1.0,
+        ent_coeff=game.ent_coeff,
+        actor_optimizer_params=optimizer,
+        critic_optimizer_params=optimizer,
+    )
 
 
 def play_games(

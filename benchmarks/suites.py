@@ -59,11 +59,11 @@ class Task(NamedTuple):
 TASKS = {
     "gymnax:CartPole-v1": Task(60, "500"),
     "navix:Navix-Empty-8x8-v0": Task(60, "1"),
-    "navix:Navix-DoorKey-5x5-v0": Task(150, "1"),
+    "navix:Navix-DoorKey-5x5-v0": Task(250, "1"),
     "xminigrid:MiniGrid-Empty-8x8": Task(60, "below 1"),
     "xminigrid:MiniGrid-DoorKey-5x5": Task(150, "below 1"),
     "brax:inverted_pendulum": Task(
-        200,
+        500,
         "1000",
         {"backend": "spring"},
         config={"rollout_length": 64, "normalise_rewards": True},
