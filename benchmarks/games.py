@@ -137,6 +137,7 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         "of all that keep the outcome that perfect play has, minimax of those that look best when it "
         "looks so many moves ahead, at wins and losses alone.",
         reports.table(HEAD, rows),
+        f"With {reports.versions('jaxagents', 'jax', 'pgx')}.",
     ]
     return "\n\n".join(parts)
 

@@ -116,6 +116,7 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         "they are also rewarded for steps towards a soup, by a weight that falls to zero in half of the "
         "updates, as in the baselines of JaxMARL. Returns are the true rewards, 20 for each soup.",
         reports.table(HEAD, rows),
+        f"With {reports.versions('jaxagents', 'jax', *dict.fromkeys(x.split(':')[0] for x in TASKS))}.",
     ]
     return "\n\n".join(parts)
 
