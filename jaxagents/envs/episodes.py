@@ -134,12 +134,30 @@ class Episodes:
         Returns:
             The episodes, themselves if the environment is the same throughout.
         """
-        env = self.env.at(moment)
+        return self.within(self.env.at(moment))
+
+    def within(self, env: Any) -> "Episodes":
+        """The same episodes in another environment, whose spaces and states are alike.
+
+        Args:
+            env: The environment.
+
+        Returns:
+            The episodes, with the same time limit.
+
+        Raises:
+            TypeError: It is no `Environment`.
+        """
+        if not isinstance(env, Environment):
+            raise TypeError(
+                "The environment of a rollout must be a jaxagents.envs.Environment, such as one made of "
+                f"agent.episodes.env, got {env!r}."
+            )
         if env is self.env:
             return self
-        other = copy.copy(self)
-        other.env = env
-        return other
+        twin = copy.copy(self)
+        twin.env = env
+        return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, EpisodeState]:
         """Starts an episode.
