@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs site bench dist clean
+.PHONY: help setup demo test lint format options docs site bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ format: $(STAMP) ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
+options: $(STAMP) ## renew the table of the options of agents that the command line has
+	PYTHONPATH=tests $(BIN)/python -m option_table
+
 docs: $(STAMP) ## serve the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
@@ -48,7 +51,7 @@ dist: ## build the wheel and the source distribution, and try the wheel by itsel
 	build/env/bin/python -m build
 	build/env/bin/python -m pip install --disable-pip-version-check dist/*.whl
 	cd build && env/bin/python -c "import jaxagents; print(jaxagents.__version__, jaxagents.PPO)"
-	cd build && env/bin/jaxagents --help
+	cd build && env/bin/jaxagents train ppo --help
 
 clean: ## remove build outputs and caches (keeps runs/ and .venv)
 	rm -rf build dist site .pytest_cache .ruff_cache

@@ -1,6 +1,8 @@
 """What reports are made of: tables and pictures, and results that are kept from run to run."""
 
 import datetime
+import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -32,6 +34,12 @@ def processor() -> str:
 def n_cores() -> int:
     """Number of logical processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def versions(*names: str) -> str:
+    """The versions of packages, of those that are installed."""
+    installed = [name for name in names if importlib.util.find_spec(name) is not None]
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed)
 
 
 # Tables.

@@ -5,6 +5,7 @@ from .agents.agent import Agent
 from .agents.off_policy import OffPolicyBase
 from .agents.offline import OfflineBase
 from .agents.on_policy import OnPolicyBase
+from .awac import AWAC, AWACLearner
 from .bc import BC, BCLearner, DiscreteBCLearner
 from .c51 import C51, C51Learner
 from .compilation_cache import cache_programs
@@ -41,6 +42,7 @@ __version__: str
 
 __all__ = [
     "A2C",
+    "AWAC",
     "BC",
     "C51",
     "CQL",
@@ -58,6 +60,7 @@ __all__ = [
     "TD3",
     "TD3BC",
     "A2CBase",
+    "AWACLearner",
     "Agent",
     "BCLearner",
     "C51Learner",

@@ -51,6 +51,9 @@ CATALOGUE = {
     "td3bc": Entry(
         "td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", "TD3BCHyperparameters", True
     ),
+    "awac": Entry(
+        "awac", "AWAC", "advantage-weighted actor-critic", "box", "AWACHyperparameters", True
+    ),
     "iql": Entry(
         "iql", "IQL", "implicit Q-learning from a dataset", "box", "IQLHyperparameters", True
     ),

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -265,7 +265,7 @@ def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, CQLConfig, DiscreteCQLConfig):
+class AgentConfig(OfflineAgentConfig, CQLConfig, DiscreteCQLConfig):
     """Static configuration of the agent: that of its learners, and how they are trained."""
 
 

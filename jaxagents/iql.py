@@ -11,7 +11,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -182,7 +182,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, IQLConfig):
+class AgentConfig(OfflineAgentConfig, IQLConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 

@@ -12,11 +12,12 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.runners import RolloutRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.config import Example
 from jaxagents.learners.fitting import in_groups
 from jaxagents.learners.learner import Batch, Info
@@ -101,7 +102,7 @@ class AgentConfig(LearnerAgentConfig, PQNConfig):
         return self.gradient_steps // self.n_minibatches
 
 
-class PQNHyperparameters(Hyperparameters):
+class PQNHyperparameters(PlayingHyperparameters):
     """Traced hyperparameters of PQN.
 
     Attributes:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.learner import Batch, Info
@@ -58,7 +58,7 @@ class TD3BCLearner(TD3Learner):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, TD3Config):
+class AgentConfig(OfflineAgentConfig, TD3Config):
     """Static configuration of the agent: that of the learner, and how it is trained.
 
     Attributes:

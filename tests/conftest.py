@@ -16,7 +16,7 @@ os.environ.setdefault(
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
 )
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jax
 import pytest
@@ -55,13 +55,13 @@ LONG = [
 PAGES = "tests/examples/test_guides.py"
 """Whose tests share programs, long as they are."""
 
-MOST_MAPPINGS = 2_500
+MOST_MAPPINGS = 12_000
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 pytest.register_assert_rewrite("suite")
-install_import_hook(CHECKED, "beartype.beartype")
+install_import_hook(CHECKED, "checking.checked")
 
 
 class Scheduling(LoadScopeScheduling):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxagents.awac import AWACLearner
 from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.c51 import C51Learner
 from jaxagents.cql import CQLLearner, DiscreteCQLLearner
@@ -64,6 +65,7 @@ LEARNERS = {
     "TD3": Row(TD3Learner, {"policy_delay": 1}),
     "TD3 delayed": Row(TD3Learner, acting="critic"),
     "TD3BC": Row(TD3BCLearner, {"policy_delay": 1}),
+    "AWAC": Row(AWACLearner),
     "IQL": Row(IQLLearner),
     "CQL": Row(CQLLearner, {"n_action_samples": 3}),
     "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),

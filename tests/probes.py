@@ -1,10 +1,13 @@
 """Environments so small that what an agent must learn in them is known."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
+
+from jaxagents.envs import Environment, Step
 
 
 class Discrete(NamedTuple):
@@ -188,3 +191,33 @@ class Target(Probe):
 
     def reward(self, state: ProbeState, action: Any) -> Any:
         return -jnp.square(action - 0.5 * state.sign).sum(axis=-1)
+
+
+class Pennies(Environment):
+    """Two players choose one of four at once, three times; whoever plays first wants the same choice.
+
+    The opponent observes the time, as does the agent.
+    """
+
+    action_space = Discrete(4)
+    n_steps = 3
+
+    def __init__(self, opponent: Any = lambda key, obs, allowed: jnp.int32(0)) -> None:
+        self.opponent = opponent
+
+    def against(self, opponent: Any) -> "Pennies":
+        twin = copy.copy(self)
+        twin.opponent = opponent
+        return twin
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        return jax.nn.one_hot(0, self.n_steps + 1), jnp.int32(0)
+
+    def step(self, key: Any, state: Any, action: Any) -> Step:
+        theirs = self.opponent(key, jax.nn.one_hot(state, self.n_steps + 1), jnp.ones(4, bool))
+        reward = jnp.where(action == theirs, 1.0, -1.0)
+        obs, over = jax.nn.one_hot(state + 1, self.n_steps + 1), state + 1 == self.n_steps
+        return Step(obs, state + 1, reward, over, jnp.bool(False), {})
+
+    def action_mask(self, state: Any) -> Any:
+        return jnp.ones(4, bool)

@@ -17,6 +17,7 @@ from jaxagents import (
     PPO,
     REINFORCE,
     RND,
+    awac,
     bc,
     c51,
     cql,
@@ -356,6 +357,15 @@ OFFLINE = [
         trained=("actor", "critic", "value"),
         hyper={**_ACTOR_CRITIC, "expectile": 0.95},
         value=lambda learner, obs: learner.value(obs),
+        updates=6,
+    ),
+    OfflineCase(
+        "AWAC",
+        awac.AWAC,
+        continuous=True,
+        trained=_BOTH,
+        hyper={**_ACTOR_CRITIC, "beta": 3.0},
+        value=_of_the_mode,
         updates=6,
     ),
     OfflineCase(

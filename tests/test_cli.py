@@ -14,17 +14,20 @@ import numpy as np
 import optax
 import pytest
 from filelock import FileLock
+from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli import annealed_adam, main, training
+from jaxagents.cli.agent_options import FILE, options_of
 from jaxagents.cli.choosing import Choice
 from jaxagents.cli.mistakes import environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import Run
+from jaxagents.cli.runs import Run, Start
 from jaxagents.cli.values import chosen_sets, differences, stacked
 from jaxagents.data import Dataset
+from jaxagents.presets.settings import PRESETS
 from jaxagents.running.replay import Replay
 from jaxagents.running.watch import NotFiniteError
 
@@ -306,12 +309,18 @@ def test_mistakes_are_told_in_one_line(words, hint, has_boxes, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_names_need_no_jax():
+def test_names_options_and_help_need_no_jax():
     script = """
 import sys
+from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli import main
+commands = "train", "resume", "sweep", "eval", "plot", "export", "replay", "verify", "list"
 for words in ([], ["list", "agents"], ["list", "envs"], ["list", "presets"], ["--version"],
-              ["train", "--help"], ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"]):
+              ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"],
+              ["train", "ppo", "CartPole-v1", "--gama", "1"], ["resume", "no-folder"],
+              ["sweep", "--preset", "pqn-cartpole", "--help"],
+              *([command, "--help"] for command in commands),
+              *(["train", agent, "--help"] for agent in CATALOGUE)):
     try:
         main(words)
     except SystemExit:
@@ -339,11 +348,23 @@ def test_a_folder_that_is_almost_right_is_suggested(copied, capsys):
     assert said.endswith(f"Did you mean '{copied}'?\n")
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_options_give_the_defaults_of_each_agent(name):
-    _, config_type, hyperparams_type = CATALOGUE[name].types()
-    config, hyperparams = config_type(), hyperparams_type()
-    options = parse(options_class([], config, hyperparams), [], "train", "")
+def test_the_table_of_options_is_true():
+    is_true = FILE.read_text(encoding="utf-8") == text_of_table()
+    assert is_true, (
+        f"Options of an agent have changed: run `make options`, which renews {FILE.name}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "preset"),
+    [
+        *((name, None) for name in CATALOGUE),
+        *((settings.agent, name) for name, settings in PRESETS.items()),
+    ],
+)
+def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
+    _, config, hyperparams, _ = Start.of(agent, preset)
+    options = parse(options_class([], options_of(agent, preset)), [], "train", "")
     values = dataclasses.asdict(options.config)
     assert config.replace(**values) == config
     left_out = {field.name for field in dataclasses.fields(config)} - set(values)
@@ -352,7 +373,8 @@ def test_options_give_the_defaults_of_each_agent(name):
         *("actor_network", "critic_network", "value_network", "actor_optimizer"),
         "embedding_network",
     }
-    run = Run(agent=name, environment="", seed=0, config=values, hyperparams=chosen_sets(options))
+    sets = chosen_sets(options)
+    run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
 
 
@@ -393,8 +415,7 @@ def test_a_sweep_that_is_stopped_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_values_come_in_every_combination():
-    _, config, hyperparams = CATALOGUE["ppo"].types()
-    kind = options_class([Option("seed", int, 3)], config(), hyperparams(), several=True)
+    kind = options_class([Option("seed", int, 3)], options_of("ppo"), several=True)
     words = ["--learning-rate", "1", "2", "--gamma", "0.5", "0.9", "--vf-coeff", "3"]
     options = parse(kind, words, "sweep", "")
     assert options.seed == 3

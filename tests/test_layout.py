@@ -19,7 +19,7 @@ FLOORS = [
     ["agents"],
     ["host"],
     ["a2c", "bc", "dqn", "ppo", "pqn", "reinforce", "sac", "td3", "verification"],
-    ["c51", "cql", "ippo", "iql", "qrdqn", "rnd", "td3bc"],
+    ["awac", "c51", "cql", "ippo", "iql", "qrdqn", "rnd", "td3bc"],
     ["mappo"],
     ["presets"],
     ["cli", "__init__"],

@@ -130,4 +130,5 @@ for chaser in (False, True):
 #
 # - [IPPO](../../agents/ippo/), and [several actors](../../guide/subclassing/#several-actors):
 #   actors that share a network
+# - [Self-play](../../guide/suites/#self-play) in games of two such as connect four
 # - `examples/pursuit_ippo.py`: a pursuit in the plane, with pictures and an animation

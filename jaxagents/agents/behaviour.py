@@ -8,11 +8,17 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
-from jaxagents.agents.checks import check_eval_rng, check_kind, learns_elsewhere
+from jaxagents.agents.checks import (
+    check_eval_rng,
+    check_kind,
+    check_not_traced,
+    learns_elsewhere,
+)
 from jaxagents.agents.config import Config
 from jaxagents.agents.former_hooks import FORMER_HOOKS
 from jaxagents.agents.host_program import ProgramOnHost
 from jaxagents.agents.identity import Frozen
+from jaxagents.agents.kept_info import check_eval_metrics
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
@@ -23,7 +29,8 @@ from jaxagents.core.numbers import positive
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.environment import Environment
+from jaxagents.envs.checks import check_numbers
+from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.tracing import check_reset
 from jaxagents.running.host_rollout import HostRollout
@@ -93,6 +100,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
         check_kind(type(self).__name__, self._config_type, config)
+        check_not_traced(env_params)
         environment = as_environment(env, env_params)
         if environment.on_host and not self._plays_on_host:
             raise TypeError(learns_elsewhere(type(self).__name__, environment))
@@ -136,6 +144,34 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         if not has_schedules(runner.hyperparams):
             return runner
         return self._with_hyperparams(runner, values_at(runner.hyperparams, runner.update_step))
+
+    def moment(self, runner: RunnerT) -> Moment:
+        """The moment of a training at which a runner stands, as far as its environment knows of it.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            Its update step, and the parameters that its hyperparameters then give the environment.
+        """
+        params = runner.hyperparams.of_environment
+        return Moment(runner.update_step, values_at(params, runner.update_step))
+
+    def at(self, moment: Moment) -> Self:
+        """The same agent, in its environment as it is at a moment of a training.
+
+        Args:
+            moment: The moment.
+
+        Returns:
+            The agent, itself if the environment is the same throughout.
+        """
+        episodes = self.episodes.at(moment)
+        if episodes is self.episodes:
+            return self
+        agent = copy.copy(self)
+        object.__setattr__(agent, "episodes", episodes)
+        return agent
 
     def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
         """A runner with the schedules that an earlier one had."""
@@ -275,6 +311,9 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     ) -> Metrics:
         """The metrics of an evaluation; override it to add more.
 
+        An override may have a further argument, `info`: a dict of those entries of the environment's
+        info that `config.final_info` and `config.summed_info` name, episodes first.
+
         Args:
             terminated: Whether the environment ended each episode.
             truncated: Whether a time limit cut each episode.
@@ -332,6 +371,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             return twin
         check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS)
+        check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)
         twin._validate()
         return twin
@@ -346,6 +386,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         hyperparams.check_ranges()
         if not several:
             hyperparams.check_single()
+        if hyperparams.of_environment:
+            check_numbers(self.episodes, hyperparams.of_environment)
 
     def __str__(self) -> str:
         title = f"{type(self).__name__} on {self.episodes.env.name}"

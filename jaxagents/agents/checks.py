@@ -1,14 +1,15 @@
 """Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import PyTree
 
-from jaxagents.agents.config import Config, OnPolicyConfig
+from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
@@ -46,6 +47,20 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
 
 
+def check_not_traced(env_params: PyTree) -> None:
+    """Raises if the parameters of an agent's environment are traced, as within `jax.vmap`.
+
+    Raises:
+        TypeError: They are.
+    """
+    if any(map(is_traced, jax.tree.leaves(env_params))):
+        raise TypeError(
+            "The env_params that an agent is made with are static, but these are traced. Make the agent "
+            "outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, such as "
+            "agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
+        )
+
+
 def learns_elsewhere(agent: str, env: Environment) -> str:
     """The message for an agent that is given an environment on the host, and does not play there."""
     message = f"{agent} plays in compiled environments alone, and {env.name} runs on the host."
@@ -55,24 +70,6 @@ def learns_elsewhere(agent: str, env: Environment) -> str:
         f"{message} Train a learner in it with jaxagents.host.train_online, or on a dataset with "
         "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
     )
-
-
-def check_names_of_info(config: Config, reported: Collection[str]) -> None:
-    """Raises if entries of the environment's info would take the place of what updates report.
-
-    Args:
-        config: The configuration, which names the entries.
-        reported: Names of what updates report.
-
-    Raises:
-        ValueError: They would.
-    """
-    taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
-    if taken:
-        raise ValueError(
-            f"final_info and summed_info name {taken}, which updates report already, beside "
-            f"{sorted(set(reported) - {*taken})}: have the environment give it under another name."
-        )
 
 
 def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:

@@ -9,8 +9,9 @@ import optax
 from flax import linen as nn
 from flax import struct
 
+from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.config import StaticConfig
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.optimizer import OptimizerParams
@@ -280,7 +281,7 @@ class OnPolicyConfig(Config):
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
 
 
-class OnPolicyHyperparameters(Hyperparameters):
+class OnPolicyHyperparameters(PlayingHyperparameters):
     """Base of the traced hyperparameters of on-policy agents.
 
     Attributes:
@@ -325,6 +326,18 @@ class LearnerAgentConfig(Config):
         super().__post_init__()
         self._check_positive("minibatch_size", "gradient_steps")
         self._check_divides("n_groups", "minibatch_size")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OfflineAgentConfig(LearnerAgentConfig):
+    """Base of the configurations of agents that learn from the rewards of a dataset.
+
+    Attributes:
+        normalise_rewards: Whether rewards are multiplied by the length of the dataset's longest episode,
+            and divided by the difference between the highest and the lowest return.
+    """
+
+    normalise_rewards: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

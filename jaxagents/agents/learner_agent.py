@@ -1,6 +1,7 @@
 """The base of agents around a learner."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -98,7 +99,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             lambda new, old: old if new is None else new,
             hyperparams,
             learner.hyperparams,
-            is_leaf=lambda x: x is None or is_schedule(x),
+            is_leaf=lambda x: x is None or isinstance(x, Mapping) or is_schedule(x),
         )
         n_updates = runner.update_step if has_schedules(kept) else None
         return runner.replace(learner=learner.replace(hyperparams=kept, n_updates=n_updates))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
@@ -18,7 +19,7 @@ from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -39,7 +40,7 @@ RewardScale = Callable[[Batch], Batch]
 """Maps a batch to one with the rewards that a learner is given."""
 
 
-class ReplayHyperparameters(Hyperparameters):
+class ReplayHyperparameters(PlayingHyperparameters):
     """Traced hyperparameters of prioritised replay, which uniform replay does not use.
 
     The defaults are those of Castro et al., 2018, "Dopamine: a research framework for deep
@@ -115,7 +116,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         rng, rngs = self._split(runner.rng, self.config.n_warmup_steps)
         present = self._at_present(runner).replace(rng=rng, buffer=self._empty_buffer())
-        return self._as_before(self._collect(present, rngs, self._explore)[0], runner)
+        now = self.at(self.moment(runner))
+        return self._as_before(now._collect(present, rngs, now._explore)[0], runner)
 
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         return self.refill(runner) if runner.buffer is None else runner

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.behaviour import FunctionalEnvironment
 from jaxagents.agents.checks import check_dataset_observations
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
@@ -22,6 +22,7 @@ from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
 from jaxagents.data.moments import moments_of_rows
+from jaxagents.data.return_range import reward_factor
 from jaxagents.data.values import check_values
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
@@ -66,7 +67,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 dataset exists. If several processes train together, each gives its own part.
 
         Raises:
-            KeyError: The dataset lacks a key.
+            KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
             TypeError: It is no dataset, or discrete actions are not integers; or see
                 [`Agent`][jaxagents.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, or holds NaN; or see
@@ -103,10 +104,14 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         check_dataset_observations(arrays["observations"], self._observation)
         self._check_actions(np.asarray(arrays["actions"]))
         copies = _copies.setdefault(dataset, {})
-        kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups)
+        scales = isinstance(self.config, OfflineAgentConfig) and self.config.normalise_rewards
+        factor = reward_factor(dataset) if scales else None
+        kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups, factor)
         if kind not in copies:
             check_values(arrays)
             arrays["actions"] = self._to_learner(arrays["actions"])
+            if factor is not None:
+                arrays["rewards"] = arrays["rewards"] * factor
             copies[kind] = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
         return copies[kind]
 

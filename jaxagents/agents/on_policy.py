@@ -45,6 +45,7 @@ from jaxagents.envs.checks import (
     check_several_actors,
 )
 from jaxagents.envs.declarations import check_actor_mask
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.fits import Fit, with_example
 from jaxagents.learners.fitting import fit, minibatches_of_fit
@@ -88,6 +89,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     _config_type = OnPolicyConfig
     _plays_on_host = True
+    _hooks = (*LearningHooks._hooks, "_rollout_environment")
     _hyperparams_type = OnPolicyHyperparameters
     split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
 
@@ -270,13 +272,27 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _n_watched_environments(self) -> int:
         return self.config.batch_size
 
+    def _rollout_environment(self, runner: Runner) -> Environment:
+        """The environment of the next rollout; override it if that changes as training goes on.
+
+        Evaluations stay in the agent's own environment.
+
+        Args:
+            runner: The runner before the rollout.
+
+        Returns:
+            An environment whose states, observations and actions have the structure, shapes and dtypes
+            of those of the agent's own. Its attributes may hold arrays of the runner.
+        """
+        return self.episodes.env
+
     def _rollout(self, runner: Runner) -> "_Collected":
         """A rollout as it was played."""
         keys = self._keys(runner)
         players, traj = rollout(
             self._policy,
             runner.actor_training,
-            self.episodes,
+            self.episodes.within(self._rollout_environment(runner)),
             Players(runner.obs, runner.envstate, runner.carry),
             keys.rollout,
             self.config.rollout_length,
@@ -373,7 +389,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _check_plays_on_host(self) -> None:
         own = [
             name
-            for name in ("_training_step", "_collect")
+            for name in ("_training_step", "_collect", "_rollout_environment")
             if getattr(type(self), name) is not getattr(OnPolicyBase, name)
         ]
         if own:

@@ -1,13 +1,14 @@
 """The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks import check_names_of_info
+from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
@@ -15,6 +16,8 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.envs.environment import Moment
+from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import EpisodeOutcomes, play_episodes, record_episode
 from jaxagents.running.driver import train_in_one_program
 
@@ -56,7 +59,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
         """A fresh runner."""
         given = _float32_copy(hyperparams)
-        runner = self.behaviour._create_runner(as_key(rng), values_at(given, 0))
+        first = values_at(given, 0)
+        behaviour = self.behaviour.at(Moment(0, first.of_environment))
+        runner = behaviour._create_runner(as_key(rng), first)
         check_names_of_info(self.config, runner.info)
         if has_schedules(given):
             runner = self.behaviour._with_schedules(runner, given)
@@ -80,7 +85,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
         def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
             present = self.behaviour._at_present(carry[0])
-            return self._noted(self.behaviour._training_step(present), *carry)
+            return self._noted(self._now(present)._training_step(present), *carry)
 
         record = self.no_record(runner)
         runner, record = jax.lax.fori_loop(0, n_updates, update, (runner, record))
@@ -100,14 +105,23 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report, in order, by name."""
         present = self.behaviour._at_present(runner)
-        return self.behaviour._reports_of_minibatches(present)
+        return self._now(present)._reports_of_minibatches(present)
+
+    def _now(self, runner: RunnerT) -> "Behaviour[Any, HyperparametersT, RunnerT]":
+        """The behaviour in its environment as it is at the moment of a runner."""
+        return self.behaviour.at(self.moment(runner))
+
+    def moment(self, runner: RunnerT) -> Moment:
+        """The moment of the training at which a runner stands, as far as the environment knows of it."""
+        return self.behaviour.moment(runner)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
         metrics = self.report(runner)
         if self.evaluates:
             acting, deterministic = self.acting(runner), self.config.eval_deterministic
-            metrics |= self.play(self.eval_rng, acting, self.n_evals, deterministic)
+            moment = self.moment(runner)
+            metrics |= self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
         return metrics
 
     @property
@@ -134,31 +148,50 @@ class Program(Generic[HyperparametersT, RunnerT]):
         acting: PyTree,
         n_evals: int = _DEFAULT_N_EVALS,
         deterministic: bool = True,
+        moment: Moment | None = None,
     ) -> Metrics:
-        """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones."""
+        """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones.
+
+        The environment is that of a moment of a training, or as the agent was given it.
+        """
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
         outcomes = play_episodes(
-            self.behaviour.episodes, act, carry, rng, n_evals, deterministic=deterministic
+            self._episodes(moment), act, carry, rng, n_evals, deterministic=deterministic
         )
         return self.metrics_of(outcomes)
 
     def metrics_of(self, outcomes: EpisodeOutcomes) -> Metrics:
         """The metrics of an evaluation."""
-        metrics = self.behaviour._eval_metrics(
-            outcomes.terminated, outcomes.truncated, outcomes.final_rewards, outcomes.returns
+        hook: Callable[..., Metrics] = self.behaviour._eval_metrics
+        info = {"info": outcomes.info} if takes_info(hook) else {}
+        metrics = hook(
+            outcomes.terminated,
+            outcomes.truncated,
+            outcomes.final_rewards,
+            outcomes.returns,
+            **info,
         )
-        return {**metrics, **outcomes.info, "lengths": outcomes.lengths}
+        return {**outcomes.info, **metrics, "lengths": outcomes.lengths}
 
     def record(
-        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool = True
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool = True,
+        moment: Moment | None = None,
     ) -> tuple[PyTree, Int[Array, ""]]:
         """The states of one episode, the first that `play` plays, and its number of steps."""
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
         return record_episode(
-            self.behaviour.episodes, act, carry, rng, max_steps, deterministic=deterministic
+            self._episodes(moment), act, carry, rng, max_steps, deterministic=deterministic
         )
+
+    def _episodes(self, moment: Moment | None) -> Episodes:
+        episodes = self.behaviour.episodes
+        return episodes if moment is None else episodes.at(moment)
 
     def train(
         self,

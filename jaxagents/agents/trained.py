@@ -43,8 +43,10 @@ class Trained(
             RuntimeError: The agent has not been trained.
         """
         n_evals = positive("n_evals", n_evals)
-        acting = self._acting(self._trained_runner())
-        return program_of(self).play(single_key(rng, "eval"), acting, n_evals, bool(deterministic))
+        runner = self._trained_runner()
+        acting, moment = self._acting(runner), self.moment(runner)
+        key = single_key(rng, "eval")
+        return program_of(self).play(key, acting, n_evals, bool(deterministic), moment)
 
     def render_episode(
         self,
@@ -90,10 +92,11 @@ class Trained(
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
-        acting = self._acting(self._trained_runner() if runner is None else runner)
+        runner = self._trained_runner() if runner is None else runner
+        acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "render_episode")
-        states, n_steps = program_of(self).record(key, acting, longest, bool(deterministic))
-        frames = draw_states(env, states, 1 + int(n_steps))
+        states, n_steps = program_of(self).record(key, acting, longest, bool(deterministic), moment)
+        frames = draw_states(env.at(moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
         return frames

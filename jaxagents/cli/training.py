@@ -12,6 +12,7 @@ from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
 from jaxagents.cli.interrupts import noting_ctrl_c
 from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
+from jaxagents.presets.settings import PRESETS
 
 if TYPE_CHECKING:
     from jaxagents.cli.runs import Run
@@ -57,16 +58,15 @@ def _check_in_all(n_steps: int, folder: Path) -> None:
 
 def _begin(command: str, words: Sequence[str]) -> None:
     choice = choose(command, words)
+    from jaxagents.cli.agent_options import options_of
     from jaxagents.cli.options import options_class
     from jaxagents.cli.parsing import parse
-    from jaxagents.cli.runs import Run, Start
+    from jaxagents.cli.runs import Run
     from jaxagents.cli.values import chosen_sets
 
-    start = Start.of(choice.agent, choice.preset)
     is_sweep = command == "sweep"
-    kind = options_class(
-        _own_options(choice, start, is_sweep), start.config, start.hyperparams, is_sweep
-    )
+    of_agent = options_of(choice.agent, choice.preset)
+    kind = options_class(_own_options(choice, is_sweep), of_agent, is_sweep)
     name = f"{command} {choice.agent}"
     options: Any = parse(kind, choice.words, name, SUMMARIES[command])
     if not choice.environment:
@@ -92,9 +92,10 @@ def _begin(command: str, words: Sequence[str]) -> None:
     _go_on(run, folder)
 
 
-def _own_options(choice: Choice, start: Any, is_sweep: bool) -> list[Any]:
+def _own_options(choice: Choice, is_sweep: bool) -> list[Any]:
     from jaxagents.cli.options import Option
 
+    anneals = choice.preset is not None and PRESETS[choice.preset].anneals
     options = [
         Option("seed", int, 0, "Seed of everything random."),
         Option(
@@ -113,7 +114,7 @@ def _own_options(choice: Choice, start: Any, is_sweep: bool) -> list[Any]:
         Option(
             "anneal_learning_rate",
             bool,
-            start.anneals,
+            anneals,
             "Whether Adam's learning rate falls linearly to zero over the training.",
         ),
     ]

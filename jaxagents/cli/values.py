@@ -4,8 +4,6 @@ import dataclasses
 import itertools
 from typing import Any
 
-import numpy as np
-
 Values = dict[str, Any]
 
 SHARED = {
@@ -13,16 +11,6 @@ SHARED = {
     "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
 }
 """Options that stand for all hyperparameters whose names end so, with their help."""
-
-
-def hyperparameter_values(hyperparams: Any) -> Values:
-    """The values of hyperparameters."""
-    names = [field.name for field in dataclasses.fields(hyperparams)]
-    values = {name: getattr(hyperparams, name) for name in names}
-    return {
-        name: hyperparameter_values(value) if dataclasses.is_dataclass(value) else value
-        for name, value in values.items()
-    }
 
 
 def with_values(hyperparams: Any, values: Values) -> Any:
@@ -82,6 +70,8 @@ def in_words(values: Values) -> str:
 
 def stacked(sets: list[Values]) -> Values:
     """Sets as one, with an array for each value that is not the same in all."""
+    import numpy as np
+
     merged = {}
     for name, first in sets[0].items():
         values = [of_set[name] for of_set in sets]

@@ -73,6 +73,11 @@ class Hyperparameters(KnownFields, struct.PyTreeNode):
         """
         return values_at(self, update_step)
 
+    @property
+    def of_environment(self) -> Mapping[str, Traced]:
+        """The parameters of an environment among them, by name."""
+        return {}
+
     def check_ranges(self, path: str = "") -> None:
         """Raises if a concrete value lies outside of its interval.
 

@@ -25,8 +25,17 @@ _KINDS = {
 
 
 def notes_of_schedules(hyperparams: PyTree) -> dict[str, Any]:
-    """Hyperparameters as JSON, for the notes of a checkpoint; nothing unless there are schedules."""
-    return {_NOTE: to_json(hyperparams)} if has_schedules(hyperparams) else {}
+    """Hyperparameters as JSON, for the notes of a checkpoint.
+
+    Args:
+        hyperparams: Hyperparameters.
+
+    Returns:
+        The notes; nothing if the class of the hyperparameters tells how they are structured, because
+        there are neither schedules nor parameters of an environment.
+    """
+    differs = has_schedules(hyperparams) or hyperparams.of_environment
+    return {_NOTE: to_json(hyperparams)} if differs else {}
 
 
 def structured_as_saved(hyperparams: PyTree, notes: Mapping[str, Any]) -> PyTree:
@@ -53,9 +62,21 @@ def _with_saved(given: PyTree, saved: Mapping[str, Any], path: str) -> PyTree:
             fields[field.name] = _schedule(value, description, f"{path}{field.name}")
         elif isinstance(value, Schedule):
             fields[field.name] = 0.0
+        elif isinstance(value, Mapping):
+            fields[field.name] = _mapping(value, description or {}, f"{path}{field.name}")
         elif dataclasses.is_dataclass(value):
             fields[field.name] = _with_saved(value, description or {}, f"{path}{field.name}.")
     return dataclasses.replace(given, **fields) if fields else given
+
+
+def _mapping(given: Mapping[str, Any], saved: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The numbers and schedules of parameters of an environment."""
+    return {
+        name: _schedule(given.get(name), description, f"{path}[{name!r}]")
+        if isinstance(description, dict)
+        else 0.0
+        for name, description in saved.items()
+    }
 
 
 def _schedule(given: object, saved: Mapping[str, Any], name: str) -> Schedule:

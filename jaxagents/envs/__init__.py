@@ -7,6 +7,7 @@ from jaxagents.envs.adapters.native import adapter_named
 from jaxagents.envs.checking import EnvironmentReport, check_env
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes, EpisodeState, Timestep
+from jaxagents.envs.opponents import Opponents
 from jaxagents.envs.randomised import RandomParams
 from jaxagents.envs.spaces import is_box, is_discrete
 from jaxagents.envs.wrappers import FrameStack, WithPrevious, Wrapper
@@ -22,6 +23,7 @@ __all__ = [
     "Episodes",
     "FrameStack",
     "Gymnasium",
+    "Opponents",
     "PettingZoo",
     "RandomParams",
     "Step",

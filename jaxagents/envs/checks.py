@@ -1,7 +1,7 @@
 """Checks of environments, made on shapes alone, before anything is compiled."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,9 +18,10 @@ from jaxagents.envs.declarations import (
     doubts_about_kinds,
     with_declared,
 )
-from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS
+from jaxagents.envs.random_play import player_of
 from jaxagents.envs.tracing import traced_step
 
 
@@ -74,6 +75,36 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         raise ValueError("\n".join(mistakes))
     for doubt in doubts_about_kinds(episodes.env):
         warnings.warn(doubt, stacklevel=2)
+
+
+def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
+    """Raises unless an environment can be compiled without some of its parameters being known.
+
+    Args:
+        episodes: The environment.
+        numbers: The parameters that hyperparameters give, by name.
+
+    Raises:
+        TypeError: It cannot, or has no such parameters.
+    """
+    episodes.at(Moment(0, dict.fromkeys(numbers, 0.0)))
+
+    def play(given: dict[str, PyTree]) -> PyTree:
+        now, key = episodes.at(Moment(0, given)), jax.random.key(0)
+        obs, state = now.reset(key)
+        if now.action_space is None:
+            return obs
+        action = player_of(now.action_space, now.actors_shape)(key, obs)
+        return now.play(key, state, action)
+
+    try:
+        jax.eval_shape(play, dict.fromkeys(numbers, jax.ShapeDtypeStruct((), jnp.float32)))
+    except TypeError as error:
+        raise TypeError(
+            f"HyperParameters.env_params names {sorted(numbers)}, but {episodes.env.name} needs to know "
+            "one of these while it is compiled, as for a shape or an if: give it to the agent, among "
+            "the parameters of the environment."
+        ) from error
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:

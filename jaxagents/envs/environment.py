@@ -1,10 +1,11 @@
 """The one type of environment that agents see, whichever suite it comes from."""
 
 import abc
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
+from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree, UInt8
 
 from jaxagents.envs.spaces import Space
 
@@ -28,6 +29,18 @@ class Step(NamedTuple):
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     info: dict[str, PyTree]
+
+
+class Moment(NamedTuple):
+    """The moment of a training at which an environment is played.
+
+    Attributes:
+        update_step: Number of update steps made before.
+        params: Parameters that hyperparameters give, in place of the environment's own, by name.
+    """
+
+    update_step: ArrayLike
+    params: Mapping[str, ArrayLike]
 
 
 class Wording(NamedTuple):
@@ -147,6 +160,26 @@ class Environment(abc.ABC):
             Whether each actor still plays; `None` if nothing is said of it.
         """
         return None
+
+    def at(self, moment: Moment) -> "Environment":
+        """The environment as it is at a moment of a training.
+
+        Args:
+            moment: The moment, whose numbers may be traced.
+
+        Returns:
+            The environment; itself if it is the same throughout.
+
+        Raises:
+            TypeError: Hyperparameters give parameters, of which it has none, or none of these names.
+        """
+        if moment.params:
+            raise TypeError(
+                f"HyperParameters.env_params names {sorted(moment.params)}, but {self.name} has no "
+                "parameters beside it, as environments of gymnax have: give what varies to its "
+                "constructor, or draw it in its reset and keep it in its state."
+            )
+        return self
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state; an environment need not, unless episodes are to be filmed.

@@ -1,5 +1,6 @@
 """Episodes of an environment: actions into bounds, the time limit, and the reset."""
 
+import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from jaxagents import sharding
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
-from jaxagents.envs.environment import Environment
+from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
 
 _MANY_ENVIRONMENTS = 256
@@ -127,6 +128,40 @@ class Episodes:
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
+
+    def at(self, moment: Moment) -> "Episodes":
+        """The episodes of the environment as it is at a moment of a training.
+
+        Args:
+            moment: The moment.
+
+        Returns:
+            The episodes, themselves if the environment is the same throughout.
+        """
+        return self.within(self.env.at(moment))
+
+    def within(self, env: Any) -> "Episodes":
+        """The same episodes in another environment, whose spaces and states are alike.
+
+        Args:
+            env: The environment.
+
+        Returns:
+            The episodes, with the same time limit.
+
+        Raises:
+            TypeError: It is no `Environment`.
+        """
+        if not isinstance(env, Environment):
+            raise TypeError(
+                "The environment of a rollout must be a jaxagents.envs.Environment, such as one made of "
+                f"agent.episodes.env, got {env!r}."
+            )
+        if env is self.env:
+            return self
+        twin = copy.copy(self)
+        twin.env = env
+        return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, EpisodeState]:
         """Starts an episode.

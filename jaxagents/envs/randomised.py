@@ -1,18 +1,22 @@
 """Environments whose parameters differ from episode to episode."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, PyTree, UInt8
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree, UInt8
 
 from jaxagents.core.trees import check_same_tree
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.adapters.functional import Functional
-from jaxagents.envs.environment import Step
+from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.wrappers import Remembered, Wrapper
+
+_OF_A_CURRICULUM = 3
+"""Number of arguments of a function that is given the update step too."""
 
 
 class RandomParams(Wrapper):
@@ -29,22 +33,34 @@ class RandomParams(Wrapper):
     agent = PPO(RandomParams(env, draw, env_params), None, config)
     ```
 
+    A function of three arguments is also given the number of update steps made before the episode began
+    (a curriculum):
+
+    ```python
+    def draw(key, params, update_step):
+        longest = jnp.minimum(1.0 + 0.01 * update_step, 2.0)
+        return params.replace(
+            length=jax.random.uniform(key, minval=0.5, maxval=longest)
+        )
+    ```
+
     Spaces and the time limit are those of the parameters that are given.
 
     Attributes:
         draw: Draws the parameters.
+        update_step: Number of update steps made before, 0 outside of trainings.
     """
 
-    def __init__(
-        self, env: Any, draw: Callable[[Key[Array, ""], PyTree], PyTree], params: PyTree = None
-    ) -> None:
+    update_step: ArrayLike = 0
+
+    def __init__(self, env: Any, draw: Callable[..., PyTree], params: PyTree = None) -> None:
         """Takes an environment.
 
         Args:
             env: An environment with parameters beside it: of gymnax, or an object with `reset_env` and
                 `step_env`.
-            draw: Gives the parameters of an episode, of a random key and of those below, with the same
-                structure, shapes and dtypes.
+            draw: Gives the parameters of an episode, of a random key, of those below and, if it takes
+                three arguments, of the update step; with the same structure, shapes and dtypes.
             params: Its parameters; `None` takes `env.default_params`.
 
         Raises:
@@ -61,6 +77,7 @@ class RandomParams(Wrapper):
         super().__init__(inside)
         self.env: Functional = inside
         self.draw = draw
+        self._is_curriculum = _n_arguments(draw) == _OF_A_CURRICULUM
         self.observation_space = inside.observation_space
         own = jax.tree.map(jnp.asarray, inside.params)
         drawn = jax.eval_shape(self._draw_params, jax.random.key(0))
@@ -70,6 +87,15 @@ class RandomParams(Wrapper):
     def name(self) -> str:
         """The name of the environment inside."""
         return f"{self.env.name}, random parameters"
+
+    def at(self, moment: Moment) -> Environment:
+        """The environment that draws as at a moment of a training; see `Environment`."""
+        inside = self.env.at(moment)
+        if inside is self.env and not self._is_curriculum:
+            return self
+        now = self._around(inside)
+        now.update_step = moment.update_step
+        return now
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode, with parameters of its own; see `Environment`."""
@@ -100,7 +126,18 @@ class RandomParams(Wrapper):
         return self.env.with_params(state.past).render(state.envstate)
 
     def _draw_params(self, key: Key[Array, ""]) -> PyTree:
-        drawn = self.draw(key, self.params)
+        step = (jnp.asarray(self.update_step, jnp.int32),) if self._is_curriculum else ()
+        drawn = self.draw(key, self.params, *step)
         return jax.tree.map(
             lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params
         )
+
+
+def _n_arguments(function: Callable[..., PyTree]) -> int | None:
+    """Number of arguments that a function needs; `None` if it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(x.kind in by_place and x.default is inspect.Parameter.empty for x in parameters)

@@ -1,6 +1,7 @@
 """Environments around others, which show actors more of the past."""
 
-from typing import Any, NamedTuple
+import copy
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from jaxagents.core.observed import (
     observed_beside,
 )
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.environment import Environment, Step, Wording
+from jaxagents.envs.environment import Environment, Moment, Step, Wording
 from jaxagents.envs.spaces import (
     Box,
     Composite,
@@ -26,6 +27,8 @@ from jaxagents.envs.spaces import (
     network_space,
     parts,
 )
+
+WrapperT = TypeVar("WrapperT", bound="Wrapper")
 
 
 class Remembered(NamedTuple):
@@ -60,6 +63,17 @@ class Wrapper(Environment):
         self.max_steps = self.env.max_steps
         self.params = self.env.params
         self.render_fps = self.env.render_fps
+
+    def at(self, moment: Moment) -> Environment:
+        """The same around the environment inside as it is at a moment of a training."""
+        inside = self.env.at(moment)
+        return self if inside is self.env else self._around(inside)
+
+    def _around(self: WrapperT, inside: Environment) -> WrapperT:
+        """The same around another environment, which differs in its parameters alone."""
+        other = copy.copy(self)
+        other.env, other.params = inside, inside.params
+        return other
 
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""

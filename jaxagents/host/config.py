@@ -94,6 +94,8 @@ class OnlineConfig(HostConfig):
         buffer_size: Number of most recent transitions to learn from, unless a buffer is given.
         start_steps: Number of steps at the beginning with uniformly random actions and no updates.
         update_frequency: Number of steps between calls of the learner's update.
+        normalise_rewards: Whether it learns from rewards in units of the standard deviation of returns.
+            The buffer, metrics and evaluations have the true ones.
     """
 
     n_steps: int = 1_000_000
@@ -101,6 +103,7 @@ class OnlineConfig(HostConfig):
     buffer_size: int = 1_000_000
     start_steps: int = 5_000
     update_frequency: int = 1
+    normalise_rewards: bool = False
 
     def __post_init__(self) -> None:
         """Validates the fields."""
@@ -132,10 +135,13 @@ class OfflineConfig(HostConfig):
 
     Attributes:
         n_updates: Number of updates.
+        normalise_rewards: Whether rewards are multiplied by the length of the dataset's longest episode,
+            and divided by the difference between the highest and the lowest return.
     """
 
     n_updates: int = 1_000_000
     updates_per_call: int = 20
+    normalise_rewards: bool = False
 
     def __post_init__(self) -> None:
         """Validates the fields."""

@@ -10,6 +10,7 @@ from jaxtyping import ArrayLike, PyTree
 from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.data import Dataset
 from jaxagents.data.moments import moments_of_rows
+from jaxagents.data.return_range import reward_factor
 from jaxagents.host.config import OfflineConfig
 from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.host.randomness import Stream, generator
@@ -43,6 +44,7 @@ class OfflineTraining:
         self._dataset = dataset
         self._keys = _keys(learner, dataset)
         self._config = config
+        self._factor = reward_factor(dataset) if config.normalise_rewards else None
         if observes(learner):
             learner = learner.observe(moments_of_rows(dataset["observations"]))
         self.updates = Updates(learner, jax.tree.map(lambda x: x[0], self._rows(1, [0])))
@@ -70,6 +72,8 @@ class OfflineTraining:
 
     def _rows(self, batch_size: int, indices: ArrayLike | list[int]) -> dict[str, PyTree]:
         rows = self._dataset.sample(batch_size, indx=indices)
+        if self._factor is not None:
+            rows = {**rows, "rewards": rows["rewards"] * self._factor}
         return {key: rows[key] for key in self._keys}
 
     def _indices(self, update: int) -> np.ndarray:

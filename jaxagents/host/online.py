@@ -13,6 +13,7 @@ from jaxagents.host.config import OnlineConfig
 from jaxagents.host.journal import Journal
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.randomness import Stream, generator, seed_of
+from jaxagents.host.reward_scale import RewardScale
 from jaxagents.host.turns import Turn
 from jaxagents.host.updates import Sums, Updates, added
 
@@ -100,6 +101,8 @@ class OnlineTraining:
         self._journal = journal
         self._key = jax.random.key(np.uint32(seed_of(config.seed, Stream.ACTIONS)))
         self._returns: Sums = {}
+        scales = config.normalise_rewards
+        self._rewards = RewardScale(learner, episodes.n_envs) if scales else None
 
     def advance(self, n_steps: int) -> None:
         """Makes steps, in whole turns."""
@@ -111,6 +114,8 @@ class OnlineTraining:
             if turn.returns:
                 returns = {_RETURN: (sum(turn.returns), len(turn.returns))}
                 self._returns = added(self._returns, returns)
+            if self._rewards is not None:
+                self._rewards.observe(turn.given)
             self.step += self.steps_per_call
             for name in turn.spoilt():
                 self.first_spoilt.setdefault(name, np.asarray(self.step))
@@ -127,6 +132,7 @@ class OnlineTraining:
             "updates": self.updates.state(),
             "returns": self._returns,
             "episode": self._episodes.notes(),
+            "rewards": None if self._rewards is None else self._rewards.state(),
             "replay": None if self._journal is None else self._journal.write(self.step, arrays),
         }
 
@@ -139,6 +145,9 @@ class OnlineTraining:
         arrays = self._journal.read(state["replay"])
         given_up = self._episodes.go_to(state["episode"], arrays)
         self._journal.end_episodes(given_up)
+        if self._rewards is not None and (earlier := state.get("rewards")):
+            self._rewards.load(earlier)
+            self._rewards.forget(given_up)
 
     def _actions(self) -> ArrayLike:
         if self.step < self._config.start_steps:
@@ -157,4 +166,5 @@ class OnlineTraining:
         shape, n_held = (config.updates_per_call, config.batch_size), len(self._buffer)
         rngs = [generator(config.seed, Stream.BATCHES, step) for step in rounds]
         indices = np.concatenate([rng.integers(n_held, size=shape) for rng in rngs])
-        return self._buffer.sample(config.batch_size, indx=indices)
+        batches = self._buffer.sample(config.batch_size, indx=indices)
+        return batches if self._rewards is None else self._rewards.scaled(batches)

@@ -77,17 +77,16 @@ def _encoder(settings: Settings) -> dict[str, Any]:
 
 
 def _optimizers(settings: Settings) -> dict[str, Any]:
-    if not settings.optimizer:
+    if not settings.optimizers:
         return {}
     from jaxagents.learners.optimizer import OptimizerParams
 
-    params = OptimizerParams(**settings.optimizer)
-    return {"actor_optimizer_params": params, "critic_optimizer_params": params}
+    return {name: OptimizerParams(**params) for name, params in settings.optimizers.items()}
 
 
 def _schedules(settings: Settings) -> dict[str, Any]:
-    if not settings.lines:
+    if not settings.schedules:
         return {}
     from jaxagents.core.schedules import LinearSchedule
 
-    return {name: LinearSchedule(*line) for name, line in settings.lines.items()}
+    return {name: LinearSchedule(**line) for name, line in settings.schedules.items()}

@@ -32,6 +32,18 @@ class Settings:
     sees_images: bool = False
     holds_noise: bool = False
 
+    @property
+    def optimizers(self) -> dict[str, Fields]:
+        """The parameters of each optimizer, by the names of their hyperparameters."""
+        names = ("actor_optimizer_params", "critic_optimizer_params") if self.optimizer else ()
+        return dict.fromkeys(names, self.optimizer)
+
+    @property
+    def schedules(self) -> dict[str, Fields]:
+        """The fields of each linear schedule, by the names of their hyperparameters."""
+        fields = "initial", "final", "n_steps"
+        return {name: dict(zip(fields, line, strict=True)) for name, line in self.lines.items()}
+
 
 def _ten_evaluations(n_updates: int) -> Fields:
     """A number of updates, with ten evaluations of 32 episodes."""

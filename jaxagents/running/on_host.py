@@ -14,6 +14,7 @@ from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_
 from jaxagents.core.first_spoilt import FirstSpoilt, Record
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState, Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes
@@ -121,9 +122,14 @@ class OnHost(Generic[PlayingRunnerT]):
         return metrics | self.play(program.eval_rng, acting, program.n_evals, deterministic)
 
     def play(
-        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int,
+        deterministic: bool,
+        moment: Moment | None = None,
     ) -> Metrics:
-        """The outcomes of episodes, of greedy actions or drawn ones."""
+        """The outcomes of episodes, of greedy actions or drawn ones, the same at any moment."""
         n_envs = max(n for n in range(1, self._n_envs + 1) if n_evals % n == 0)
         environments = self._env.evaluation(n_envs, self._terms)
         rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
@@ -136,7 +142,12 @@ class OnHost(Generic[PlayingRunnerT]):
         return self._compiled.program.metrics_of(joined)
 
     def record(
-        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool,
+        moment: Moment | None = None,
     ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
         """The pictures of one episode, the first that `play` plays, and its number of steps."""
         first = np.zeros(1, np.int32)

@@ -23,6 +23,7 @@ from jaxagents.core.compilation import (
 from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.envs.environment import Moment
 from jaxagents.running.trainable import Compilable, RunnerT, programs_of
 from jaxagents.sharding import DATA_AXIS, check_axis
 
@@ -83,16 +84,26 @@ class OnDevice(Generic[RunnerT]):
         return self._compiled.evaluate(runner)
 
     def play(
-        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int,
+        deterministic: bool,
+        moment: Moment | None = None,
     ) -> Metrics:
-        """The outcomes of episodes, of greedy actions or drawn ones."""
-        return self._compiled.play(rng, acting, n_evals, deterministic)
+        """The outcomes of episodes at a moment of a training, of greedy actions or drawn ones."""
+        return self._compiled.play(rng, acting, n_evals, deterministic, moment)
 
     def record(
-        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool,
+        moment: Moment | None = None,
     ) -> tuple[PyTree, Int[Array, ""]]:
-        """The states of one episode, and its number of steps."""
-        return self._compiled.record(rng, acting, max_steps, deterministic)
+        """The states of one episode at a moment of a training, and its number of steps."""
+        return self._compiled.record(rng, acting, max_steps, deterministic, moment)
 
     @nan_is_allowed
     def train(

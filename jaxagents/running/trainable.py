@@ -9,6 +9,7 @@ from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.shared_programs import Programs
+from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
 
 
@@ -78,15 +79,27 @@ class PureProgram(Protocol[RunnerT]):
         ...
 
     def play(
-        self, rng: Key[Array, ""], acting: PyTree, n_evals: int, deterministic: bool, /
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int,
+        deterministic: bool,
+        moment: Moment | None = None,
+        /,
     ) -> Metrics:
-        """The outcomes of episodes, of greedy actions or drawn ones."""
+        """The outcomes of episodes at a moment of a training, of greedy actions or drawn ones."""
         ...
 
     def record(
-        self, rng: Key[Array, ""], acting: PyTree, max_steps: int, deterministic: bool, /
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool,
+        moment: Moment | None = None,
+        /,
     ) -> tuple[PyTree, Int[Array, ""]]:
-        """The states of one episode, and its number of steps."""
+        """The states of one episode at a moment of a training, and its number of steps."""
         ...
 
     def train(

@@ -65,3 +65,30 @@ def test_rollouts_hold_what_is_asked_for():
 def test_names_that_do_not_serve_are_refused(names, error, message):
     with pytest.raises(error, match=message):
         PPO_CASE.make(Costly, **names)
+
+
+class WithRates(PPO):
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns, info):
+        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
+        return {**metrics, "won": info["won"].mean(), "price": info["cost"] * info["won"]}
+
+
+def test_evaluation_metrics_may_be_made_of_it():
+    config = PPO_CASE.config(n_evals=32, final_info=("won",), summed_info=("cost",))
+    agent = WithRates(Costly(), None, config)
+    metrics = agent.evaluate(agent.start(KEY, PPO_CASE.hyperparams()))
+    assert 0.0 < metrics["won"] < 1.0
+    assert metrics["won"] == np.mean(metrics["price"] == 6)
+    assert set(np.asarray(metrics["price"])) == {0, 6}
+    np.testing.assert_array_equal(metrics["cost"], 6)
+
+
+def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
+    with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
+        WithRates(Costly(), None, PPO_CASE.config())
+
+    class MayDoWithout(WithRates):
+        def _eval_metrics(self, terminated, truncated, final_rewards, returns, info=None):
+            return PPO._eval_metrics(self, terminated, truncated, final_rewards, returns)
+
+    MayDoWithout(Costly(), None, PPO_CASE.config())

@@ -26,6 +26,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["report.md"],
         "| DeepSea, 4 | RND |",
     ),
+    "games.py": (
+        "--games takeaway --seeds 1 --share 0.01 --matches 8 --markdown report.md",
+        ["report.md"],
+        "| takeaway | perfect | trained |",
+    ),
     "learners.py": (
         "--only pendulum --quick --libraries jaxagents --output new",
         ["new/report.md", "new/pendulum.png"],
@@ -67,6 +72,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         f"--envs Pendulum-v1 --steps 10 {ALONE} --markdown report.md",
         ["report.md"],
         "| Pendulum-v1 | jaxagents",
+    ),
+    "suites.py": (
+        "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01 --markdown report.md",
+        ["report.md"],
+        "| `gymnax:CartPole-v1` | PPO |",
     ),
     "watch_speed.py": ("--only PPO --rounds 1 --markdown report.md", ["report.md"], "| PPO |"),
     "scaling.py": (

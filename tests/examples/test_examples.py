@@ -6,10 +6,14 @@ import jax.numpy as jnp
 import nbformat
 import numpy as np
 import pytest
+from flax import linen as nn
 from PIL import Image
+from probes import Pennies
 from safetensors.numpy import load_file
 
 from jaxagents import load_policy
+from jaxagents.envs import Opponents
+from jaxagents.ppo import AgentConfig, HyperParameters
 
 
 def test_cartpole_script(load, check_files, tmp_path, capsys):
@@ -223,3 +227,38 @@ def test_successive_halving(load, capsys):
     assert trained.actor_optimizer_params.learning_rate == pytest.approx(expected)
     assert trained.gamma == pytest.approx(best.gamma)
     assert "After 3 updates the best plays" in capsys.readouterr().out
+
+
+def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch):
+    script = load("self_play")
+    monkeypatch.setattr(script.SelfPlay, "frequency", 2)
+    config = AgentConfig(
+        batch_size=16,
+        rollout_length=12,
+        actor_network=nn.Dense(4),
+        critic_network=nn.Sequential((nn.Dense(1), jnp.squeeze)),
+    )
+    agent = script.SelfPlay(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner, make_update = (
+        agent.start(jax.random.key(0), HyperParameters()),
+        jax.jit(agent._training_step),
+    )
+    past = [runner.actor_training.params] * 2
+    for update in range(4):
+        runner = make_update(runner)
+        if update % 2 == 0:
+            past[update // 2] = runner.actor_training.params
+        pool = jax.tree.map(lambda *x: jnp.stack(x), *past)
+        jax.tree.map(np.testing.assert_array_equal, runner.extra, pool)
+
+    bias = runner.extra["network"]["bias"]
+    sure = bias + 100.0 * jnp.eye(4)[:2]  # the first of them always chooses 0, the other 1
+    runner.extra["network"]["bias"] = sure
+    _, traj, _ = jax.jit(agent._rollout)(runner)
+    met = [traj.reward == jnp.where(traj.action == choice, 1.0, -1.0) for choice in (0, 1)]
+    first, second = (
+        np.asarray(x).reshape(4, 3, 16).all(axis=1) for x in met
+    )  # games of three steps
+    assert (first | second).all()
+    assert first.any()
+    assert not first.all()

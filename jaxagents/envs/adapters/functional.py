@@ -8,7 +8,8 @@ from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
-from jaxagents.envs.environment import Environment, Step, Wording
+from jaxagents.envs.environment import Environment, Moment, Step, Wording
+from jaxagents.envs.parameters import with_numbers
 
 _N_VALUES = 5
 """The number of values that a step returns: observation, state, reward, terminated, info."""
@@ -56,6 +57,12 @@ class Functional(Environment):
         other = copy.copy(self)
         other.params = params
         return other
+
+    def at(self, moment: Moment) -> Environment:
+        """The same object with the parameters that hyperparameters give; see `Environment`."""
+        if self.params is None or not moment.params:
+            return super().at(moment)
+        return self.with_params(with_numbers(self.params, moment.params))
 
     @property
     def name(self) -> str:

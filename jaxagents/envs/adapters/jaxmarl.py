@@ -121,7 +121,9 @@ class JaxMARL(Native):
             jnp.stack([jnp.asarray(x, jnp.float32).reshape(()) for x in self._each(rewards)]),
             over & ~is_cut,
             is_cut,
-            {str(name): x for name, x in info.items()} if isinstance(info, Mapping) else {},
+            {str(name): self._joint(x) for name, x in info.items()}
+            if isinstance(info, Mapping)
+            else {},
         )
 
     def action_mask(self, state: _State) -> Bool[Array, "actors n_actions"] | None:
@@ -167,6 +169,14 @@ class JaxMARL(Native):
         if isinstance(values, Mapping):
             return [values[agent] for agent in self.agents]
         return [values[i] for i in range(self.n_actors or 0)]
+
+    def _joint(self, entry: PyTree) -> PyTree:
+        """An entry of the info, as one array if it is an array for each actor."""
+        if not (isinstance(entry, Mapping) and set(entry) == set(self.agents)):
+            return entry
+        each = self._each(entry)
+        shapes = {getattr(x, "shape", None) for x in each}
+        return jnp.stack(each) if len(shapes) == 1 and None not in shapes else entry
 
     def _stacked(self, obs: PyTree) -> Array:
         """The observations of all actors, in one shape, as floats: integers would pass for pixels."""

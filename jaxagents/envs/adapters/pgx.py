@@ -1,5 +1,6 @@
 """Environments of pgx."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,25 @@ class Pgx(Native):
     def name(self) -> str:
         """The name that pgx has for it."""
         return self.env.id
+
+    def against(self, opponent: Opponent) -> "Pgx":
+        """The same game with another opponent.
+
+        Args:
+            opponent: Chooses the actions of all other players. Inside of a compiled program it may read
+                traced arrays, such as the parameters of a policy.
+
+        Returns:
+            The game.
+
+        Raises:
+            ValueError: It is a game of one player.
+        """
+        if self.opponent is None:
+            raise ValueError(f"{self.name} has one player, and so no opponent to replace.")
+        twin = copy.copy(self)
+        twin.opponent = opponent
+        return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts a game, in which the others may have moved first.

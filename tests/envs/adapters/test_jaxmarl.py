@@ -65,6 +65,9 @@ def test_overcooked_by_the_name_of_its_layout():
     env = jaxagents.make("jaxmarl:overcooked", layout="coord_ring", max_steps=2)
     assert env.observation_space.dtype == np.float32
     assert lasts(env, [4, 4], 2) == [(False, False), (False, True)]
+    _, state = jax.eval_shape(env.reset, KEY)
+    info = jax.eval_shape(env.step, KEY, state, jnp.array([4, 4])).info
+    assert info["shaped_reward"].shape == (2,)
 
 
 def test_agents_without_names():

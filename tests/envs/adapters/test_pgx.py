@@ -8,7 +8,7 @@ from suite_checks import KEY, check_suite_environment, lasts
 
 import jaxagents
 from jaxagents import DQN, dqn
-from jaxagents.envs import Episodes
+from jaxagents.envs import Episodes, Opponents
 
 pytest.importorskip("pgx")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -89,3 +89,16 @@ def test_equal_games_are_equal():
     assert agent(jaxagents.make("pgx:tic_tac_toe")) == agent("pgx:tic_tac_toe")
     other = jaxagents.make("pgx:tic_tac_toe", opponent=first_allowed)
     assert agent(other) != agent("pgx:tic_tac_toe")
+
+
+def test_opponents_can_be_replaced():
+    env = jaxagents.make("pgx:tic_tac_toe")
+    others = [env.against(last_allowed), jaxagents.make("pgx:tic_tac_toe", opponent=last_allowed)]
+    keys = jax.random.split(KEY, 8)
+    boards = [jax.jit(jax.vmap(game.reset))(keys)[0] for game in (env, *others)]
+    assert (boards[0] != boards[1]).any()
+    np.testing.assert_array_equal(boards[1], boards[2])
+    obs, _ = jax.eval_shape(Opponents(env, 2).reset, KEY)
+    assert obs.shape == boards[0].shape[1:]
+    with pytest.raises(ValueError, match="2048 has one player"):
+        jaxagents.make("pgx:2048").against(last_allowed)

@@ -1,0 +1,224 @@
+"""Trains PPO by self-play, as `examples/self_play.py` does, and has it play others that it never met.
+
+One plays at random, others look ahead: in tic-tac-toe, and where matches are taken, to the end, in
+connect four by a few moves. They choose at random among the moves that look best. The agent takes its
+most probable action.
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import players
+import reports
+from flax import linen as nn
+
+import jaxagents
+from jaxagents import ppo
+from jaxagents.envs import Environment, Episodes, Opponents
+from jaxagents.networks import CategoricalActor, StateCritic
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from self_play import SelfPlay
+
+HEAD = (
+    *("Game", "Opponent", "Agent"),
+    *(f"{seat} {end}" for seat in ("Begins:", "Replies:") for end in ("wins", "draws", "losses")),
+)
+N_PAST, N_ENVS, ROLLOUT_LENGTH = 16, 128, 32
+RANDOM = {"at random": players.at_random}
+
+
+class Game(NamedTuple):
+    """A game, who else plays it, and how it is learnt.
+
+    Attributes:
+        make: Makes it, with an opponent that moves at random.
+        opponents: Opponents, by what they do.
+        most_moves: The most moves that one player makes.
+        n_updates: Number of updates.
+        features: Widths of the hidden layers of networks that see the board as a vector; `None` takes
+            the default networks, which see it as an image.
+        n_epochs: Passes over the moves of an update.
+        learning_rate: Step size.
+        ent_coeff: Weight of the entropy.
+    """
+
+    make: Callable[[], Environment]
+    opponents: dict[str, Any]
+    most_moves: int
+    n_updates: int
+    features: tuple[int, ...] | None = (128, 128)
+    n_epochs: int = 4
+    learning_rate: float = 1e-3
+    ent_coeff: float = 0.2
+
+
+def games() -> dict[str, Game]:
+    """The games, by name."""
+    takeaway = RANDOM | {"perfect": players.perfect_at_takeaway}
+    tic_tac_toe = RANDOM | {"perfect": players.perfect_at_tic_tac_toe}
+    connect_four = RANDOM | {
+        f"minimax, depth {n}": functools.partial(players.looking_ahead, n) for n in (1, 2, 4)
+    }
+    return {
+        "takeaway": Game(players.Takeaway, takeaway, 21, 100, (64, 64)),
+        "tic_tac_toe": Game(_game_of_pgx("tic_tac_toe"), tic_tac_toe, 5, 200),
+        "connect_four": Game(
+            _game_of_pgx("connect_four"),
+            connect_four,
+            most_moves=21,
+            n_updates=240,
+            features=None,
+            n_epochs=2,
+            learning_rate=5e-4,
+            ent_coeff=0.15,
+        ),
+    }
+
+
+def main() -> None:
+    """Runs the benchmark, and prints its page."""
+    args = parse_args()
+    rows = []
+    for name in args.games:
+        for row in rows_of(name, games()[name], args):
+            print(row, file=sys.stderr)
+            rows.append(row)
+    reports.write(report(rows, args), args.markdown)
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--games", nargs="+", default=["tic_tac_toe", "connect_four"], choices=list(games()))
+    add("--seeds", type=int, default=3)
+    add("--share", type=float, default=1.0, help="of the updates")
+    add("--matches", type=int, default=1000, help="games against each opponent")
+    add("--markdown", type=Path, help="file for the page")
+    return parser.parse_args()
+
+
+def rows_of(name: str, game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
+    """Trains in a game, and yields its rows of the table."""
+    agent = make_agent(game, max(1, round(args.share * game.n_updates)))
+    keys = jax.random.split(jax.random.key(0), args.seeds)
+    runners = [agent.start(key, hyperparams_of(game)) for key in keys]
+    trained = [agent.train(None, None, runner, progress=False)[0] for runner in runners]
+    for what, opponent in game.opponents.items():
+        env = game.make().against(opponent)
+        play = jax.jit(functools.partial(play_games, agent, env, game, args.matches))
+        for whose, group in {"untrained": runners[:1], "trained": trained}.items():
+            results = [shares(*play(runner.actor_training)) for runner in group]
+            yield [name, what, whose, *_cells(np.array(results))]
+
+
+def report(rows: list[list[str]], args: argparse.Namespace) -> str:
+    """The page of Markdown."""
+    sizes = [
+        f"{n_updates * N_ENVS * ROLLOUT_LENGTH:,} moves in {name}"
+        for name, n_updates in ((name, games()[name].n_updates) for name in args.games)
+    ]
+    parts = [
+        "# Games by self-play",
+        f"By `python benchmarks/games.py`, {reports.machine()}.",
+        f"PPO plays against a pool of {N_PAST} past selves, one of which is drawn for each game, as in "
+        f"`examples/self_play.py`, for {' and '.join(sizes)}. It never meets the opponents below. "
+        f"Per cent of {args.matches:,} games, about half of which the agent begins; means over "
+        f"{args.seeds} seeds and, where these differ, the least and the greatest. The agent takes its "
+        "most probable move. Opponents choose at random among the moves that are best: the perfect one "
+        "of all that keep the outcome that perfect play has, minimax of those that look best when it "
+        "looks so many moves ahead, at wins and losses alone.",
+        reports.table(HEAD, rows),
+        f"With {reports.versions('jaxagents', 'jax', 'pgx')}.",
+    ]
+    return "\n\n".join(parts)
+
+
+def make_agent(game: Game, n_updates: int) -> SelfPlay:
+    """An agent for a game."""
+    env = Opponents(game.make(), N_PAST)
+    config = ppo.AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        batch_size=N_ENVS,
+        rollout_length=ROLLOUT_LENGTH,
+        minibatch_size=N_ENVS // 4,
+        actor_epochs=game.n_epochs,
+        critic_epochs=game.n_epochs,
+    )
+    if game.features is not None:
+        actor = CategoricalActor(env.action_space.n, game.features)
+        config = config.replace(
+            actor_network=nn.Sequential((jnp.ravel, actor)),
+            critic_network=nn.Sequential((jnp.ravel, StateCritic(game.features))),
+        )
+    return SelfPlay(env, None, config, eval_during_training=False)
+
+
+def hyperparams_of(game: Game) -> ppo.HyperParameters:
+    """The hyperparameters for a game."""
+    optimizer = ppo.OptimizerParams(learning_rate=game.learning_rate, grad_clip=0.5)
+    return ppo.HyperParameters(
+        gamma=1.0,
+        ent_coeff=game.ent_coeff,
+        actor_optimizer_params=optimizer,
+        critic_optimizer_params=optimizer,
+    )
+
+
+def play_games(
+    agent: SelfPlay, env: Environment, game: Game, n_games: int, actor: ppo.TrainState
+) -> tuple[jax.Array, jax.Array]:
+    """Whether the agent begins each game, and its results: 1, 0 or -1."""
+    episodes = Episodes(env, game.most_moves)
+    keys = jax.random.split(jax.random.key(1), (game.most_moves + 1, n_games))
+    obs, state = jax.vmap(episodes.reset)(keys[0])
+
+    def move(carry: tuple, keys: jax.Array) -> tuple[tuple, None]:
+        obs, state, result, over = carry
+        _, action = jax.vmap(lambda obs: agent.act(actor, (), obs))(obs)
+        step = jax.vmap(episodes.play)(keys, state, action)
+        result = jnp.where(over, result, step.reward)
+        return (step.obs, step.envstate, result, over | step.terminated), None
+
+    start = obs, state, jnp.zeros(n_games), jnp.zeros(n_games, bool)
+    (_, _, result, _), _ = jax.lax.scan(move, start, keys[1:])
+    return jax.vmap(is_first_move)(obs["observation"]), result
+
+
+def shares(begins: jax.Array, result: jax.Array) -> np.ndarray:
+    """Shares of wins, draws and losses, of the games that the agent begins and of the others."""
+    begins, result = np.asarray(begins), np.asarray(result)
+    return np.array([[(result[x] == r).mean() for r in (1, 0, -1)] for x in (begins, ~begins)])
+
+
+def is_first_move(board: jax.Array) -> jax.Array:
+    """Whether the other has not moved: no stone of theirs is on the board, no match was taken."""
+    if board.ndim == 1:
+        return board[-1] > 0
+    return board[..., 1].sum() == 0
+
+
+def _game_of_pgx(name: str) -> Callable[[], Environment]:
+    return functools.partial(jaxagents.make, f"pgx:{name}")
+
+
+def _cells(results: np.ndarray) -> list[str]:
+    """Shares as per cents: their mean over seeds and, where these differ, the least and the greatest."""
+    each = 100.0 * results.reshape(len(results), -1).T
+    return [
+        f"{x.mean():.1f}" + (f" ({x.min():.1f} to {x.max():.1f})" if np.ptp(x) > 0 else "")
+        for x in each
+    ]
+
+
+if __name__ == "__main__":
+    main()

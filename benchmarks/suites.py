@@ -1,0 +1,188 @@
+"""Trains PPO and IPPO in environments of other suites, over several seeds, and prints what they learn.
+
+In Overcooked two cooks share one network, and are at first also rewarded for steps towards a soup, as in
+the baselines of JaxMARL; what is shown are the true rewards. Tasks whose suite is missing are left out.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import reports
+from flax import linen as nn
+
+import jaxagents
+from jaxagents import IPPO, PPO, ppo
+from jaxagents.core.suites import is_installed
+from jaxagents.networks import CategoricalActor, PerActor, StateCritic
+
+HEAD = "Environment", "Agent", "Steps", "Untrained", "Return, by seed", "Most", "CPU minutes a seed"
+N_ENVS, N_EVALS = 64, 64
+SHAPED = "shaped_reward"
+
+
+class GuidedIPPO(IPPO):
+    """IPPO with the environment's shaped rewards, whose weight falls to zero in half of the updates."""
+
+    def _with_rewards(self, runner, traj):
+        weight = jnp.maximum(1.0 - 2.0 * runner.update_step / self.config.n_steps, 0.0)
+        reward = traj.reward + weight * traj.info[SHAPED]
+        return super()._with_rewards(runner, traj._replace(reward=reward))
+
+
+class Task(NamedTuple):
+    """What is to be learnt.
+
+    Attributes:
+        n_updates: Number of updates.
+        most: The greatest return that there is, as far as it is known.
+        options: Options of the environment.
+        guided: Whether several actors learn from shaped rewards.
+        hyperparams: Hyperparameters other than the usual.
+        config: Configuration other than the usual.
+    """
+
+    n_updates: int
+    most: str = "-"
+    options: dict[str, Any] = {}  # noqa: RUF012
+    guided: bool = False
+    hyperparams: dict[str, Any] = {}  # noqa: RUF012
+    config: dict[str, Any] = {}  # noqa: RUF012
+
+
+TASKS = {
+    "gymnax:CartPole-v1": Task(60, "500"),
+    "navix:Navix-Empty-8x8-v0": Task(60, "1"),
+    "navix:Navix-DoorKey-5x5-v0": Task(250, "1"),
+    "xminigrid:MiniGrid-Empty-8x8": Task(60, "below 1"),
+    "xminigrid:MiniGrid-DoorKey-5x5": Task(150, "below 1"),
+    "brax:inverted_pendulum": Task(
+        500,
+        "1000",
+        {"backend": "spring"},
+        config={"rollout_length": 64, "normalise_rewards": True},
+    ),
+    "jaxmarl:overcooked": Task(
+        200,
+        options={"layout": "cramped_room"},
+        guided=True,
+        config={
+            "summed_info": (SHAPED,),
+            "eval_deterministic": False,
+        },
+    ),
+}
+
+
+def main() -> None:
+    """Trains in each environment, and prints the page."""
+    args = parse_args()
+    rows = []
+    for name in args.tasks:
+        if is_installed(name.split(":")[0]):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                rows.append(trained(name, TASKS[name], args))
+            print(rows[-1], file=sys.stderr)
+    reports.write(report(rows, args), args.markdown)
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    add("--seeds", type=int, default=3)
+    add("--share", type=float, default=1.0, help="of the updates")
+    add("--markdown", type=Path, help="file for the page")
+    return parser.parse_args()
+
+
+def report(rows: list[list[str]], args: argparse.Namespace) -> str:
+    """The page of Markdown."""
+    parts = [
+        "# Other suites",
+        f"By `python benchmarks/suites.py`, {reports.machine()}.",
+        f"Default networks of two layers of 64 units, {N_ENVS} environments, a learning rate that falls "
+        f"from 0.001 to zero. A return is the mean of {N_EVALS} greedy episodes at the end of a "
+        f"training, for each of {args.seeds} seeds; that of the untrained agent is the mean over these.",
+        "In Overcooked actions are drawn from the policy, and two cooks share one network. At first "
+        "they are also rewarded for steps towards a soup, by a weight that falls to zero in half of the "
+        "updates, as in the baselines of JaxMARL. Returns are the true rewards, 20 for each soup.",
+        reports.table(HEAD, rows),
+        f"With {reports.versions('jaxagents', 'jax', *dict.fromkeys(x.split(':')[0] for x in TASKS))}.",
+    ]
+    return "\n\n".join(parts)
+
+
+def trained(name: str, task: Task, args: argparse.Namespace) -> list[str]:
+    """The row of an environment."""
+    n_updates = max(1, round(args.share * task.n_updates))
+    agent = make_agent(name, task, n_updates)
+    hyperparams = ppo.HyperParameters(
+        ent_coeff=0.01,
+        actor_optimizer_params=_falling(n_updates),
+        critic_optimizer_params=_falling(n_updates),
+        **task.hyperparams,
+    )
+    before = time.process_time()
+    keys = jax.random.split(jax.random.key(0), args.seeds)
+    trainings = [agent.train(key, hyperparams, progress=False)[1] for key in keys]
+    minutes = (time.process_time() - before) / 60 / args.seeds
+    returns = np.array([_of_a_team(x["returns"]) for x in trainings])
+    config = agent.config
+    return [
+        f"`{name}`" + "".join(f", {x}" for x in task.options.values()),
+        "IPPO, shaped" if task.guided else "PPO",
+        f"{n_updates * config.batch_size * config.rollout_length / 1e6:.2g} million",
+        f"{returns[:, 0].mean():.2f}",
+        ", ".join(f"{x:.2f}" for x in returns[:, -1]),
+        task.most,
+        f"{minutes:.1f}",
+    ]
+
+
+def make_agent(name: str, task: Task, n_updates: int) -> PPO:
+    """An agent whose networks see observations as vectors."""
+    env = jaxagents.make(name, **task.options)
+    sizes = {"batch_size": N_ENVS, "rollout_length": 128, "minibatch_size": N_ENVS // 4}
+    points = {"n_steps": n_updates, "eval_frequency": n_updates, "n_evals": N_EVALS}
+    config = ppo.AgentConfig(**(points | sizes | task.config))
+    if env.n_actors is None:
+        if jaxagents.envs.is_box(env.action_space):
+            return PPO(env, None, config)
+        return PPO(env, None, config.replace(**networks(env.action_space.n)))
+    lifted = {
+        field: PerActor(network, env.n_actors, shared_params=True)
+        for field, network in networks(env.action_space.n).items()
+    }
+    return GuidedIPPO(env, None, config.replace(**lifted))
+
+
+def networks(n_actions: int) -> dict[str, nn.Module]:
+    """Networks that see grids as vectors."""
+    return {
+        "actor_network": nn.Sequential((jnp.ravel, CategoricalActor(n_actions))),
+        "critic_network": nn.Sequential((jnp.ravel, StateCritic())),
+    }
+
+
+def _falling(n_updates: int) -> ppo.OptimizerParams:
+    """A step size that falls to zero."""
+    rate = jaxagents.LinearSchedule(1e-3, 0.0, n_updates)
+    return ppo.OptimizerParams(learning_rate=rate, grad_clip=0.5)
+
+
+def _of_a_team(returns: np.ndarray) -> np.ndarray:
+    """Mean returns of each point: actors of a team are all given the same reward."""
+    return np.asarray(returns).reshape(len(returns), -1).mean(axis=1)
+
+
+if __name__ == "__main__":
+    main()

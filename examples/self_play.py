@@ -1,0 +1,55 @@
+"""Self-play: PPO learns a game of pgx from games against its own past, and meets nobody else."""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+
+import jaxagents
+from jaxagents.envs import Opponents
+from jaxagents.ppo import PPO, AgentConfig, HyperParameters
+
+
+class SelfPlay(PPO):
+    """PPO against past selves in a pool, of which one is drawn for each game."""
+
+    frequency = 10  # in updates, after which the present self takes the place of the oldest
+
+    def _create_runner(self, rng, hyperparams):
+        runner, n = super()._create_runner(rng, hyperparams), self.episodes.env.n_opponents
+        pool = jax.tree.map(lambda x: jnp.stack([x] * n), runner.actor_training.params)
+        return runner.replace(extra=pool)
+
+    def _rollout_environment(self, runner):
+        def play(number, key, obs, allowed):
+            params = jax.tree.map(lambda past: past[number], runner.extra)
+            seen = {"observation": obs, "action_mask": allowed}
+            return self._distribution(runner.actor_training, params, seen).sample(key)
+
+        return self.episodes.env.against(play)
+
+    def _learn(self, runner, traj, rngs):
+        runner, n = super()._learn(runner, traj, rngs), self.episodes.env.n_opponents
+        turn, rest = jnp.divmod(runner.update_step, self.frequency)
+        place = jnp.where(rest == 0, turn % n, n)  # there is no place n: nothing is put there
+        both = runner.extra, runner.actor_training.params
+        pool = jax.tree.map(lambda past, x: past.at[place].set(x, mode="drop"), *both)
+        return runner.replace(extra=pool)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Trains, with evaluations against random moves, and prints how such games end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--game", default="tic_tac_toe")
+    parser.add_argument("--n-steps", type=int, default=200)
+    args = parser.parse_args(arguments)
+    env = Opponents(jaxagents.make(f"pgx:{args.game}"), 16)
+    sizes = {"batch_size": 128, "rollout_length": 32, "minibatch_size": 32}
+    agent = SelfPlay(env, None, AgentConfig(n_steps=args.n_steps, eval_frequency=50, **sizes))
+    agent.train(jax.random.key(0), HyperParameters(gamma=1.0, ent_coeff=0.2))
+    returns = agent.eval(jax.random.key(1), n_evals=1000)["returns"]
+    print(f"Wins {(returns > 0).mean():.1%}, loses {(returns < 0).mean():.1%}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Advantage-weighted actor-critic (Nair et al., 2020)."""
+
+import dataclasses
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Key, PyTree
+
+from jaxagents import ops
+from jaxagents.agents.config import OfflineAgentConfig
+from jaxagents.agents.offline import OfflineBase
+from jaxagents.bc import ImitationConfig, gaussian_policy
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticLearner,
+    squared_error,
+)
+from jaxagents.learners.config import Example
+from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.train_state import TrainState, target_update
+from jaxagents.networks.initialisation import initialise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AWACConfig(ActorCriticConfig, ImitationConfig):
+    """Static fields of an AWAC learner, and so of the agent around it.
+
+    Attributes:
+        critic_network: Module that replaces the default critics of observations and actions.
+    """
+
+    critic_network: nn.Module | None = None
+
+
+class AWACHyperparameters(Hyperparameters):
+    """Traced hyperparameters of AWAC.
+
+    Attributes:
+        gamma: Discount.
+        tau: Step size of the target critics.
+        beta: Inverse temperature of the weights of the actions (1 over the paper's lambda); 0 imitates
+            all of them equally.
+        max_weight: Largest such weight.
+        actor_learning_rate: Step size of the policy.
+        critic_learning_rate: Step size of the critics.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
+    beta: Traced = hyperparameter(1.0, 0.0)
+    max_weight: Traced = hyperparameter(100.0, 0.0, infinite=True)
+    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+class AWACLearner(ActorCriticLearner[AWACConfig, AWACHyperparameters]):
+    """Advantage-weighted actor-critic for continuous actions, from data and on from there online.
+
+    Nair et al., 2020, "AWAC: Accelerating online reinforcement learning with offline datasets",
+    algorithm 1: an update moves the critics, the policy by the new critics, and then the targets.
+
+    Attributes:
+        actor: The policy.
+        critic: The critics.
+        target_critic: Their slowly moving copies.
+    """
+
+    _config_type = AWACConfig
+    _hyperparams_type = AWACHyperparameters
+
+    @classmethod
+    def _initial(
+        cls,
+        config: AWACConfig,
+        hyperparams: AWACHyperparameters,
+        rng: Key[Array, ""],
+        example: Example,
+    ) -> Self:
+        rng, actor_key, critic_key = jax.random.split(rng, 3)
+        default = gaussian_policy(config, example.action_size)
+        actor = config.policy_of(config.actor_network or default, example.observations)
+        variables = initialise(actor, actor_key, example.observations)
+        critic, target_critic = cls._critics(
+            config, hyperparams.critic_learning_rate, critic_key, example
+        )
+        return cls(
+            config=config,
+            hyperparams=hyperparams,
+            rng=rng,
+            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
+            critic=critic,
+            target_critic=target_critic,
+        )
+
+    def _update(self, batch: Batch) -> tuple[Self, Info]:
+        rng, next_key, own_key, dropout_key = jax.random.split(self.rng, 4)
+        critic, critic_info = self._update_critic(next_key, batch)
+        advantage = self._advantage(own_key, critic, batch)
+        actor, actor_info = self._update_actor(dropout_key, advantage, batch)
+        learner = self.replace(
+            rng=rng,
+            actor=actor,
+            critic=critic,
+            target_critic=target_update(critic, self.target_critic, self.hyperparams.tau),
+        )
+        return learner, {**critic_info, **actor_info}
+
+    def _drawn(self, key: Key[Array, ""], observations: PyTree) -> Float[Array, "batch action"]:
+        """Actions of the policy."""
+        return jnp.clip(self.actor(observations).sample(key), -1.0, 1.0)
+
+    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
+        """The squared temporal-difference error, for each critic."""
+        obs = batch["next_observations"]
+        values = self.target_critic(obs, self._drawn(key, obs)).min(axis=0)
+        targets = ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
+
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
+            q = self.critic(batch["observations"], batch["actions"], params=params)
+            loss, info = squared_error(q, targets, batch)
+            return loss, {"critic_loss": loss, **info}
+
+        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+    def _advantage(
+        self, key: Key[Array, ""], critic: TrainState, batch: Batch
+    ) -> Float[Array, "batch"]:
+        """The excess of the value of an action in the data over that of one of the policy."""
+        obs = batch["observations"]
+        own = critic(obs, self._drawn(key, obs)).min(axis=0)
+        return critic(obs, batch["actions"]).min(axis=0) - own
+
+    def _update_actor(
+        self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
+    ) -> tuple[TrainState, Info]:
+        """The imitation of actions by the exponential of their advantages."""
+        hp = self.hyperparams
+        weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
+
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
+            policy = self.actor(batch["observations"], params=params, **self.config.training(key))
+            loss = -(weights * policy.log_prob(batch["actions"])).mean()
+            return loss, {"actor_loss": loss, "advantage": advantage.mean()}
+
+        return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AgentConfig(OfflineAgentConfig, AWACConfig):
+    """Static configuration of the agent: that of the learner, and how it is trained."""
+
+
+class AWAC(OfflineBase[AgentConfig, AWACHyperparameters]):
+    """Advantage-weighted actor-critic on a dataset on the device, for box actions.
+
+    ```python
+    agent = AWAC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
+    runner, metrics = agent.train(jax.random.key(0), AWACHyperparameters())
+    ```
+    """
+
+    _config_type = AgentConfig
+    _hyperparams_type = AWACHyperparameters
+    _continuous_learner = AWACLearner

@@ -1,0 +1,99 @@
+"""Games against one of several opponents, such as the past selves of a policy."""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, cast
+
+import jax
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from jaxagents.core.numbers import positive
+from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.wrappers import Remembered, Wrapper
+
+Play = Callable[[Int[Array, ""], Key[Array, ""], PyTree, Bool[Array, " n_actions"]], Int[Array, ""]]
+"""Chooses the action of an opponent: of its number, a random key, what it observes, and the actions
+allowed."""
+
+
+class Opponents(Wrapper):
+    """A game in which the opponent is one of several, drawn anew for each episode.
+
+    ```python
+    def play(number, key, obs, allowed):
+        preference = jnp.where(allowed, strengths[number] * favourites, -jnp.inf)
+        return jax.random.categorical(key, preference)
+
+
+    env = Opponents(jaxagents.make("pgx:connect_four"), 8, play)
+    ```
+
+    The game is a game of pgx, or an environment with a method `against(opponent)`, which gives the same
+    game with another opponent: a function of a random key, what the opponent observes and the actions
+    allowed.
+
+    Attributes:
+        n_opponents: Number of opponents.
+        play: Chooses the action of one of them; `None` if all play as in the game that was given.
+    """
+
+    def __init__(self, env: Any, n_opponents: int, play: Play | None = None) -> None:
+        """Takes a game.
+
+        Args:
+            env: The game.
+            n_opponents: Number of opponents.
+            play: Chooses the action of one of them, of its number, a random key, what it observes, and
+                the actions allowed. `None` has all of them play as in the game that was given.
+
+        Raises:
+            TypeError: The game has no method `against`.
+        """
+        super().__init__(env)
+        if not hasattr(self.env, "against"):
+            raise TypeError(
+                f"Opponents needs a game whose opponent can be replaced, but {self.wording.environment} "
+                "has no method against(opponent). Games of pgx have one; in an environment of your own, "
+                "let it return the environment with that opponent."
+            )
+        self.n_opponents = positive("n_opponents", n_opponents)
+        self.play = play
+        self.observation_space = self.env.observation_space
+
+    @property
+    def name(self) -> str:
+        """The name of the game."""
+        return f"{self.env.name}, {self.n_opponents} opponents"
+
+    def against(self, play: Play) -> "Opponents":
+        """The same game with other opponents, as many as before.
+
+        Args:
+            play: Chooses the action of one of them, as in the constructor. Inside of a compiled program
+                it may read traced arrays, such as parameters of policies.
+
+        Returns:
+            The game.
+        """
+        twin = copy.copy(self)
+        twin.play = play
+        return twin
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+        """Starts an episode, with an opponent of its own; see `Environment`."""
+        draw_key, key = jax.random.split(key)
+        number = jax.random.randint(draw_key, (), 0, self.n_opponents)
+        obs, envstate = self._game(number).reset(key)
+        return obs, Remembered(envstate, number)
+
+    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+        """Takes one step; see `Environment`."""
+        step = self._game(state.past).step(key, state.envstate, action)
+        return step._replace(state=Remembered(step.state, state.past))
+
+    def _game(self, number: Int[Array, ""]) -> Environment:
+        """The game with the opponent of a number."""
+        if self.play is None:
+            return self.env
+        return cast(Any, self.env).against(functools.partial(self.play, number))

@@ -1,0 +1,168 @@
+"""Parameters of environments among the hyperparameters, and curricula of them."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from flax import struct
+from probes import Probe
+from trees import assert_equal
+
+from jaxagents import PPO, LinearSchedule, ppo
+from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
+from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
+from jaxagents.envs.checks import check_numbers
+from jaxagents.envs.environment import Moment
+from jaxagents.envs.parameters import with_numbers
+
+KEY = jax.random.key(0)
+PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]
+N_STEPS = 3
+
+
+@struct.dataclass
+class Pay:
+    wage: float = 1.0
+    bonus: int = 0
+    is_cold: bool = False
+    max_steps_in_episode: int = 5
+
+
+class Paid(Probe):
+    """Episodes of three steps, each of which pays a wage and a bonus."""
+
+    n_steps = N_STEPS
+
+    @property
+    def default_params(self):
+        return Pay()
+
+    def step_env(self, key, state, action, params):
+        obs, state, _, terminated, info = super().step_env(key, state, action, params)
+        return obs, state, params.wage + params.bonus, terminated, info
+
+
+class Sized(Paid):
+    """An environment in which a parameter is the shape of an array."""
+
+    def step_env(self, key, state, action, params):
+        jnp.zeros(params.bonus)
+        return super().step_env(key, state, action, params)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return PPO_CASE.make(Paid, n_steps=2, n_evals=2)
+
+
+def returns(metrics):
+    return metrics["returns"][..., 0] / N_STEPS
+
+
+def hyperparams_of(wage):
+    return PPO_CASE.hyperparams(env_params={"wage": wage})
+
+
+def test_members_of_a_sweep_have_parameters_of_their_own(agent):
+    result = agent.sweep(KEY[None], hyperparams_of(np.array([2.0, 5.0])), progress=False)
+    np.testing.assert_allclose(returns(result.metrics)[:, 0], [[2.0] * 2, [5.0] * 2])
+    assert result.best_hyperparams.env_params == {"wage": 5.0}
+    alone, _ = agent.train(KEY, hyperparams_of(5.0), progress=False)
+    first, second = (jax.tree.map(lambda x, i=i: x[i, 0], result.runners) for i in range(2))
+    assert_equal(second, alone)
+    assert first.critic_loss != second.critic_loss
+    np.testing.assert_allclose(returns(agent.eval(KEY, 1)), 5.0)
+    other = agent.restart(alone, hyperparams_of(7.0))
+    np.testing.assert_allclose(returns(agent.evaluate(other)), 7.0)
+
+
+def test_vmapped_trainings_have_parameters_of_their_own(agent):
+    def evaluated(wage):
+        return agent.evaluate(agent.start(KEY, hyperparams_of(wage)))
+
+    np.testing.assert_allclose(returns(jax.vmap(evaluated)(jnp.array([2.0, 5.0]))), [2.0, 5.0])
+
+
+def test_curricula_go_on_exactly(tmp_path):
+    def make(**fields):
+        return DQN_CASE.make(Paid, n_steps=4, n_evals=2, **fields)
+
+    raises = {"wage": LinearSchedule(1.0, 5.0, 4), "bonus": lambda step: 2.9 + step}
+    hyperparams = DQN_CASE.hyperparams(env_params=raises)
+    whole, metrics = make().train(KEY, hyperparams, progress=False)
+    np.testing.assert_allclose(returns(metrics), [1 + 2, 3 + 4, 5 + 6])
+    rewards = np.asarray(whole.buffer.storage["rewards"]).ravel()
+    assert set(rewards) == {0.0, *(1.0 + step + 2 + step for step in range(4))}
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    make(**folder).train(KEY, hyperparams, n_steps=2, progress=False)
+    resumed, resumed_metrics = make(**folder).resume(KEY, hyperparams, progress=False)
+    assert_equal((resumed, resumed_metrics), (whole, metrics))
+
+
+def test_checkpoints_tell_which_parameters_there_were():
+    given = PlayingHyperparameters(env_params={"wage": LinearSchedule(1.0, 2.0, 3), "bonus": 4.0})
+    found = structured_as_saved(PlayingHyperparameters(), notes_of_schedules(given))
+    assert jax.tree.structure(found) == jax.tree.structure(given)
+    assert notes_of_schedules(PlayingHyperparameters()) == {}
+    assert structured_as_saved(given, {}).env_params == {}
+
+
+def test_draws_depend_on_the_update_step_and_on_hyperparameters():
+    def draw(key, params, update_step):
+        return params.replace(wage=params.wage + update_step, bonus=7)
+
+    env = FrameStack(RandomParams(Paid(), draw), 2)
+    episodes = Episodes(as_environment(env), 5)
+
+    def reward(moment):
+        now = episodes if moment is None else episodes.at(moment)
+        return now.play(KEY, now.reset(KEY)[1], jnp.zeros((), int)).reward
+
+    assert reward(None) == reward(Moment(0, {})) == 1 + 7
+    assert jax.jit(reward)(Moment(jnp.int32(3), {"wage": 0.5})) == 3.5 + 7
+
+
+def test_an_environment_that_stays_the_same_is_itself(agent):
+    assert agent.at(Moment(3, {})) is agent
+    drawn = Episodes(as_environment(RandomParams(Paid(), lambda key, params: params)), 5)
+    assert drawn.at(Moment(3, {})) is drawn
+
+
+def test_parameters_may_be_dicts_and_tuples():
+    params = with_numbers({"wage": 1.0, "bonus": 2}, {"bonus": 3.7})
+    assert params == {"wage": 1.0, "bonus": 3}
+    assert params["bonus"].dtype == jnp.int32
+    assert with_numbers(Moment(1, 2.0), {"params": 3.0}) == Moment(1, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("env_params", "error", "message"),
+    [
+        ({"wages": 1.0}, TypeError, "Pay has no field 'wages'. Did you mean 'wage'?"),
+        ({"is_cold": 1.0}, TypeError, "Pay has no field 'is_cold'"),
+        ({"max_steps_in_episode": 3.0}, TypeError, "the time limit is the same throughout"),
+        ({"wage": np.ones(2)}, ValueError, r"env_params\['wage'\] is an array of shape \(2,\)"),
+        ({"wage": [1.0, 2.0]}, ValueError, r"give jnp.array\(\[1.0, 2.0\]\)"),
+        ({"wage": np.nan}, ValueError, r"env_params\['wage'\] must lie in"),
+        (Pay(), TypeError, "must be a dict of parameters"),
+    ],
+)
+def test_what_is_no_hyperparameter_is_refused(agent, env_params, error, message):
+    with pytest.raises(error, match=message):
+        agent.train(KEY, PPO_CASE.hyperparams(env_params=env_params), progress=False)
+
+
+def test_environments_without_such_parameters_and_traced_agents_are_refused():
+    env, params = gymnax.make("Pendulum-v1")
+    with pytest.raises(TypeError, match=r"Make the agent outside of jax\.vmap"):
+        jax.vmap(lambda g: PPO(env, params.replace(g=g), ppo.AgentConfig()))(jnp.ones(2))
+    for probe, message in (
+        (Probe, "has no parameters beside"),
+        (Sized, "needs to know one of these"),
+    ):
+        episodes = Episodes(as_environment(probe()), 5)
+        with pytest.raises(TypeError, match=message):
+            check_numbers(episodes, {"bonus": 1.0})

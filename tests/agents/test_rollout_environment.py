@@ -1,0 +1,53 @@
+"""Environments that change as training goes on."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from flax import linen as nn
+from probes import Pennies
+
+from jaxagents import PPO
+from jaxagents.envs import Opponents
+
+CASE = registry.ON_POLICY[0]
+KEY = jax.random.key(0)
+
+
+class Adapting(PPO):
+    """Opponents that choose the number of the update."""
+
+    def _rollout_environment(self, runner):
+        return self.episodes.env.against(lambda number, key, obs, allowed: runner.update_step)
+
+
+def test_a_rollout_is_played_in_the_environment_of_its_update():
+    critic = nn.Sequential((nn.Dense(1), jnp.squeeze))
+    config = CASE.config(actor_network=nn.Dense(4), critic_network=critic)
+    agent = Adapting(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner, collect = agent.start(KEY, CASE.hyperparams()), jax.jit(agent._rollout)
+    for update in range(3):
+        _, traj, _ = collect(runner.replace(update_step=jnp.int32(update)))
+        wins = traj.action == update
+        np.testing.assert_array_equal(traj.reward, jnp.where(wins, 1.0, -1.0))
+        assert wins.any()
+
+
+def test_what_is_no_environment_is_refused():
+    class Forgetful(PPO):
+        def _rollout_environment(self, runner):
+            self.episodes.env.against(lambda number, key, obs, allowed: runner.update_step)
+
+    config = CASE.config(actor_network=nn.Dense(4))
+    agent = Forgetful(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner = jax.eval_shape(agent._create_runner, KEY, CASE.hyperparams())
+    with pytest.raises(TypeError, match=r"must be a jaxagents\.envs\.Environment, .* got None"):
+        jax.eval_shape(agent._rollout, runner)
+
+
+def test_environments_on_the_host_do_not_change():
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(TypeError, match="overrides _rollout_environment, which"):
+        Adapting(env, None, CASE.config(n_evals=1))

@@ -1,0 +1,50 @@
+"""Games against one of several opponents."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import MatchSign, Pennies
+
+from jaxagents.envs import Episodes, Opponents
+
+KEY = jax.random.key(0)
+
+
+def chooses_its_number(number, key, obs, allowed):
+    return number
+
+
+def test_each_game_has_one_opponent_and_all_of_them_come():
+    episodes = Episodes(Opponents(Pennies(), 4, chooses_its_number), 10)
+    keys = jax.random.split(KEY, 40)
+    _, states = jax.vmap(episodes.reset)(keys)
+    first = states.envstate.past
+    assert set(np.asarray(first)) == {0, 1, 2, 3}
+    pairs, step = jax.random.split(jax.random.key(1), (40, 2)), jax.jit(episodes.step_all)
+    for i in range(3):
+        actions = jnp.where(i < 2, first, (first + 1) % 4)
+        np.testing.assert_array_equal(states.envstate.past, first)
+        timestep = step(pairs, states, actions)
+        np.testing.assert_array_equal(timestep.reward, 1.0 if i < 2 else -1.0)
+        states = timestep.envstate
+    assert timestep.terminated.all()
+    assert (states.envstate.past != first).any()  # they are drawn anew
+
+
+def test_without_a_choice_they_play_as_in_the_game_that_was_given():
+    env = Opponents(Pennies(), 4)
+    _, state = env.reset(KEY)
+    assert env.step(KEY, state, jnp.int32(0)).reward == 1.0
+    others = env.against(lambda *given: jnp.int32(3))
+    assert others.step(KEY, state, jnp.int32(0)).reward == -1.0
+    assert env.play is None
+    assert env.name == "Pennies, 4 opponents"
+    np.testing.assert_array_equal(env.action_mask(state), True)
+
+
+def test_what_has_no_opponent_is_refused():
+    with pytest.raises(TypeError, match=r"MatchSign has no method against\(opponent\)"):
+        Opponents(MatchSign(), 2)
+    with pytest.raises(ValueError, match="n_opponents"):
+        Opponents(Pennies(), 0)
