@@ -39,6 +39,7 @@ CHECKED = [
     "jaxagents.agents.hooks_policy",
     "jaxagents.agents.recurrent_policy",
     "jaxagents.agents.rollout",
+    "jaxagents.agents.rollout_learning",
     "jaxagents.agents.targets",
     "jaxagents.learners.optimizer",
     "jaxagents.agents.ready_made",

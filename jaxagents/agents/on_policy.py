@@ -3,37 +3,27 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from jaxagents import ops, sharding
-from jaxagents.agents import sequences
+from jaxagents import ops
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.critic import RecurrentCritic
-from jaxagents.agents.learning_hooks import LearningHooks
 from jaxagents.agents.playing import (
     playing,
-    shares_of,
-    weighed,
-    without_values_of_departed,
 )
-from jaxagents.agents.reports import info_of_minibatches, info_of_update
-from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
+from jaxagents.agents.reports import info_of_update
 from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
+from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import (
-    in_units_of_critic,
     no_targets,
-    observe_targets,
-    with_true_values,
 )
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
@@ -47,10 +37,7 @@ from jaxagents.envs.checks import (
 from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.on_host.environment import HostEnvironment
-from jaxagents.learners.fits import Fit, with_example
-from jaxagents.learners.fitting import fit, minibatches_of_fit
-from jaxagents.learners.gradients import fewest_parts
-from jaxagents.learners.losses import Info, losses_and_info
+from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
@@ -72,12 +59,7 @@ class _Keys(NamedTuple):
     epochs: Key[Array, "epochs n_groups"]
 
 
-class _Minibatches(TypedDict):
-    n_minibatches: int
-    replicated: bool
-
-
-class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
+class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
@@ -89,7 +71,7 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     _config_type = OnPolicyConfig
     _plays_on_host = True
-    _hooks = (*LearningHooks._hooks, "_rollout_environment")
+    _hooks = (*RolloutLearning._hooks, "_rollout_environment")
     _hyperparams_type = OnPolicyHyperparameters
     split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
 
@@ -119,75 +101,8 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             OBSERVATIONS: runner.obs,
         }
 
-    def _learn(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Runner:
-        actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
-        return runner.replace(
-            actor_training=actor.training.observe(traj.obs),
-            critic_training=critic.training.observe(traj.obs),
-            info=info_of_update(actor.info, critic.info, traj),
-        )
-
     def _reports_of_minibatches(self, runner: Runner) -> Info:
         return self._reports_of_rollout(*self._collect(runner))
-
-    def _reports_of_rollout(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Info:
-        """The numbers that the minibatches report of an update that learns from a rollout."""
-        actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
-        return info_of_minibatches(actor, critic)
-
-    @property
-    def _minibatches(self) -> "_Minibatches":
-        config = self.config
-        return {"n_minibatches": config.n_minibatches, "replicated": config.replicated_updates}
-
-    def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
-        """How actor and critic are fitted to a rollout."""
-        config, hyperparams = self.config, runner.hyperparams
-        fitted = in_units_of_critic(traj, runner.targets) if config.normalise_values else traj
-        learns_in_order = isinstance(self._critic, RecurrentCritic)
-        dealt = sequences if learns_in_order else self._policy
-        actor_hook: Callable = self._actor_loss
-        critic_hook: Callable = self._critic_loss
-
-        def actor_loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
-            *samples, weights = samples_and_weights
-            return weighed(losses_and_info(actor_hook(*samples, hyperparams)), weights)
-
-        def critic_loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
-            *samples, weights = samples_and_weights
-            return weighed(losses_and_info(critic_hook(*samples, hyperparams)), weights)
-
-        def samples(*elements: PyTree) -> tuple[PyTree, ...]:
-            *inputs, weights = dealt.samples(elements)
-            return *inputs, shares_of(weights)
-
-        def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
-            *inputs, weights = samples(*elements)
-            return *self._actor_minibatch(*inputs), weights
-
-        actor = Fit(
-            runner.actor_training,
-            actor_loss,
-            dealt.elements((*self._actor_loss_input(runner, traj), playing(traj.obs))),
-            config.actor_epochs,
-            self._kl_threshold(hyperparams),
-            samples,
-        )
-        critic = Fit(
-            runner.critic_training,
-            critic_loss,
-            dealt.elements((*self._critic_loss_input(runner, fitted), playing(traj.obs))),
-            config.critic_epochs,
-            prepare=samples,
-        )
-        actor, critic = (with_example(fit, config.n_minibatches) for fit in (actor, critic))
-        if actor.example.is_per_sample:
-            actor = actor._replace(prepare=samples_of_actor)
-        return actor, critic
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
         rngs = jax.random.split(rng, 3 + self.config.batch_size)
@@ -208,17 +123,21 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
             critic_carry=_broadcast(self._critic.initial(critic), (self.config.batch_size,)),
         )
-        some_leave = playing(first_obs) is not None
+        runner = self._with_statistics(runner, playing(first_obs) is not None)
+        info = jax.eval_shape(self._info_names, runner)
+        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
+
+    def _with_statistics(self, runner: Runner, some_leave: bool) -> Runner:
+        """A runner with statistics, of nothing yet, of what the configuration has normalised."""
+        shape = self._actors_shape
         if self.config.normalise_rewards:
-            shape = self._actors_shape
             received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
             counts = shape if some_leave else ()
             runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
         if self.config.normalise_values:
             network = self._network_of_critic()
-            runner = runner.replace(targets=no_targets(network, self._actors_shape, some_leave))
-        info = jax.eval_shape(self._info_names, runner)
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
+            runner = runner.replace(targets=no_targets(network, shape, some_leave))
+        return runner
 
     def _info_names(self, runner: Runner) -> Info:
         """The names of the numbers that an update reports, found without playing."""
@@ -310,16 +229,6 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj, rngs = collected
         return _Collected(*self._with_learning_targets(runner, traj), rngs)
 
-    def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with all that is learned from it."""
-        if self.config.replicated_updates:
-            traj = sharding.whole(traj)
-        runner, traj = self._with_values(*self._with_rewards(runner, traj))
-        traj = self._with_targets(runner, traj)
-        if self.config.normalise_values:
-            runner = runner.replace(targets=observe_targets(traj, runner.targets))
-        return runner, traj
-
     # The parts of an update between which environments are stepped on the host.
 
     def _draw_on_host(self, runner: Runner, block: ArrayLike) -> PyTree:
@@ -349,43 +258,6 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)
 
-    def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the rewards to learn from, normalised by those of all steps until its end."""
-        if not self.config.normalise_rewards:
-            return runner, traj
-        received, returns = observe_rewards(
-            traj.reward,
-            traj.terminated | traj.truncated,
-            runner.received,
-            runner.returns,
-            runner.hyperparams.gamma,
-            self.config.replicated_updates,
-            playing(traj.obs),
-        )
-        reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
-        return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
-
-    def _with_values(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with its values, and the runner with the critic's memories after it."""
-        carry, steps_at_once = runner.critic_carry, self._steps_at_once()
-        placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
-        carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
-        carry = placed(carry)
-        if self.config.normalise_values:
-            traj = with_true_values(traj, runner.targets)
-        return runner.replace(critic_carry=carry), traj
-
-    def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
-        hyperparams = runner.hyperparams
-        traj, gae_lambda = without_values_of_departed(traj, self._gae_lambda(hyperparams))
-        return with_targets(
-            traj,
-            hyperparams.gamma,
-            gae_lambda,
-            advantages=self._trajectory_advantages,
-            returns=self._trajectory_returns,
-        )
-
     def _check_plays_on_host(self) -> None:
         own = [
             name
@@ -402,14 +274,6 @@ class OnPolicyBase(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """Raises unless the environment has several actors, if the agent trains such, or else one."""
         check_actors = check_several_actors if self._actors_shape else check_one_actor
         check_actors(self.episodes.env, type(self).__name__)
-
-    def _steps_at_once(self) -> int:
-        """Number of steps of a rollout whose values are computed at once."""
-        config = self.config
-        n_devices = 1 if config.replicated_updates else sharding.n_devices()
-        n_samples = config.rollout_length * config.batch_size // n_devices
-        n_parts = max(config.n_minibatches, fewest_parts(n_samples))
-        return math.ceil(config.rollout_length / n_parts)
 
     def _validate(self) -> None:
         env, name = self.episodes.env, type(self).__name__

@@ -1,0 +1,161 @@
+"""What on-policy agents make of a rollout: targets, and networks that are fitted to them."""
+
+import math
+from collections.abc import Callable
+from typing import TypedDict
+
+from jaxtyping import Array, Key, PyTree
+
+from jaxagents import ops, sharding
+from jaxagents.agents import sequences
+from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
+from jaxagents.agents.critic import RecurrentCritic
+from jaxagents.agents.learning_hooks import LearningHooks
+from jaxagents.agents.playing import (
+    playing,
+    shares_of,
+    weighed,
+    without_values_of_departed,
+)
+from jaxagents.agents.reports import info_of_minibatches, info_of_update
+from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.targets import with_targets
+from jaxagents.agents.transitions import Transition
+from jaxagents.agents.value_scale import (
+    in_units_of_critic,
+    observe_targets,
+    with_true_values,
+)
+from jaxagents.learners.fits import Fit, with_example
+from jaxagents.learners.fitting import fit, minibatches_of_fit
+from jaxagents.learners.gradients import fewest_parts
+from jaxagents.learners.losses import Info, losses_and_info
+
+
+class _Minibatches(TypedDict):
+    n_minibatches: int
+    replicated: bool
+
+
+class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
+    """Learning from a rollout: values, advantages and returns, then epochs of both losses."""
+
+    def _learn(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Runner:
+        actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
+        return runner.replace(
+            actor_training=actor.training.observe(traj.obs),
+            critic_training=critic.training.observe(traj.obs),
+            info=info_of_update(actor.info, critic.info, traj),
+        )
+
+    def _reports_of_rollout(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> Info:
+        """The numbers that the minibatches report of an update that learns from a rollout."""
+        actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
+        return info_of_minibatches(actor, critic)
+
+    @property
+    def _minibatches(self) -> "_Minibatches":
+        config = self.config
+        return {"n_minibatches": config.n_minibatches, "replicated": config.replicated_updates}
+
+    def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
+        """How actor and critic are fitted to a rollout."""
+        config, hyperparams = self.config, runner.hyperparams
+        fitted = in_units_of_critic(traj, runner.targets) if config.normalise_values else traj
+        learns_in_order = isinstance(self._critic, RecurrentCritic)
+        dealt = sequences if learns_in_order else self._policy
+
+        def loss_of(hook: Callable) -> Callable[..., tuple[Array, Info]]:
+            def loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
+                *samples, weights = samples_and_weights
+                return weighed(losses_and_info(hook(*samples, hyperparams)), weights)
+
+            return loss
+
+        def samples(*elements: PyTree) -> tuple[PyTree, ...]:
+            *inputs, weights = dealt.samples(elements)
+            return *inputs, shares_of(weights)
+
+        def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
+            *inputs, weights = samples(*elements)
+            return *self._actor_minibatch(*inputs), weights
+
+        actor = Fit(
+            runner.actor_training,
+            loss_of(self._actor_loss),
+            dealt.elements((*self._actor_loss_input(runner, traj), playing(traj.obs))),
+            config.actor_epochs,
+            self._kl_threshold(hyperparams),
+            samples,
+        )
+        critic = Fit(
+            runner.critic_training,
+            loss_of(self._critic_loss),
+            dealt.elements((*self._critic_loss_input(runner, fitted), playing(traj.obs))),
+            config.critic_epochs,
+            prepare=samples,
+        )
+        actor, critic = (with_example(fit, config.n_minibatches) for fit in (actor, critic))
+        if actor.example.is_per_sample:
+            actor = actor._replace(prepare=samples_of_actor)
+        return actor, critic
+
+    def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with all that is learned from it."""
+        if self.config.replicated_updates:
+            traj = sharding.whole(traj)
+        runner, traj = self._with_values(*self._with_rewards(runner, traj))
+        traj = self._with_targets(runner, traj)
+        if self.config.normalise_values:
+            runner = runner.replace(targets=observe_targets(traj, runner.targets))
+        return runner, traj
+
+    def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with the rewards to learn from, normalised by those of all steps until its end."""
+        if not self.config.normalise_rewards:
+            return runner, traj
+        received, returns = observe_rewards(
+            traj.reward,
+            traj.terminated | traj.truncated,
+            runner.received,
+            runner.returns,
+            runner.hyperparams.gamma,
+            self.config.replicated_updates,
+            playing(traj.obs),
+        )
+        reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
+        return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
+
+    def _with_values(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with its values, and the runner with the critic's memories after it."""
+        carry, steps_at_once = runner.critic_carry, self._steps_at_once()
+        placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
+        carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
+        carry = placed(carry)
+        if self.config.normalise_values:
+            traj = with_true_values(traj, runner.targets)
+        return runner.replace(critic_carry=carry), traj
+
+    def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
+        hyperparams = runner.hyperparams
+        traj, gae_lambda = without_values_of_departed(traj, self._gae_lambda(hyperparams))
+        return with_targets(
+            traj,
+            hyperparams.gamma,
+            gae_lambda,
+            advantages=self._trajectory_advantages,
+            returns=self._trajectory_returns,
+        )
+
+    def _steps_at_once(self) -> int:
+        """Number of steps of a rollout whose values are computed at once."""
+        config = self.config
+        n_devices = 1 if config.replicated_updates else sharding.n_devices()
+        n_samples = config.rollout_length * config.batch_size // n_devices
+        n_parts = max(config.n_minibatches, fewest_parts(n_samples))
+        return math.ceil(config.rollout_length / n_parts)
