@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
-from jaxagents.bc import ImitationConfig, gaussian_policy
+from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import (
     ActorCriticConfig,
@@ -140,13 +140,8 @@ class AWACLearner(ActorCriticLearner[AWACConfig, AWACHyperparameters]):
         """The imitation of actions by the exponential of their advantages."""
         hp = self.hyperparams
         weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            policy = self.actor(batch["observations"], params=params, **self.config.training(key))
-            loss = -(weights * policy.log_prob(batch["actions"])).mean()
-            return loss, {"actor_loss": loss, "advantage": advantage.mean()}
-
-        return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        actor, info = imitate(self.actor, batch, weights, self.config.training(key))
+        return actor, {**info, "advantage": advantage.mean()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from flax import linen as nn
 from flax import struct
 from jax.typing import ArrayLike
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
@@ -101,6 +101,29 @@ def gaussian_policy(
         fixed_std=fixed_std,
         log_std_min=-5.0,
     )
+
+
+def imitate(
+    actor: TrainState, batch: Batch, weights: Float[Array, "batch"], training: dict[str, Any]
+) -> tuple[TrainState, Info]:
+    """Makes the actions of the data more likely, some more than others.
+
+    Args:
+        actor: A policy.
+        batch: Observations and actions.
+        weights: Weight of each action.
+        training: Keyword arguments of the policy in training.
+
+    Returns:
+        The policy after a gradient step, and its loss.
+    """
+
+    def loss_fn(params: PyTree) -> tuple[Array, Info]:
+        policy = actor(batch["observations"], params=params, **training)
+        loss = -(weights * policy.log_prob(batch["actions"])).mean()
+        return loss, {"actor_loss": loss}
+
+    return actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
 
 class BCLearner(Learner[BCConfig, BCHyperparameters]):

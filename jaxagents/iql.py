@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
-from jaxagents.bc import ImitationConfig, gaussian_policy
+from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner
 from jaxagents.learners.config import Example
@@ -156,13 +156,8 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
         """Equation 7."""
         hp = self.hyperparams
         weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            policy = self.actor(batch["observations"], params=params, **self.config.training(key))
-            loss = -(weights * policy.log_prob(batch["actions"])).mean()
-            return loss, {"actor_loss": loss, "advantage": advantage.mean()}
-
-        return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        actor, info = imitate(self.actor, batch, weights, self.config.training(key))
+        return actor, {**info, "advantage": advantage.mean()}
 
     def _update_critic(self, value: TrainState, batch: Batch) -> tuple[TrainState, Info]:
         """Equation 6, for each critic."""

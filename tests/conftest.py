@@ -56,7 +56,7 @@ LONG = [
 PAGES = "tests/examples/test_guides.py"
 """Whose tests share programs, long as they are."""
 
-MOST_MAPPINGS = 12_000
+MOST_MAPPINGS = 6_000
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time

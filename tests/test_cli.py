@@ -309,11 +309,25 @@ def test_mistakes_are_told_in_one_line(words, hint, has_boxes, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
+def test_a_reader_may_stop_reading():
+    command = [
+        sys.executable,
+        "-c",
+        "from jaxagents.cli import main; main(['train', 'ppo', '--help'])",
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 def test_names_options_and_help_need_no_jax():
     script = """
 import sys
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli import main
+from jaxagents.cli import main, mistakes
+mistakes.is_installed = lambda suite: False  # the suites that are there say their own names
 commands = "train", "resume", "sweep", "eval", "plot", "export", "replay", "verify", "list"
 for words in ([], ["list", "agents"], ["list", "envs"], ["list", "presets"], ["--version"],
               ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"],

@@ -1,6 +1,7 @@
 """The entry of the command line. Nothing here imports JAX before a command needs it."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -33,11 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Words of the command line; those of the process by default.
 
     Raises:
-        SystemExit: With 2 after a mistake, with 1 after a failure, with 130 after Ctrl-C.
+        SystemExit: With 2 after a mistake, with 130 after Ctrl-C, with 1 after a failure or where nobody
+            reads what is printed any more.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _run(words)
+        _run_to_the_end(words)
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(1)
     except MistakeError as mistake:
         _end(2, mistake)
     except FailureError as failure:
@@ -46,6 +51,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(_INTERRUPTED, stopped)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _run_to_the_end(words: list[str]) -> None:
+    """Runs a command, and writes all that it printed."""
+    try:
+        _run(words)
+    finally:
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """Has nothing more written to a reader that has seen enough, such as `head`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> None:

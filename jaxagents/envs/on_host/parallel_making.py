@@ -1,6 +1,5 @@
 """Making more parallel environments of PettingZoo like one that is given."""
 
-import contextlib
 import dataclasses
 import functools
 import importlib
@@ -69,12 +68,17 @@ def maker_of(env: object) -> MakeParallel | None:
         env = env[0]
     if isinstance(env, ParallelEnv | AECEnv) or not callable(env):
         check_parallel(env)
-        with contextlib.suppress(
-            Exception
-        ):  # there are as many as there are things in environments
-            return functools.partial(cloudpickle.loads, cloudpickle.dumps(env))
-        return None
+        return _copier(env)
     return cast(MakeParallel, env)
+
+
+def _copier(env: object) -> MakeParallel | None:
+    """A function that copies an environment; `None` if it cannot be pickled."""
+    try:
+        pickled = cloudpickle.dumps(env)
+    except Exception:  # of as many kinds as there are things in environments
+        return None
+    return functools.partial(cloudpickle.loads, pickled)
 
 
 def given_among(env: object) -> tuple[ParallelEnv, ...]:
