@@ -1,20 +1,23 @@
-"""Goes through environments of the suites that are installed, and prints a table of what was found.
+"""Goes through environments of the suites that are installed, and writes a table of what was found.
 
 Each environment is checked by `jaxagents.check_env` (the same key gives the same episode, one
-environment the same as many at once), trained in for two updates, drawn if its suite can, and timed with
-random actions. Those whose suite is missing are left out. `pip install "jaxagents[envs]"` installs all.
+environment the same as many at once), trained in for two updates, drawn if its suite can, and timed:
+with random actions, and in a training of PPO. Those whose suite is missing are left out.
+`pip install "jaxagents[envs]"` installs all.
 """
 
 import argparse
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import reports
 
 import jaxagents
 from jaxagents import IPPO, PPO, ippo, ppo
@@ -45,24 +48,34 @@ ENVIRONMENTS = {
     "xminigrid:MiniGrid-Empty-5x5": {},
     "xminigrid:XLand-MiniGrid-R1-9x9": {},
 }
-HEAD = "environment", "version", "actors", "masks", "trains", "draws", "steps a second"
+HEAD = (
+    "Environment",
+    "Version",
+    "Actors",
+    "Masks",
+    "Checks",
+    "Trains",
+    "Draws",
+    "Steps a second, random",
+    "Steps a second, PPO",
+)
 KEY = jax.random.key(0)
-SIZES = {"n_steps": 2, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4, "n_evals": 2}
+SMALL = {"n_steps": 2, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4, "n_evals": 2}
+FAILS = "fails"
 
 
 def main() -> None:
-    """Prints a row for each environment."""
+    """Goes through the environments, and writes the page."""
     args = parse_args()
-    title = f"# With {args.n_envs} environments at once on {jax.devices()[0].device_kind}"
-    lines = [title, "", _row(HEAD), _row(["---"] * len(HEAD))]
-    print("\n".join(lines))
+    rows = []
     for name, options in ENVIRONMENTS.items():
         suite = name.split(":")[0]
         if is_installed(suite) and suite in (args.only or [suite]):
-            lines.append(_row(found(name, options, args.n_envs, args.n_steps)))
-            print(lines[-1], flush=True)
-    if args.markdown is not None:
-        args.markdown.write_text("\n".join([*lines, ""]), encoding="utf-8")
+            rows.append(found(name, options, args))
+            print(*rows[-1], sep=" | ", flush=True)
+    reports.write(report(rows, args), args.markdown)
+    if any(FAILS in row for row in rows):
+        raise SystemExit("Something failed: see the errors above.")
 
 
 def parse_args() -> argparse.Namespace:
@@ -70,48 +83,86 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="SUITE", help="suites to go through")
     parser.add_argument("--n-envs", type=int, default=256, help="environments at once")
-    parser.add_argument("--n-steps", type=int, default=64, help="steps that are timed")
-    parser.add_argument("--markdown", type=Path, help="file for the table")
+    parser.add_argument("--n-steps", type=int, default=64, help="steps of a rollout")
+    parser.add_argument("--markdown", type=Path, help="file for the page")
     return parser.parse_args()
 
 
-def found(name: str, options: dict[str, object], n_envs: int, n_steps: int) -> list[str]:
+def report(rows: list[list[str]], args: argparse.Namespace) -> str:
+    """The page of Markdown."""
+    parts = [
+        "# Environments of the suites",
+        f"By `python benchmarks/environments.py`, {reports.machine()}.",
+        "Checks: `check_env` found nothing wrong. Trains: PPO, or IPPO where there are several actors, "
+        "makes two updates with finite losses. Draws: the start of an episode becomes a picture. Steps "
+        f"a second are those of {args.n_envs} environments at once, after compilation, each counted "
+        "once however many actors it has: by random actions, and in a training of PPO with its default "
+        f"networks and rollouts of {args.n_steps} steps.",
+        reports.table(HEAD, rows),
+        f"With {reports.versions('jaxagents', 'jax')}.",
+    ]
+    return "\n\n".join(parts)
+
+
+def found(name: str, options: dict[str, object], args: argparse.Namespace) -> list[str]:
     """The row of an environment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env = jaxagents.make(name, **options)
-        obs, state = env.reset(KEY)
-        masked = env.action_mask(state) is not None or (
-            isinstance(obs, dict) and "action_mask" in obs
-        )
         return [
-            f"`{name}`",
+            ", ".join([f"`{name}`", *(str(value) for value in options.values())]),
             version(name.split(":")[0]),
             str(env.n_actors or 1),
-            "yes" if masked else "no",
-            said(lambda: check_and_train(env)),
+            "yes" if is_masked(env) else "no",
+            said(lambda: check(env)),
+            said(lambda: train(env)),
             said(lambda: draw(env)) if env.can_draw else "no",
-            f"{speed(env, n_envs, n_steps):,.0f}",
+            said(lambda: f"{speed(env, args.n_envs, args.n_steps):,.0f}"),
+            said(lambda: f"{speed_of_ppo(env, args.n_envs, args.n_steps):,.0f}"),
         ]
 
 
-def said(task) -> str:
-    """Whether a task worked; an error is printed."""
+def is_masked(env: Environment) -> bool:
+    """Whether the environment says which actions it allows."""
+    obs, state = env.reset(KEY)
+    return env.action_mask(state) is not None or (isinstance(obs, dict) and "action_mask" in obs)
+
+
+def said(task: Callable[[], str | None]) -> str:
+    """What a task says, or whether it worked; an error is printed."""
     try:
-        task()
+        return task() or "yes"
     except Exception:
         traceback.print_exc()
-        return "fails"
-    return "yes"
+        return FAILS
 
 
-def check_and_train(env: Environment) -> None:
-    """Checks an environment, and makes two updates in it."""
+def check(env: Environment) -> None:
+    """Looks for mistakes in an environment."""
     jaxagents.check_env(env, n_steps=50)
-    agent, module = (PPO, ppo) if env.n_actors is None else (IPPO, ippo)
-    trained = agent(env, None, module.AgentConfig(**SIZES, max_episode_steps=10))
-    _, metrics = trained.train(KEY, module.HyperParameters(), progress=False)
+
+
+def train(env: Environment) -> None:
+    """Makes two updates in an environment."""
+    _, metrics = training(env, **SMALL, max_episode_steps=10)()
     assert np.isfinite(metrics["actor_loss"][-1])
+
+
+def training(env: Environment, **fields: object) -> Callable[[], tuple]:
+    """A training of PPO, or of IPPO where there are several actors."""
+    agent, module = (PPO, ppo) if env.n_actors is None else (IPPO, ippo)
+    made = agent(env, None, module.AgentConfig(**fields), eval_during_training=False)
+    return lambda: made.train(KEY, module.HyperParameters(), progress=False)
+
+
+def speed_of_ppo(env: Environment, n_envs: int, n_steps: int) -> float:
+    """Steps a second of a training, after compilation."""
+    n_updates = 4
+    run = training(env, n_steps=n_updates, batch_size=n_envs, rollout_length=n_steps)
+    run()
+    before = time.perf_counter()
+    jax.block_until_ready(run())
+    return n_updates * n_envs * n_steps / (time.perf_counter() - before)
 
 
 def draw(env: Environment) -> None:
@@ -140,10 +191,6 @@ def speed(env: Environment, n_envs: int, n_steps: int) -> float:
     before = time.perf_counter()
     jax.block_until_ready(play(start, keys))
     return n_envs * n_steps / (time.perf_counter() - before)
-
-
-def _row(cells) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
