@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
+SHOWN := tests/examples tests/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format options docs site bench dist clean
+.PHONY: help setup demo test examples lint format options docs site bench dist clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the package and its development tools
 
@@ -18,8 +19,11 @@ demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
 	PYTHONDONTWRITEBYTECODE= $(BIN)/jaxagents train --preset ppo-cartpole
 	@echo 'These need the environment that was just made: . $(BIN)/activate'
 
-test: $(STAMP) ## run the tests (make test ARGS="-k ppo" selects some)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## run the tests of the package (make test ARGS="-k ppo" selects some)
+	$(BIN)/python -m pytest $(SHOWN:%=--ignore=%) $(ARGS)
+
+examples: $(STAMP) ## run the code of the documentation, the examples and the benchmarks, in small sizes
+	$(BIN)/python -m pytest $(SHOWN) $(ARGS)
 
 lint: $(STAMP) ## check style, formatting, types and the documentation build
 	$(BIN)/ruff check
