@@ -5,13 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from flax import linen as nn
 from probes import MatchSign, Probe
 from registry import AGENTS
 
 from jaxagents import PPO, load_policy
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import CategoricalActor, Normalised, WithMemory
+from jaxagents.networks import CategoricalActor, Normalised
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
 from jaxagents.td3 import TD3Learner
@@ -19,13 +18,15 @@ from jaxagents.td3 import TD3Learner
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 BOTH = {"normalise_observations": True, "normalise_rewards": True}
-MEMORY = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(features=8))
 
 
 class FarOff(MatchSign):
-    """Shows the sign as a small part of a large number, beside noise, and rewards in thousands."""
+    """Shows the sign as a small part of a large number, beside noise, and rewards in thousands.
 
-    n_steps = 2
+    Episodes do not end with a rollout of eight steps.
+    """
+
+    n_steps = 3
 
     def observe(self, state):
         noise = jnp.cos(1e3 * state.time.astype(float))
@@ -33,12 +34,6 @@ class FarOff(MatchSign):
 
     def reward(self, state, action):
         return 1000.0 * super().reward(state, action)
-
-
-class Uneven(FarOff):
-    """Episodes that do not end with a rollout of eight steps."""
-
-    n_steps = 3
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +67,10 @@ def kl_of_first_minibatch(agent, runner):
     return float(jax.jit(agent.program.reports_of_minibatches)(runner)["kl"][0])
 
 
-@pytest.mark.parametrize("name", ["PPO", "IPPO", "memory"])
+@pytest.mark.parametrize("name", ["PPO", "IPPO"])
 def test_the_first_ratio_of_an_update_is_1(name):
-    case = CASES["IPPO" if name == "IPPO" else "PPO"]
-    memory = {"actor_network": MEMORY} if name == "memory" else {}
-    agent = case.make(FarOff, **BOTH, **memory)
+    case = CASES[name]
+    agent = case.make(FarOff, **BOTH)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), 2)
     assert abs(kl_of_first_minibatch(agent, runner)) < 1e-9
 
@@ -110,7 +104,7 @@ def test_statistics_are_those_of_all_observations_acted_on():
 @pytest.mark.parametrize("name", ["PPO", "IPPO"])
 def test_rewards_are_in_units_of_the_deviation_of_returns(name):
     case = CASES[name]
-    agent = case.make(Uneven, **BOTH)
+    agent = case.make(FarOff, **BOTH)
     carried, returns = np.zeros((8, *agent._actors_shape)), []
     for runner, traj, scaled in rollouts(case, agent, 3):
         over = np.asarray(traj.terminated | traj.truncated)
@@ -125,7 +119,7 @@ def test_rewards_are_in_units_of_the_deviation_of_returns(name):
 
 def test_metrics_show_true_rewards(trained):
     _, _, metrics = trained
-    assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0}
+    assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0, 3000.0}
     assert set(np.unique(metrics["final_rewards"])) <= {0.0, 1000.0}
 
 
@@ -145,10 +139,10 @@ def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
 
 def assert_goes_on(case, folder):
     """A training of five updates is the same if a checkpoint of two lies between."""
-    expected, _ = case.make(Uneven, **BOTH).train(KEY, case.hyperparams(), progress=False)
-    first = case.make(Uneven, checkpoint_dir=folder, **BOTH)
+    expected, _ = case.make(FarOff, **BOTH).train(KEY, case.hyperparams(), progress=False)
+    first = case.make(FarOff, checkpoint_dir=folder, **BOTH)
     first.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    again = case.make(Uneven, checkpoint_dir=folder, restore_agent=True, **BOTH)
+    again = case.make(FarOff, checkpoint_dir=folder, restore_agent=True, **BOTH)
     runner, _ = again.resume(KEY, case.hyperparams(), progress=False)
     assert runner.update_step == 5
     trees.assert_equal(runner, expected)
@@ -230,7 +224,7 @@ def share_of_rewards(case, n_updates, **fields):
     agent = case.make(FarOff, **fields)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(n_updates))
     agent.collect_training(runner, {})
-    return agent.eval(jax.random.key(0), n_evals=64)["returns"].mean() / 2000.0
+    return agent.eval(jax.random.key(0), n_evals=64)["returns"].mean() / 3000.0
 
 
 def test_learns_what_is_far_off_only_if_normalised():
@@ -239,7 +233,7 @@ def test_learns_what_is_far_off_only_if_normalised():
     assert share_of_rewards(CASES["PPO"], 80) < 0.8
 
 
-OFF_POLICY = ["DQN", "QRDQN", "SAC", "discrete SAC", "TD3"]
+OFF_POLICY = ["DQN", "SAC", "TD3"]
 
 
 def networks_of(learner):
@@ -262,7 +256,7 @@ def discounted(rewards, ends, gamma):
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     case = CASES[name]
-    agent = case.make(Uneven, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
+    agent = case.make(FarOff, buffer_size=64, batch_size=2, learning_starts=8, **BOTH)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), 3)
     stored = jax.tree.map(np.asarray, runner.buffer.take(jnp.arange(14)))
     assert set(np.unique(stored["rewards"])) <= {0.0, 1000.0}
@@ -336,7 +330,7 @@ def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
     assert learner.sample_actions(obs[0]).shape == (1,)
 
 
-@pytest.mark.parametrize("name", ["IQL", "CQL", "discrete CQL", "BC"])
+@pytest.mark.parametrize("name", ["IQL", "discrete CQL"])
 def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name):
     case = CASES[name]
     agent = case.make(FarOff, False, normalise_observations=True)

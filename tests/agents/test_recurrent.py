@@ -8,7 +8,7 @@ import trees
 from flax import linen as nn
 from probes import Allowed, Probe
 
-from jaxagents import IPPO, MAPPO, PPO, REINFORCE, PPOBase, ops
+from jaxagents import IPPO, MAPPO, PPO, PPOBase, ops
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.agents.sequences import elements
@@ -92,8 +92,9 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins():
 
 
 def test_the_first_ratio_of_an_update_is_one():
-    """What acted and what learns see the same memories, over ends of episodes too."""
-    agent = make(actor_epochs=1, minibatch_size=16, evaluates=False)
+    """What acted and what learns see the same memories and statistics, over ends of episodes too."""
+    normalised = {"normalise_observations": True, "normalise_rewards": True}
+    agent = make(actor_epochs=1, minibatch_size=16, evaluates=False, **normalised)
     runner, metrics = agent.train(KEY, hyperparams(), progress=False)
     np.testing.assert_allclose(metrics["kl"][1:], 0.0, atol=1e-6)
     assert runner.carry.shape == (16, 8)
@@ -214,16 +215,14 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     trees.assert_close(critic.values(training, sequences), judged.value.T.reshape(-1))
 
 
-@pytest.mark.parametrize("agent", [REINFORCE, IPPO, MAPPO])
-def test_default_networks_of_every_agent_may_have_a_memory(agent):
-    n_actors = None if agent is REINFORCE else 2
+@pytest.mark.parametrize("agent", [IPPO, MAPPO])
+def test_default_networks_of_several_actors_may_have_a_memory(agent):
     fields = {"batch_size": 8, "rollout_length": 4, "n_steps": 2, "n_evals": 2}
     config = agent._config_type(memory="lstm", memory_size=8, normalise_observations=True, **fields)
-    trained = agent(Allowed(n_actors), None, config, eval_during_training=False)
+    trained = agent(Allowed(2), None, config, eval_during_training=False)
     runner, metrics = trained.train(KEY, agent._hyperparams_type(), progress=False)
-    own, all_see = (() if n_actors is None else (n_actors,)), agent is MAPPO
-    assert {x.shape for x in runner.carry} == {(8, *own, 8)}
-    assert {x.shape for x in runner.critic_carry} == {(8, 8) if all_see else (8, *own, 8)}
+    assert {x.shape for x in runner.carry} == {(8, 2, 8)}
+    assert {x.shape for x in runner.critic_carry} == {(8, 8) if agent is MAPPO else (8, 2, 8)}
     assert np.all(np.isfinite(metrics["actor_loss"][1:]))
     outcomes = trained.eval(KEY, n_evals=2)
     assert np.all(np.isfinite(outcomes["returns"]))
