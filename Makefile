@@ -66,8 +66,10 @@ $(BIN)/python:
 		{ echo "jaxagents needs Python >= 3.11; name one with: make PYTHON=python3.12 setup" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+# Python compiles modules on all cores, where pip would take one. Templates among them do not compile.
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[dev]"
+	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $@ $(RUNNABLE)
 
 # Python compiles a module as it first imports it; most of those that are installed never are.
