@@ -7,6 +7,7 @@ with random actions, and in a training of PPO. Those whose suite is missing are 
 """
 
 import argparse
+import functools
 import time
 import traceback
 import warnings
@@ -63,6 +64,7 @@ KEY = jax.random.key(0)
 SMALL = {"n_steps": 2, "batch_size": 4, "minibatch_size": 2, "rollout_length": 4, "n_evals": 2}
 FAILS = "fails"
 NOT_HERE = "not here"
+DRAWN_BY_OPENGL = ("brax", "playground")
 
 
 def main() -> None:
@@ -118,7 +120,7 @@ def found(name: str, options: dict[str, object], args: argparse.Namespace) -> li
             "yes" if is_masked(env) else "no",
             said(lambda: check(env)),
             said(lambda: train(env)),
-            said(lambda: draw(env), otherwise=NOT_HERE) if env.can_draw else "no",
+            drawing(name, env),
             said(lambda: f"{speed(env, args.n_envs, args.n_steps):,.0f}"),
             said(lambda: f"{speed_of_ppo(env, args.n_envs, args.n_steps):,.0f}"),
         ]
@@ -130,13 +132,34 @@ def is_masked(env: Environment) -> bool:
     return env.action_mask(state) is not None or (isinstance(obs, dict) and "action_mask" in obs)
 
 
-def said(task: Callable[[], str | None], otherwise: str = FAILS) -> str:
+def said(task: Callable[[], str | None]) -> str:
     """What a task says, or whether it worked; an error is printed."""
     try:
         return task() or "yes"
     except Exception:
         traceback.print_exc()
-        return otherwise
+        return FAILS
+
+
+def drawing(name: str, env: Environment) -> str:
+    """Whether an environment is drawn."""
+    if not env.can_draw:
+        return "no"
+    if name.startswith(DRAWN_BY_OPENGL) and not has_opengl():
+        return NOT_HERE
+    return said(lambda: draw(env))
+
+
+@functools.cache
+def has_opengl() -> bool:
+    """Whether MuJoCo can draw. It is asked once, since a second try may end the process."""
+    import mujoco
+
+    try:
+        mujoco.Renderer(mujoco.MjModel.from_xml_string("<mujoco/>")).close()
+    except Exception:
+        return False
+    return True
 
 
 def check(env: Environment) -> None:
