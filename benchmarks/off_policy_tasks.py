@@ -12,7 +12,14 @@ import numpy as np
 from jaxagents import host, sac
 from jaxagents.data import Dataset
 
-VALUE_BASED = {"DQN": "dqn", "DDQN": "ddqn", "C51": "c51", "QR-DQN": "qrdqn", "PQN": "pqn"}
+VALUE_BASED = {
+    "DQN": "dqn",
+    "DDQN": "ddqn",
+    "C51": "c51",
+    "Rainbow": "rainbow",
+    "QR-DQN": "qrdqn",
+    "PQN": "pqn",
+}
 REPLAYED = ("DQN", "DDQN", "C51", "QR-DQN")
 
 
@@ -62,8 +69,8 @@ def value_based(name: str, *labels: str) -> dict[str, str]:
 
 
 def minatar(game: str, meaning: str, *further: str) -> Task:
-    """DQN, C51, QR-DQN and further agents in a game of MinAtar."""
-    agents = value_based(game.lower(), "DQN", "C51", "QR-DQN", *further)
+    """DQN, C51, Rainbow, QR-DQN and further agents in a game of MinAtar."""
+    agents = value_based(game.lower(), "DQN", "C51", "Rainbow", "QR-DQN", *further)
     return Task(f"{game}-MinAtar", meaning, {}, agents)
 
 

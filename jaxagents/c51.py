@@ -13,9 +13,9 @@ from jaxagents.core.arrays import is_traced
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import (
-    QConfig,
+    DistributionalConfig,
+    DistributionalLearner,
     QHyperparameters,
-    QLearner,
     outputs_of,
     td_targets,
 )
@@ -24,7 +24,7 @@ _SMALLEST_NUMBER_OF_ATOMS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class C51Config(QConfig):
+class C51Config(DistributionalConfig):
     """Static fields of a C51 learner, and so of the agent around it.
 
     Attributes:
@@ -81,7 +81,7 @@ class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
     """
 
 
-class C51Learner(QLearner[C51Config, C51Hyperparameters]):
+class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
     """Categorical DQN for batches: Q-learning of the distribution of returns over fixed atoms.
 
     Bellemare et al., 2017, "A distributional perspective on reinforcement learning", algorithm 1.
@@ -93,7 +93,7 @@ class C51Learner(QLearner[C51Config, C51Hyperparameters]):
 
     _config_type = C51Config
     _hyperparams_type = C51Hyperparameters
-    hooks = (*QLearner.hooks, "_atoms", "_logits", "_means")
+    hooks = (*DistributionalLearner.hooks, "_atoms", "_logits", "_means")
 
     @classmethod
     def _n_outputs(cls, config: C51Config) -> int:
@@ -120,9 +120,8 @@ class C51Learner(QLearner[C51Config, C51Hyperparameters]):
         r"""Probabilities of the atoms under the distribution of $r + \gamma Z(s', a^*)$."""
         params, obs = self.target_critic.params, batch["next_observations"]
         logits = self._logits(params, obs)
-        greedy = self.allowed_q(params, obs).argmax(axis=-1)
         atoms = self._atoms()
-        probabilities = jax.nn.softmax(outputs_of(logits, greedy))
+        probabilities = jax.nn.softmax(outputs_of(logits, self._next_actions(obs)))
         returns = td_targets(self, batch, jnp.broadcast_to(atoms, probabilities.shape))
         return ops.categorical_projection(atoms, returns, probabilities)
 

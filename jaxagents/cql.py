@@ -64,6 +64,8 @@ class DiscreteCQLConfig(QConfig):
             both.
     """
 
+    noisy: ClassVar[bool] = False
+
     features: tuple[int, ...] = (256, 256)
     double: bool = True
 

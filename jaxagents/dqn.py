@@ -142,7 +142,7 @@ class DQNBase(
         self, key: Key[Array, ""], learner: QLearner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Int[Array, "environments"]:
         epsilon = self._epsilon(learner.hyperparams, n_steps)
-        return learner.epsilon_greedy(obs, epsilon).sample(key)
+        return learner.with_noise(key).epsilon_greedy(obs, epsilon).sample(key)
 
 
 class DQN(DQNBase):

@@ -9,16 +9,16 @@ from jaxagents import dqn, ops
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import (
-    QConfig,
+    DistributionalConfig,
+    DistributionalLearner,
     QHyperparameters,
-    QLearner,
     outputs_of,
     td_targets,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class QRDQNConfig(QConfig):
+class QRDQNConfig(DistributionalConfig):
     """Static fields of a QR-DQN learner, and so of the agent around it.
 
     Attributes:
@@ -55,7 +55,7 @@ class HyperParameters(QRDQNHyperparameters, dqn.HyperParameters):
     """
 
 
-class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
+class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
     """QR-DQN for batches: Q-learning of quantiles of the returns.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", algorithm 1.
@@ -68,7 +68,7 @@ class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
 
     _config_type = QRDQNConfig
     _hyperparams_type = QRDQNHyperparameters
-    hooks = (*QLearner.hooks, "_quantiles")
+    hooks = (*DistributionalLearner.hooks, "_quantiles")
 
     @classmethod
     def _n_outputs(cls, config: QRDQNConfig) -> int:
@@ -93,10 +93,9 @@ class QRDQNLearner(QLearner[QRDQNConfig, QRDQNHyperparameters]):
         return self._quantiles(params, obs).mean(axis=-1)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch n_quantiles"]:
-        r"""The quantiles $r + \gamma \theta_j(s', a^*)$, of the action with the largest value."""
+        r"""The quantiles $r + \gamma \theta_j(s', a^*)$, of the greedy action."""
         params, obs = self.target_critic.params, batch["next_observations"]
-        greedy = self.allowed_q(params, obs).argmax(axis=-1)
-        next_quantiles = outputs_of(self._quantiles(params, obs), greedy)
+        next_quantiles = outputs_of(self._quantiles(params, obs), self._next_actions(obs))
         return td_targets(self, batch, next_quantiles)
 
     def _loss(

@@ -57,6 +57,7 @@ def transitions(discrete_actions, lead, seed=0):
     }
 
 
+RAINBOW = {"double": True, "dueling": True, "noisy": True}
 _Q = {"n_actions": N_ACTIONS, "epsilon": 0.5}
 
 LEARNERS = {
@@ -73,6 +74,7 @@ LEARNERS = {
     "DQN": Row(DQNLearner, _Q, acting="critic"),
     "DDQN": Row(DDQNLearner, {**_Q, "dueling": True}, acting="critic"),
     "C51": Row(C51Learner, {**_Q, "n_atoms": 11}, acting="critic"),
+    "Rainbow": Row(C51Learner, {**_Q, "n_atoms": 5, **RAINBOW}, acting="critic"),
     "QRDQN": Row(QRDQNLearner, {**_Q, "n_quantiles": 5}, acting="critic"),
     "BC": Row(BCLearner, traced="actor_learning_rate"),
     "DiscreteBC": Row(DiscreteBCLearner, {"n_actions": N_ACTIONS}, traced="actor_learning_rate"),

@@ -301,7 +301,7 @@ VALUE_BASED = [
     LearnerCase(
         "C51",
         c51.C51,
-        {"n_atoms": 41},
+        {"n_atoms": 41, "double": True, "dueling": True, "noisy": True},
         hyper={**_Q, "v_min": -4.0, "v_max": 4.0},
         value=_largest,
         updates=3,

@@ -1,5 +1,6 @@
 """Q-learners against references in NumPy, whose gradients are finite differences."""
 
+import functools
 import pickle
 from collections.abc import Callable
 from typing import NamedTuple
@@ -75,12 +76,13 @@ def huber_losses(weights, batch, targets, hp):
     return np.where(errors <= 1.0, errors**2 / 2.0, errors - 0.5), q, errors
 
 
-def c51_targets(weights, target_weights, batch, hp):
+def c51_targets(weights, target_weights, batch, hp, chooses=1):
     """Bellemare et al., 2017, algorithm 1, which loses the mass of returns right on an atom."""
-    probabilities = softmax(np.tensordot(batch["next_observations"], target_weights, 1))
+    each = [np.tensordot(batch["next_observations"], x, 1) for x in (weights, target_weights)]
+    probabilities, choosing = softmax(each[1]), softmax(each[chooses])
     z, gamma, m = atoms(), discounts(batch, hp), np.zeros((len(ROWS), N_ATOMS))
     for t in ROWS:
-        greedy = np.argmax([(z * p).sum() for p in probabilities[t]])
+        greedy = np.argmax([(z * p).sum() for p in choosing[t]])
         for j, p in enumerate(probabilities[t, greedy]):
             moved = np.clip(batch["rewards"][t] + gamma[t] * z[j], z[0], z[-1])
             b = (moved - z[0]) / 0.5
@@ -97,10 +99,10 @@ def c51_losses(weights, batch, targets, hp):
     return losses, probabilities @ atoms(), losses
 
 
-def qrdqn_targets(weights, target_weights, batch, hp):
+def qrdqn_targets(weights, target_weights, batch, hp, chooses=1):
     """Dabney et al., 2018, algorithm 1."""
-    quantiles = np.tensordot(batch["next_observations"], target_weights, 1)
-    chosen = quantiles[ROWS, quantiles.mean(axis=-1).argmax(axis=-1)]
+    each = [np.tensordot(batch["next_observations"], x, 1) for x in (weights, target_weights)]
+    chosen = each[1][ROWS, each[chooses].mean(axis=-1).argmax(axis=-1)]
     return batch["rewards"][:, None] + discounts(batch, hp)[:, None] * chosen
 
 
@@ -158,6 +160,12 @@ def quantiles_and(kappa):
     return Reference(QRDQNLearner, qrdqn_targets, qrdqn_losses, (N_QUANTILES,), fields)
 
 
+def double(reference):
+    """The network in training, the first of both, chooses the next action."""
+    targets = functools.partial(reference.targets, chooses=0)
+    return reference._replace(targets=targets, fields={**reference.fields, "double": True})
+
+
 REFERENCES = {
     "DQN": Reference(DQNLearner, dqn_targets, huber_losses),
     "DDQN": Reference(DDQNLearner, ddqn_targets, huber_losses),
@@ -168,6 +176,7 @@ REFERENCES = {
     "QRDQN, another kappa": quantiles_and(kappa=0.4),
     "QRDQN, no kappa": quantiles_and(kappa=0.0),
 }
+REFERENCES |= {f"{name}, double": double(REFERENCES[name]) for name in ("C51", "QRDQN")}
 
 every_reference = pytest.mark.parametrize("reference", REFERENCES.values(), ids=REFERENCES.keys())
 one_of_each = pytest.mark.parametrize("name", ["DQN", "DDQN", "C51", "QRDQN"])
@@ -464,6 +473,55 @@ def test_default_networks_may_have_two_streams(name):
     assert isinstance(dueling.critic.model_def, DuelingCritic)
     assert plain.critic(obs).shape == dueling.critic(obs).shape
     assert plain.critic(obs).shape[:2] == (16, N_ACTIONS)
+
+
+# Noise.
+
+
+@one_of_each
+def test_noise_is_drawn_for_actions_that_are_not_greedy(name):
+    learner = LEARNERS[name].create(noisy=True, epsilon=0.0)
+    obs = np.tile(batch_with()["observations"], (8, 1))
+    greedy = np.asarray(learner.q(obs)).argmax(axis=-1)
+    for kwargs in ({}, {"seed": KEY, "temperature": 0.0}):
+        np.testing.assert_array_equal(learner.sample_actions(obs, **kwargs), greedy)
+    first, second = (learner.sample_actions(obs, seed=key) for key in jax.random.split(KEY))
+    assert (first != greedy).any()
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, learner.sample_actions(obs, seed=jax.random.split(KEY)[0]))
+
+
+@one_of_each
+def test_noise_is_drawn_for_each_update_in_each_network(name):
+    batch = batch_with()
+    learner = LEARNERS[name].create(noisy=True, critic_learning_rate=0.0, tau=0.0)
+    noisy = learner.with_noise(KEY)
+    assert not equal(noisy.critic.params, noisy.target_critic.params)
+    later, info = learner.update(batch)
+    assert_equal(later.critic.params, learner.critic.params)
+    _, later_info = later.update(batch)
+    assert info["critic_loss"] != later_info["critic_loss"]
+    _, others = learner.replace(rng=KEY).update(batch)
+    assert info["critic_loss"] != others["critic_loss"]
+
+
+@one_of_each
+def test_without_sigma_a_noisy_learner_is_a_plain_one(name):
+    def silent(path, x):
+        return jnp.zeros_like(x) if path[-1].key.endswith("_sigma") else x
+
+    def without_noise(network):
+        return network.replace(params=jax.tree_util.tree_map_with_path(silent, network.params))
+
+    learner, batch = LEARNERS[name].create(noisy=True, epsilon=0.0), batch_with()
+    learner = learner.replace(
+        critic=without_noise(learner.critic), target_critic=without_noise(learner.target_critic)
+    )
+    obs = batch["observations"]
+    np.testing.assert_array_equal(
+        learner.sample_actions(obs, seed=KEY), learner.sample_actions(obs)
+    )
+    assert_equal(learner.replace(rng=KEY).update(batch)[1], learner.update(batch)[1])
 
 
 # Learning.

@@ -236,8 +236,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         Returns:
             Actions, in [-1, 1] if they are continuous.
         """
-        policy = self._at_present()._policy(observations, temperature)
-        actions = policy.mode() if seed is None else policy.sample(as_key(seed))
+        learner = self._at_present()
+        if seed is None:
+            actions = learner._policy(observations, temperature).mode()
+        else:
+            explorer = learner.with_noise(as_key(seed), temperature)
+            actions = explorer._policy(observations, temperature).sample(as_key(seed))
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
     @jit_by_structure
@@ -259,6 +263,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             return x.observe(observations) if isinstance(x, TrainState) else x
 
         return jax.tree.map(after, self, is_leaf=lambda x: isinstance(x, TrainState))
+
+    def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
+        """The learner with noise in its networks, by which it explores, if it has networks for that.
+
+        Args:
+            rng: Random key, which may be used for other draws too.
+            scale: Factor of the noise.
+
+        Returns:
+            The learner.
+        """
+        return self
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:

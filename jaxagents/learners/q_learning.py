@@ -18,8 +18,10 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks import DiscreteCritic, DuelingCritic
+from jaxagents.networks import DiscreteCritic, DuelingCritic, with_noise
 from jaxagents.networks.initialisation import initialise
+
+_NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys split from the same
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,11 +32,14 @@ class ValueConfig(LearnerConfig):
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
+        noisy: Whether the layers of the default network are noisy, by which it explores; see
+            [`NoisyDense`][jaxagents.networks.NoisyDense].
     """
 
     actor_network: ClassVar[None] = None
     features: tuple[int, ...] = (128, 128)
     dueling: bool = False
+    noisy: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +58,19 @@ class QConfig(ValueConfig):
         """Validates the fields."""
         super().__post_init__()
         self._check_positive("target_update_period")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DistributionalConfig(QConfig):
+    """Static fields of Q-learners of distributions of returns.
+
+    Attributes:
+        double: Whether the network in training chooses the next action, whose distribution its target
+            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
+            Otherwise the target does both.
+    """
+
+    double: bool = False
 
 
 class QHyperparameters(Hyperparameters):
@@ -80,6 +98,7 @@ class Exploring(Protocol):
 ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig)
 ValueHyperparametersT = TypeVar("ValueHyperparametersT", bound=Hyperparameters)
 QConfigT = TypeVar("QConfigT", bound=QConfig)
+DistributionalConfigT = TypeVar("DistributionalConfigT", bound=DistributionalConfig)
 QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 
 
@@ -99,6 +118,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
     discrete_actions = True
     hooks = ("_q", "_loss")
     _layer_norm: ClassVar[bool] = False
+    _noisy_networks: ClassVar[tuple[str, ...]] = ("critic",)
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions.
@@ -153,6 +173,26 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         values = self._q(self.critic.params, observations)
         return ops.EpsilonGreedy(values, epsilon, action_mask(observations))
 
+    def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
+        """The learner with a draw of noise in its noisy layers, if there are any.
+
+        Fortunato et al., 2018, "Noisy networks for exploration". It is drawn anew for each action
+        that is not greedy and for each update, in every network by itself. Greedy actions go without.
+
+        Args:
+            rng: Random key, which may be used for other draws too.
+            scale: Factor of the noise.
+
+        Returns:
+            The learner.
+        """
+        networks = {name: getattr(self, name) for name in self._noisy_networks}
+        params = {name: network.params for name, network in networks.items()}
+        noisy = with_noise(params, jax.random.fold_in(rng, _NOISE), scale)
+        return self.replace(
+            **{name: network.replace(params=noisy[name]) for name, network in networks.items()}
+        )
+
     def allowed_q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions, minus infinity for those that the observations do not allow.
 
@@ -181,6 +221,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
             or default(
                 features=config.features,
                 layer_norm=cls._layer_norm,
+                noisy=config.noisy,
                 n_actions=example.action_size,
                 n_outputs=cls._n_outputs(config),
             ),
@@ -193,9 +234,10 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         self, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[TrainState, Info]:
         """The network after a gradient step, and what is reported of it."""
+        rng = self._noise_key(0)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            losses, details = self._loss(params, batch, targets)
+            losses, details = self._loss(with_noise(params, rng), batch, targets)
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}
 
@@ -204,6 +246,10 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         if "weights" in batch:
             reported["td_errors"] = info["td_errors"]
         return critic, reported
+
+    def _noise_key(self, i: int) -> Key[Array, ""]:
+        """The key of one of the draws of noise of the next gradient step."""
+        return jax.random.fold_in(jax.random.fold_in(self.rng, self.critic.step), i)
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         epsilon = jnp.clip(temperature * cast(Exploring, self.hyperparams).epsilon, 0.0, 1.0)
@@ -229,6 +275,7 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
 
     target_critic: TrainState
 
+    _noisy_networks = ("critic", "target_critic")
     _config_type = QConfig
     _hyperparams_type = QHyperparameters
     batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
@@ -261,7 +308,8 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
         )
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        critic, info = self._fit_critic(batch, self._q_target(batch))
+        targets = self.with_noise(self._noise_key(1))._q_target(batch)
+        critic, info = self._fit_critic(batch, targets)
         return self.replace(critic=critic, target_critic=self._next_target(critic)), info
 
     def _next_target(self, critic: TrainState) -> TrainState:
@@ -277,6 +325,15 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
             critic,
             target,
         )
+
+
+class DistributionalLearner(QLearner[DistributionalConfigT, QHyperparametersT]):
+    """A Q-learner whose network gives a distribution of returns, several numbers for every action."""
+
+    def _next_actions(self, obs: PyTree) -> Int[Array, "batch"]:
+        """The greedy actions whose returns are the targets."""
+        network = self.critic if self.config.double else self.target_critic
+        return self.allowed_q(network.params, obs).argmax(axis=-1)
 
 
 def td_targets(

@@ -1,7 +1,14 @@
 """Networks for actors and critics (flax.linen)."""
 
 from jaxagents.networks.convolution import PatchConv
-from jaxagents.networks.critics import Critic, DiscreteCritic, DuelingCritic, MLPHead, ValueCritic
+from jaxagents.networks.critics import (
+    ActionCritic,
+    Critic,
+    DiscreteCritic,
+    DuelingCritic,
+    MLPHead,
+    ValueCritic,
+)
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.encoding import DictEncoder, WithEncoder
 from jaxagents.networks.ensembles import Ensemble, ensemblize
@@ -21,6 +28,7 @@ from jaxagents.networks.masks import (
     mask_actions,
     observation_only,
 )
+from jaxagents.networks.noisy import NoisyDense, with_noise
 from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, for_each_actor
@@ -30,6 +38,7 @@ from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
     "MLP",
+    "ActionCritic",
     "CategoricalActor",
     "CategoricalPolicy",
     "Critic",
@@ -45,6 +54,7 @@ __all__ = [
     "Masked",
     "MinGRUCell",
     "MultiCategoricalActor",
+    "NoisyDense",
     "Normalised",
     "NormalisedRecurrent",
     "ObservationEncoder",
@@ -67,4 +77,5 @@ __all__ = [
     "normalised",
     "observation_encoder",
     "observation_only",
+    "with_noise",
 ]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.dense import Dense
+from jaxagents.networks.noisy import NoisyDense
 
 Activation = Callable[[Array], Array]
 Initialiser = Callable[..., Array]
@@ -27,6 +28,7 @@ class MLP(nn.Module):
         layer_norm: Whether layers are normalised (Ba et al., 2016) before the nonlinearity.
         dropout_rate: Share of the outputs of every nonlinearity that is dropped while training.
         kernel_init: Initialiser of the weights; the default is orthogonal with gain $\sqrt 2$.
+        noisy: Whether layers are [noisy][jaxagents.networks.NoisyDense].
     """
 
     features: Sequence[int] = (64, 64)
@@ -35,14 +37,16 @@ class MLP(nn.Module):
     layer_norm: bool = False
     dropout_rate: float = 0.0
     kernel_init: Initialiser = _ORTHOGONAL
+    noisy: bool = False
 
     @nn.compact
     def __call__(
         self, x: Float[Array, "*batch inputs"], train: bool = False
     ) -> Float[Array, "*batch features"]:
         """Applies the layers; with `train=True` dropout is active and needs an rng named `"dropout"`."""
+        layer = NoisyDense if self.noisy else Dense
         for i, width in enumerate(self.features):
-            x = Dense(width, kernel_init=self.kernel_init)(x)
+            x = layer(width, kernel_init=self.kernel_init)(x)
             if i == len(self.features) - 1 and not self.activate_final:
                 break
             if self.layer_norm:

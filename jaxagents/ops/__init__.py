@@ -7,7 +7,12 @@ from jaxagents.ops.distributional import (
     quantile_midpoints,
 )
 from jaxagents.ops.distributions import Distribution, Reparametrised
-from jaxagents.ops.exploration import exponential_decay, linear_decay, random_actions
+from jaxagents.ops.exploration import (
+    exponential_decay,
+    factorised_noise,
+    linear_decay,
+    random_actions,
+)
 from jaxagents.ops.gaussian import Gaussian, TanhGaussian
 from jaxagents.ops.joint import Joint
 from jaxagents.ops.losses import (
@@ -70,6 +75,7 @@ __all__ = [
     "expectile_loss",
     "explained_variance",
     "exponential_decay",
+    "factorised_noise",
     "gae_step",
     "generalised_advantages",
     "is_clipped",

@@ -1,4 +1,4 @@
-"""Exploration: random actions, and schedules of how rare they become."""
+"""Exploration: random actions, schedules of how rare they become, and noise of parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,27 @@ def exponential_decay(
         The value.
     """
     return final + (initial - final) * jnp.exp(-step / jnp.maximum(n_steps, _LEAST))
+
+
+def factorised_noise(
+    inputs: Float[Array, "inputs"], outputs: Float[Array, "outputs"]
+) -> tuple[Float[Array, "inputs outputs"], Float[Array, "outputs"]]:
+    r"""Noise for the weights and the biases of a layer, made of a number for each input and output.
+
+    $$\varepsilon^w_{ij} = f(\varepsilon_i) f(\varepsilon_j), \quad
+    \varepsilon^b_j = f(\varepsilon_j), \quad f(x) = \operatorname{sgn}(x) \sqrt{|x|}$$
+
+    Fortunato et al., 2018, "Noisy networks for exploration", equations 10 and 11.
+
+    Args:
+        inputs: Standard normal numbers $\varepsilon_i$, one for each input.
+        outputs: Standard normal numbers $\varepsilon_j$, one for each output.
+
+    Returns:
+        The noise of the weights, and that of the biases.
+    """
+    inputs, outputs = (jnp.sign(x) * jnp.sqrt(jnp.abs(x)) for x in (inputs, outputs))
+    return inputs[:, None] * outputs, outputs
 
 
 def random_actions(

@@ -84,7 +84,10 @@ def _value_based(
 
 
 def _minatar(game: str) -> dict[str, Settings]:
-    """DQN, C51 and QR-DQN in a game of MinAtar. Their buffers of images are left out of checkpoints."""
+    """DQN, C51, Rainbow and QR-DQN in a game of MinAtar. Checkpoints leave their buffers out.
+
+    Rainbow is C51 with all other options of DQN, and explores by its noise alone.
+    """
     config = {
         "batch_size": 10,
         "minibatch_size": 32,
@@ -95,16 +98,24 @@ def _minatar(game: str) -> dict[str, Settings]:
         "checkpoint_buffer": False,
     }
     rates = {"tau": 0.01, "critic_learning_rate": 5e-4, "epsilon": 0.02, "epsilon_steps": 1e5}
-    own = {"dqn": {}, "c51": {"v_min": 0.0, "v_max": 20.0}, "qrdqn": {}}
+    bounds = {"v_min": 0.0, "v_max": 20.0}
+    greedy = {"initial_epsilon": 0.0, "epsilon": 0.0}
+    options = ("double", "dueling", "prioritised_replay", "noisy")
+    own = {
+        "dqn": ("dqn", {}, {}),
+        "c51": ("c51", {}, bounds),
+        "rainbow": ("c51", dict.fromkeys(options, True), {**bounds, **greedy}),
+        "qrdqn": ("qrdqn", {}, {}),
+    }
     return {
-        f"{agent}-{game.lower()}": Settings(
+        f"{name}-{game.lower()}": Settings(
             agent=agent,
             env=f"{game}-MinAtar",
-            config={**_ten_evaluations(100_000), **config},
+            config={**_ten_evaluations(100_000), **config, **own_config},
             hyperparams={**rates, **own_rates},
             sees_images=True,
         )
-        for agent, own_rates in own.items()
+        for name, (agent, own_config, own_rates) in own.items()
     }
 
 
@@ -226,4 +237,4 @@ PRESETS = {
     **_minatar("Asterix"),
     **_minatar("SpaceInvaders"),
 }
-"""By name: the agent, and the environment in small letters."""
+"""By name: the agent (Rainbow is C51 with all options), and the environment in small letters."""

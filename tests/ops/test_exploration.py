@@ -1,4 +1,4 @@
-"""Schedules of exploration against NumPy, traced and at the ends, and random actions."""
+"""Schedules of exploration against NumPy, traced and at the ends, random actions and noise."""
 
 import jax
 import jax.numpy as jnp
@@ -66,3 +66,16 @@ def test_random_actions_are_any_without_a_mask():
     drawn = ops.random_actions(jax.random.key(0), 3, None, (4000,))
     assert drawn.dtype == jnp.int32
     np.testing.assert_allclose(np.bincount(drawn) / 4000, 1 / 3, atol=0.03)
+
+
+def test_factorised_noise():
+    rng = np.random.default_rng(0)
+    inputs, outputs = rng.normal(size=4), rng.normal(size=3)
+    kernel, bias = jax.jit(ops.factorised_noise)(inputs, outputs)
+    for i in range(4):
+        for j in range(3):
+            size = np.sqrt(abs(inputs[i] * outputs[j]))
+            np.testing.assert_allclose(
+                kernel[i, j], size * np.sign(inputs[i] * outputs[j]), rtol=1e-5
+            )
+    np.testing.assert_allclose(np.abs(bias) * bias, outputs, rtol=1e-5)
