@@ -50,6 +50,7 @@ from jaxagents.ops.returns import (
     lambda_return_step,
     lambda_returns,
     scan_backwards,
+    vtrace,
 )
 from jaxagents.ops.targets import soft_value, td_target, values_of
 
@@ -102,5 +103,6 @@ __all__ = [
     "td_target",
     "value_loss",
     "values_of",
+    "vtrace",
     "weighted_mean",
 ]

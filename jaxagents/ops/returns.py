@@ -169,3 +169,61 @@ def lambda_returns(
 
     inputs = (rewards, gamma * (1.0 - terminated), next_values)
     return scan_backwards(step, inputs, next_values, truncated)
+
+
+def vtrace(
+    ratios: Float[Array, "time *batch"],
+    rewards: Float[Array, "time *batch"],
+    values: Float[Array, "time *batch"],
+    next_values: Float[Array, "time *batch"],
+    terminated: Bool[Array, "time *batch"],
+    truncated: Bool[Array, "time *batch"],
+    gamma: Scalar,
+    gae_lambda: Scalar = 1.0,
+    largest_rho: Scalar = 1.0,
+    largest_c: Scalar = 1.0,
+) -> tuple[Float[Array, "time *batch"], Float[Array, "time *batch"]]:
+    r"""V-trace: the returns of a policy $\pi$ from a rollout of another, $\mu$, and its advantages.
+
+    $$v_t = V(s_t) + \rho_t \delta_t + \gamma (1 - d_t) c_t \left(v_{t+1} - V(s_{t+1})\right), \quad
+    \delta_t = r_t + \gamma (1 - d_t) V(s_{t+1}) - V(s_t)$$
+
+    $$\hat A_t = \delta_t + \gamma (1 - d_t) \lambda \left(v_{t+1} - V(s_{t+1})\right)$$
+
+    $$\rho_t = \min\left(\bar\rho, \frac{\pi(a_t | s_t)}{\mu(a_t | s_t)}\right), \quad
+    c_t = \lambda \min\left(\bar c, \frac{\pi(a_t | s_t)}{\mu(a_t | s_t)}\right)$$
+
+    Where an episode is truncated, or the rollout ends, $v_{t+1}$ is $V(s_{t+1})$. The policy gradient
+    weighs the advantages by $\rho_t$. With ratios of 1 these are lambda-returns and
+    [generalised advantages][jaxagents.ops.generalised_advantages].
+
+    Espeholt et al., 2018, "IMPALA: scalable distributed deep-RL with importance weighted actor-learner
+    architectures", remark 1 and section 4.2.
+
+    Args:
+        ratios: Probabilities of the actions under $\pi$, divided by those under $\mu$.
+        rewards: Rewards.
+        values: Values of the observations acted on.
+        next_values: Values of the true successors, before any reset.
+        terminated: Whether the successor is terminal, $d_t$.
+        truncated: Whether the episode was cut after the step.
+        gamma: Discount.
+        gae_lambda: Weight of the trace, $\lambda$.
+        largest_rho: Largest weight of an error, $\bar\rho$.
+        largest_c: Largest weight of the trace before $\lambda$, $\bar c$.
+
+    Returns:
+        The returns, and the advantages.
+    """
+    discounts = gamma * (1.0 - terminated)
+    errors = rewards + discounts * next_values - values
+
+    def step(next_excess: Array, at_t: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        ratio, discount, error = at_t
+        trace = discount * gae_lambda * next_excess
+        excess = jnp.minimum(largest_rho, ratio) * error + jnp.minimum(largest_c, ratio) * trace
+        return excess, (excess, error + trace)
+
+    inputs = (ratios, discounts, errors)
+    excess, advantages = scan_backwards(step, inputs, jnp.zeros_like(values), truncated)
+    return values + excess, advantages

@@ -12,6 +12,7 @@ from jaxagents import ops
 GAMMA, LAMBDA = 0.9, 0.8
 advantages_of = jax.jit(ops.generalised_advantages)
 returns_of = jax.jit(ops.lambda_returns)
+vtrace_of = jax.jit(ops.vtrace)
 
 
 def make_rollout(seed, shape):
@@ -235,3 +236,48 @@ def test_discount_and_trace_can_be_vmapped():
     for i in range(2):
         single = advantages_of(*rollout, gammas[i], lambdas[i])
         np.testing.assert_allclose(swept[i], single, rtol=1e-5, atol=1e-5)
+
+
+def reference_vtrace(ratios, rewards, values, next_values, terminated, truncated, bounds):
+    """Espeholt et al., 2018, equation 1, as it stands: a sum of products."""
+    gae_lambda, largest_rho, largest_c = bounds
+    rho, c = np.minimum(ratios, largest_rho), gae_lambda * np.minimum(ratios, largest_c)
+    errors = rewards + GAMMA * ~terminated * next_values - values
+    returns = values.astype(float)
+    for s in range(len(rewards)):
+        for t in range(s, episode_end(s, terminated, truncated) + 1):
+            returns[s] += GAMMA ** (t - s) * np.prod(c[s:t]) * rho[t] * errors[t]
+    advantages = errors.astype(float)
+    for s in range(len(rewards) - 1):
+        if not (terminated[s] or truncated[s]):
+            advantages[s] += GAMMA * gae_lambda * (returns[s + 1] - values[s + 1])
+    return returns, advantages
+
+
+@pytest.mark.parametrize(
+    "bounds", [(1.0, 1.0, 1.0), (0.8, 1.0, 1.0), (1.0, 1.5, 0.7), (0.0, 1.0, 1.0)], ids=str
+)
+def test_vtrace_is_the_sum_of_the_paper(bounds):
+    for seed in range(5):
+        rollout = make_rollout(seed, (12,))
+        ratios = np.random.default_rng(seed).lognormal(size=12).astype(np.float32)
+        found = vtrace_of(ratios, *rollout, GAMMA, *bounds)
+        for x, expected in zip(found, reference_vtrace(ratios, *rollout, bounds), strict=True):
+            np.testing.assert_allclose(x, expected, rtol=1e-4, atol=1e-5)
+
+
+@shapes
+@pytest.mark.parametrize("gae_lambda", [0.0, LAMBDA, 1.0])
+def test_vtrace_of_the_policy_that_played_is_its_lambda_returns(shape, gae_lambda):
+    rewards, _, *rest = rollout = make_rollout(0, shape)
+    returns, advantages = vtrace_of(np.ones_like(rewards), *rollout, GAMMA, gae_lambda)
+    expected = returns_of(rewards, *rest, GAMMA, gae_lambda)
+    np.testing.assert_allclose(returns, expected, rtol=1e-4, atol=1e-5)
+    expected = advantages_of(*rollout, GAMMA, gae_lambda)
+    np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_vtrace_of_actions_that_the_policy_never_takes_is_the_value():
+    rewards, values, *rest = make_rollout(0, (7,))
+    returns, _ = vtrace_of(np.zeros(7, np.float32), rewards, values, *rest, GAMMA)
+    np.testing.assert_array_equal(returns, values)
