@@ -1,6 +1,8 @@
 """Environments of JaxMARL."""
 
+import io
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -189,7 +191,18 @@ class JaxMARL(Native):
 
 
 def _jaxmarl() -> Any:
-    return require("jaxmarl", "jaxagents[jaxmarl]")
+    """The suite, without what its import prints.
+
+    The import also leaves `sys` with the streams that the process began with, which are neither those of
+    a notebook nor those that a caller has put in their place.
+    """
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__")}
+    printed = io.StringIO()
+    vars(sys).update(stdout=printed, __stdout__=printed)
+    try:
+        return require("jaxmarl", "jaxagents[jaxmarl]")
+    finally:
+        vars(sys).update(streams)
 
 
 def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:

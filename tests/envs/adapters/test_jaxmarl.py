@@ -1,5 +1,8 @@
 """Environments of JaxMARL."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +15,20 @@ from jaxagents.envs import Episodes, as_environment
 
 jaxmarl = pytest.importorskip("jaxmarl")
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_is_imported_without_printing_and_leaves_streams_alone():
+    script = """
+import contextlib, io, sys
+from jaxagents.envs.adapters.making import names_of
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    stdout, stderr = sys.stdout, sys.stderr
+    assert "jaxmarl:MPE_simple_v3" in names_of("jaxmarl")
+    assert (sys.stdout, sys.stderr) == (stdout, stderr)
+assert printed.getvalue() == ""
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
 
 
 def test_steps_as_jaxmarl_does_and_gives_the_true_successor():
