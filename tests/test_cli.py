@@ -278,6 +278,7 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         (["train", *CARTPOLE, "--n-steps", "0"], "n_steps must be a positive integer, got 0"),
         (["train", *CARTPOLE, "--batch-size", "6"], "minibatch_size must divide batch_size"),
         (["train", *CARTPOLE, "--gamma", "2"], "gamma must lie in [0, 1], got 2.0"),
+        (["sweep", *CARTPOLE, "--seeds", "0"], "--seeds must be a positive integer, got 0."),
         (["train", "dqn", "Pendulum-v1"], "DQN acts in discrete spaces"),
         (["train", "bc", "Pendulum-v1"], "bc learns from data: give --dataset FILE"),
         (["train", "bc", "Pendulum-v1", "--dataset", "no.npz"], "no.npz: No such file"),

@@ -71,6 +71,8 @@ def _begin(command: str, words: Sequence[str]) -> None:
     options: Any = parse(kind, choice.words, name, SUMMARIES[command])
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {form_of(command)}.")
+    if is_sweep and options.seeds < 1:
+        raise MistakeError(f"--seeds must be a positive integer, got {options.seeds}.")
     folder = options.run_dir or _new_folder(choice)
     if (folder / "checkpoints").exists() or (folder / "run.json").exists():
         raise MistakeError(
