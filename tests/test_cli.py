@@ -294,7 +294,15 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         (["train", "ppo", "gym:CartPole-v1"], "'gym': write 'gymnasium:CartPole-v1'."),
         (["train", "dqn", "gymnasium:CartPole-v1"], "DQN plays in compiled environments alone"),
         (["sweep", "ppo", "gymnasium:CartPole-v1"], "CartPole-v1 runs on the host"),
-        (["train", "ppo", "no_such_module:Env"], "No module named 'no_such_module'"),
+        (["train", "ppo", "brx:ant"], "There is no suite or module 'brx'. Did you mean 'brax'?"),
+        (["train", "ppo", "gymnasium:LunarLander-v3"], "Box2D is not installed"),
+        (
+            ["train", "ppo", "gymnasium:ALE/Pong-v5"],
+            "Those that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
+        ),
+        (["train", "ppo", "gymnasium:no_such:Pong-v5"], "No module named 'no_such'"),
+        (["train", "ppo", "gymnasium:numpy:Pong-v5"], "Environment `Pong` doesn't exist"),
+        (["train", "ippo", "pettingzoo:atari/pong-v3"], "pip install 'pettingzoo[atari]'"),
         (["resume", "."], ". holds no run.json"),
         (["resume", "no-folder"], "There is no folder 'no-folder'."),
         (["resume"], "Missing: jaxagents resume FOLDER. Folder of the run."),
@@ -306,6 +314,8 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
 def test_mistakes_are_told_in_one_line(words, hint, has_boxes, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tyro._fmtlib._should_use_utf8_drawing_chars", lambda: has_boxes)
     monkeypatch.chdir(tmp_path)
+    for module in ("Box2D", "multi_agent_ale_py"):
+        monkeypatch.setitem(sys.modules, module, None)
     assert hint in ends(words, 2, capsys)
     assert not list(tmp_path.iterdir())
 

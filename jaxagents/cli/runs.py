@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
 from jaxagents.cli.values import stacked, with_values
-from jaxagents.core.nearest import alike
+from jaxagents.core.nearest import alike, unknown
 from jaxagents.core.suites import SUITES
 from jaxagents.presets import preset
 
@@ -150,7 +150,13 @@ def _environment(name: str) -> Any:
         return make(name)
     if "" not in sys.path:
         sys.path.insert(0, "")
-    made = getattr(importlib.import_module(module), attribute)
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise MistakeError(unknown("suite or module", module, SUITES)) from error
+    made = getattr(imported, attribute)
     return made() if callable(made) else made
 
 

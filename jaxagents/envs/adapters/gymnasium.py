@@ -105,16 +105,27 @@ class Gymnasium(HostEnvironment, Native):
         """Makes an environment that is registered with Gymnasium.
 
         Args:
-            name: Its name, such as `"HalfCheetah-v5"`.
+            name: Its name, such as `"HalfCheetah-v5"`, or that of a package and of one that it registers,
+                such as `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
             collects_ahead: See the constructor.
             **options: Passed on to `gymnasium.make`.
 
         Returns:
             The environment.
+
+        Raises:
+            ImportError: The package, or what the environment needs, is not installed.
+            ValueError: There is no such environment.
         """
+        try:
+            env = gymnasium.make(name, **options)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise ImportError(str(error)) from error
+        except gymnasium.error.Error as error:
+            raise ValueError(str(error)) from error
         return cls(
-            gymnasium.make(name, **options),
+            env,
             vectorization_mode=vectorization_mode,
             collects_ahead=collects_ahead,
         )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxagents.core.nearest import nearest
-from jaxagents.core.suites import SUITES
+from jaxagents.core.suites import GYMNASIUM, SUITES
 from jaxagents.envs.adapters.gymnax import of_functional
 from jaxagents.envs.adapters.native import adapter_named
 from jaxagents.envs.environment import Environment
@@ -18,7 +18,8 @@ def make(name: str, **options: Any) -> Environment:
 
     Args:
         name: Name of an environment of gymnax, such as `"CartPole-v1"`, or that of a suite and of one of
-            its environments, such as `"brax:ant"`.
+            its environments, such as `"brax:ant"`. A package that registers environments with Gymnasium
+            comes between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
         **options: Passed on to the suite, but for those that its adapter takes.
 
     Returns:
@@ -27,7 +28,8 @@ def make(name: str, **options: Any) -> Environment:
     Raises:
         TypeError: It is no name.
         ValueError: There is no such environment; the error says which name is nearest.
-        ImportError: The suite is not installed; the message says how to install it.
+        ImportError: The suite, or what the environment needs, is not installed; the message says how to
+            install it.
     """
     if not isinstance(name, str):
         raise TypeError(f"make takes the name of an environment, such as 'brax:ant', got {name!r}.")
@@ -37,7 +39,8 @@ def make(name: str, **options: Any) -> Environment:
     if suite not in SUITES:
         raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     adapter = adapter_named(suite)
-    _check_name(own_name, adapter.names(), suite)
+    if not (suite == GYMNASIUM and ":" in own_name):
+        _check_name(own_name, adapter.names(), suite)
     return adapter.named(own_name, **options)
 
 
@@ -67,6 +70,11 @@ _SUITES = (
     "Names without a suite are of gymnax, such as 'CartPole-v1'; those of "
     f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
 )
+_ADVICE = {
+    "gymnax": _SUITES,
+    GYMNASIUM: "Those that another package registers begin with it, as in "
+    "'gymnasium:ale_py:ALE/Pong-v5'.",
+}
 
 
 def _check_name(name: str, known: list[str], suite: str) -> None:
@@ -79,4 +87,5 @@ def _check_name(name: str, known: list[str], suite: str) -> None:
         return
     near = nearest(name, known)
     hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
-    raise ValueError(f"{suite} has no environment '{name}'. {hint} {_SUITES}")
+    advice = f" {_ADVICE[suite]}" if suite in _ADVICE else ""
+    raise ValueError(f"{suite} has no environment '{name}'. {hint}{advice}")

@@ -10,6 +10,7 @@ from typing import Any, cast
 import cloudpickle
 import pettingzoo
 from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.env_registry.exceptions import FailedToImport
 
 MakeParallel = Callable[..., ParallelEnv]
 
@@ -30,11 +31,18 @@ class Recipe:
     options: dict[str, Any]
 
     def __call__(self, **more: Any) -> ParallelEnv:
-        """Makes an environment, with more options."""
+        """Makes an environment, with more options.
+
+        Raises:
+            ImportError: What it needs is not installed.
+        """
         options = self.options | more
         family, _, name = self.name.partition("/")
         if family != _PARTICLES:
-            return pettingzoo.make("parallel", self.name, **options)
+            try:
+                return pettingzoo.make("parallel", self.name, **options)
+            except FailedToImport as error:
+                raise ImportError(str(error)) from error
         module = importlib.import_module(f"mpe2.{name.replace('-v', '_v')}")
         return module.parallel_env(**options)
 
