@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jaxagents.catalogue import CATALOGUE, Entry
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = sorted((ROOT / "jaxagents").rglob("*.py"))
 BLOCK = re.compile(r"^( *)```[a-z]+\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 COLUMNS = 80
@@ -26,6 +29,19 @@ def test_scripts_and_styles_are_part_of_the_site():
     for name in (*settings["extra_javascript"], *settings["extra_css"]):
         assert (DOCS / name).is_file()
     assert settings["theme"]["font"] is False  # else the theme loads one
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.agent)
+def test_every_agent_is_where_newcomers_look(entry: Entry):
+    page = f"agents/{entry.module}.md"
+    assert f"[`{entry.agent}`" in README or f"`{entry.agent}`]" in README
+    assert f"docs/{page}" in README
+    assert page in (DOCS / "index.md").read_text(encoding="utf-8")
+    assert page in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    reference = (DOCS / "api" / "agents.md").read_text(encoding="utf-8")
+    assert f"::: jaxagents.{entry.module}.{entry.agent}\n" in reference
+    which = (DOCS / "guide" / "which_agent.md").read_text(encoding="utf-8")
+    assert re.search(rf"{page}|\b{entry.agent}\b", which)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
