@@ -11,29 +11,35 @@ from jaxagents.ppo import PPO, AgentConfig, HyperParameters
 
 
 class SelfPlay(PPO):
-    """PPO against past selves in a pool, of which one is drawn for each game."""
+    """PPO against a pool of past selves, one of which is drawn for a game."""
 
-    frequency = 10  # in updates, after which the present self takes the place of the oldest
+    frequency = 10  # in updates: the present self then replaces the oldest
 
     def _create_runner(self, rng, hyperparams):
-        runner, n = super()._create_runner(rng, hyperparams), self.episodes.env.n_opponents
-        pool = jax.tree.map(lambda x: jnp.stack([x] * n), runner.actor_training.params)
+        runner = super()._create_runner(rng, hyperparams)
+        n, params = self.episodes.env.n_opponents, runner.actor_training.params
+        pool = jax.tree.map(lambda x: jnp.stack([x] * n), params)
         return runner.replace(extra=pool)
 
     def _rollout_environment(self, runner):
         def play(number, key, obs, allowed):
             params = jax.tree.map(lambda past: past[number], runner.extra)
             seen = {"observation": obs, "action_mask": allowed}
-            return self._distribution(runner.actor_training, params, seen).sample(key)
+            policy = self._distribution(runner.actor_training, params, seen)
+            return policy.sample(key)
 
         return self.episodes.env.against(play)
 
     def _learn(self, runner, traj, rngs):
-        runner, n = super()._learn(runner, traj, rngs), self.episodes.env.n_opponents
+        runner = super()._learn(runner, traj, rngs)
+        n, params = self.episodes.env.n_opponents, runner.actor_training.params
         turn, rest = jnp.divmod(runner.update_step, self.frequency)
-        place = jnp.where(rest == 0, turn % n, n)  # there is no place n: nothing is put there
-        both = runner.extra, runner.actor_training.params
-        pool = jax.tree.map(lambda past, x: past.at[place].set(x, mode="drop"), *both)
+        place = jnp.where(rest == 0, turn % n, n)  # n is no place
+
+        def replaced(past, present):
+            return past.at[place].set(present, mode="drop")
+
+        pool = jax.tree.map(replaced, runner.extra, params)
         return runner.replace(extra=pool)
 
 

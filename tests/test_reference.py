@@ -1,8 +1,10 @@
 """The API reference: constructors with the types of each agent, and settings as tables."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import jaxagents
 
@@ -41,6 +43,14 @@ def test_configurations_have_the_fields_of_their_bases(read):
     assert rows["optimizer"][0] == "`optax.adam`"
     assert rows["actor_epochs"] == ["`4`", "Passes over the samples for the actor."]
     assert rows["checkpoint_dir"][0] == "`None`"
+
+
+def test_what_is_returned_is_one_thing_however_long_its_text(read):
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    options = yaml.safe_load(re.search(r"docstring_options:\n(?: +)(.*)", site)[1])
+    sections = read["agents.agent.Agent.train"].docstring.parse("google", **options)
+    (returned,) = next(section.value for section in sections if section.kind.value == "returns")
+    assert str(returned.annotation) == "tuple[RunnerT, Metrics]"
 
 
 AGENTS = [

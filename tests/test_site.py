@@ -13,7 +13,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = sorted((ROOT / "jaxagents").rglob("*.py"))
-BLOCK = re.compile(r"^( *)```[a-z]+\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^( *)``` ?\{?[ .a-z]+\}?\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+INCLUDED = re.compile(r'^--8<-- "(.+):(\d+):(\d+)"$', re.MULTILINE)
 COLUMNS = 80
 
 
@@ -59,6 +60,13 @@ def too_long(text: str) -> list[str]:
     lines = [
         line.removeprefix(block[1])
         for block in BLOCK.finditer(text)
-        for line in block[2].splitlines()
+        for line in INCLUDED.sub(included, block[2]).splitlines()
     ]
     return [line for line in lines if len(line) > COLUMNS]
+
+
+def included(found: re.Match[str]) -> str:
+    """The lines of a file that a page includes."""
+    path, first, last = found.groups()
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    return "\n".join(lines[int(first) - 1 : int(last)])

@@ -105,8 +105,8 @@ class Gymnasium(HostEnvironment, Native):
         """Makes an environment that is registered with Gymnasium.
 
         Args:
-            name: Its name, such as `"HalfCheetah-v5"`, or that of a package and of one that it registers,
-                such as `"ale_py:ALE/Pong-v5"`.
+            name: Its name, such as `"HalfCheetah-v5"`, or that of a package and of one that it
+                registers, such as `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
             collects_ahead: See the constructor.
             **options: Passed on to `gymnasium.make`.
