@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from jaxagents.envs.on_host.making import specification_of
 from jaxagents.host.episodes import GymnasiumEpisodes
 from jaxagents.host.transitions import rescale_actions
 from jaxagents.host.vector_episodes import VectorEpisodes
@@ -74,5 +75,6 @@ def episodes_of(env: gymnasium.Env | VectorEnv, seed: int) -> GymnasiumEpisodes 
 def name_of(env: gymnasium.Env | VectorEnv) -> str:
     """The name of an environment; that of copies, or of a vector, begins with their number."""
     one = env.unwrapped.envs[0] if isinstance(env.unwrapped, SyncVectorEnv) else env
-    name = type(one.unwrapped).__qualname__ if one.spec is None else one.spec.id
+    spec = specification_of(one)
+    name = type(one.unwrapped).__qualname__ if spec is None else spec.id
     return f"{env.num_envs} x {name}" if isinstance(env, VectorEnv) else name

@@ -22,6 +22,7 @@ from jaxagents.envs.on_host.making import (
     identity_of,
     made_by,
     maker_of,
+    specification_of,
     vector_of,
 )
 from jaxagents.envs.on_host.vectors import Vector, spaces_of_one
@@ -86,7 +87,7 @@ class Gymnasium(HostEnvironment, Native):
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
-        spec = first.spec
+        spec = specification_of(first)
         self.max_steps = None if spec is None else spec.max_episode_steps
         self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
@@ -170,12 +171,9 @@ class Gymnasium(HostEnvironment, Native):
         Raises:
             ValueError: It cannot.
         """
-        if isinstance(self.env, VectorEnv) and self.env.num_envs != n_envs:
-            raise ValueError(
-                f"The vector has {self.env.num_envs} environments, but the configuration says "
-                f"batch_size={n_envs}: set batch_size={self.env.num_envs}."
-            )
-        if isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
+        if isinstance(self.env, VectorEnv):
+            self._check_vector(n_envs)
+        elif isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
             raise ValueError(
                 f"{self.name} is not registered with Gymnasium, so that no more can be made of it, but "
                 f"batch_size is {n_envs}. Pass a function that makes one, as in "
@@ -184,6 +182,14 @@ class Gymnasium(HostEnvironment, Native):
             )
         if evaluates:
             self._check_evaluates()
+
+    def _check_vector(self, n_envs: int) -> None:
+        vector = Vector(self.env)
+        if vector.n_envs != n_envs:
+            raise ValueError(
+                f"The vector has {vector.n_envs} environments, but the configuration says "
+                f"batch_size={n_envs}: set batch_size={vector.n_envs}."
+            )
 
     def _check_evaluates(self) -> None:
         if self._make_eval is None:

@@ -188,7 +188,8 @@ class HostEpisodes:
         if self._vector.starts_episodes:
             return (
                 f"{_GOES_ON} {where}: this vector starts episodes by itself, so that they cannot be "
-                "played again. One made with autoreset_mode=AutoresetMode.DISABLED does not."
+                "played again. Vectors of Gymnasium do not, if they are made with "
+                "autoreset_mode=AutoresetMode.DISABLED."
             )
         return (
             f"{_GOES_ON} {where}: with the same seeds and actions they took another course, or they "

@@ -50,8 +50,8 @@ def maker_of(env: object) -> MakeEnv | None:
         TypeError: It is no environment, vector, or function.
     """
     if isinstance(env, VectorEnv):
-        is_wrapped = env.unwrapped is not env
-        return None if env.spec is None or is_wrapped else functools.partial(_one_of, env.spec)
+        spec, is_wrapped = specification_of(env), env.unwrapped is not env
+        return None if spec is None or is_wrapped else functools.partial(_one_of, spec)
     if isinstance(env, gymnasium.Env):
         return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
     if callable(env):
@@ -104,7 +104,19 @@ def identity_of(env: object) -> Hashable:
     Returns:
         Its specification, if there is one, or itself.
     """
-    if isinstance(env, gymnasium.Env) and env.spec is not None:
+    if isinstance(env, gymnasium.Env) and (spec := specification_of(env)) is not None:
         with contextlib.suppress(ValueError, TypeError):
-            return env.spec.to_json()
+            return spec.to_json()
     return env
+
+
+def specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
+    """What Gymnasium makes more of an environment by; EnvPool's own kind makes none.
+
+    Args:
+        env: An environment or a vector.
+
+    Returns:
+        The specification, if there is one.
+    """
+    return env.spec if isinstance(env.spec, EnvSpec) else None

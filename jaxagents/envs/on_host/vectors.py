@@ -15,6 +15,9 @@ from jaxagents.envs.on_host.arrays import example_seen
 from jaxagents.envs.on_host.copies import Copies, VectorStep
 from jaxagents.envs.on_host.infos import Infos
 
+_ENVPOOL = "envpool.python.envpool", "EnvPoolMixin"
+"""Module and name of the class that vectors of EnvPool inherit from."""
+
 
 class Vector(Copies):
     """A vector of Gymnasium environments.
@@ -35,7 +38,13 @@ class Vector(Copies):
             env: The vector.
             is_given: Whether a user made it, who also closes it.
             info_names: Names of the entries of infos that are kept; `None` keeps none.
+
+        Raises:
+            ValueError: Its steps are of some of its environments only.
         """
+        self._has_its_seeds = is_of_envpool(env)
+        if self._has_its_seeds:
+            _check_steps_all(env)
         self.env = env
         self.infos = Infos(info_names or InfoNames())
         self._is_given = is_given
@@ -50,7 +59,7 @@ class Vector(Copies):
         """Starts episodes.
 
         Args:
-            seeds: A seed for each environment; `None` where no episode starts.
+            seeds: A seed for each environment; `None` where no episode starts. EnvPool takes none.
             where: In which of them; in all, if the vector starts episodes by itself.
 
         Returns:
@@ -58,7 +67,7 @@ class Vector(Copies):
         """
         self._starts[where] = False
         if self.starts_episodes:  # perhaps all in one, with a single generator
-            obs, _ = self.env.reset(seed=seeds[0])
+            obs, _ = self.env.reset(seed=None if self._has_its_seeds else seeds[0])
         else:
             of_each: Any = list(seeds)
             obs, _ = self.env.reset(seed=of_each, options={"reset_mask": where})
@@ -115,6 +124,21 @@ class Vector(Copies):
             final = info["final_obs"][i]
             jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
         return obs
+
+
+def is_of_envpool(env: gymnasium.Env | VectorEnv) -> bool:
+    """Whether EnvPool made a vector, whose seeds are given when it is made."""
+    bases = type(env.unwrapped).__mro__
+    return _ENVPOOL in [(base.__module__, base.__qualname__) for base in bases]
+
+
+def _check_steps_all(pool: Any) -> None:
+    config = pool.unwrapped.config
+    if config["batch_size"] != config["num_envs"]:
+        raise ValueError(
+            f"A step must be one of all environments, but this EnvPool steps {config['batch_size']} of "
+            f"{config['num_envs']} at a time: make it without batch_size."
+        )
 
 
 def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
