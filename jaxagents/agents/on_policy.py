@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, ArrayLike, Key, PyTree
+from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
@@ -21,6 +21,7 @@ from jaxagents.agents.reports import info_of_update
 from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.sequences import first_of
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import (
     no_targets,
@@ -249,11 +250,30 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return self._reports_of_rollout(*self._taken_over(runner, rollout))
 
     def _taken_over(self, runner: Runner, rollout: HostRollout) -> "_Collected":
-        """What `_collect` gives, of a rollout from the host."""
+        """What `_collect` gives, of a rollout from the host.
+
+        One that was collected ahead is by an earlier policy. Its log-probabilities become those under
+        the policy that learns from it, so that ratios of probabilities begin at 1 in each update: the
+        clip of PPO is to keep near the policy that an update starts from, the proximal policy of
+        Hilton et al., 2022, "Batch size-invariance for policy optimization".
+        """
         keys = self._keys(runner)
         traj = Transition(value=NOT_YET, **rollout._asdict())
+        if self.episodes.env.collects_ahead:
+            traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
         runner = runner.replace(rng=keys.next_runner)
         return self._ready_to_learn(_Collected(runner, traj, keys.epochs))
+
+    def _log_probs(self, actor: TrainState, traj: Transition) -> Float[Array, "..."]:
+        """Log-probabilities of the actions of a rollout under an actor."""
+
+        def of_environment(carry: PyTree, traj: Transition, first: Array) -> Array:
+            distributions = self._policy.unroll(actor, carry, traj.obs, first)
+            log_probs = jax.vmap(lambda it, action: it.log_prob(action))(distributions, traj.action)
+            return log_probs.reshape(traj.log_prob.shape)
+
+        start = jax.tree.map(lambda x: x[0], traj.carry)
+        return jax.vmap(of_environment, (0, 1, 1), 1)(start, traj, first_of(traj))
 
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
 from jaxagents import PPO, load_policy, make
+from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.envs import Gymnasium
 from jaxagents.ppo import AgentConfig, HyperParameters
 from jaxagents.sharding import make_mesh
@@ -117,6 +118,18 @@ def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
     taken = later.ahead.log_prob
     np.testing.assert_allclose(log_probs(earlier.actor_training), taken, rtol=1e-5)
     assert np.abs(log_probs(later.actor_training) - taken).max() > 1e-3
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_what_is_collected_ahead_is_clipped_around_the_policy_that_learns_from_it(memory):
+    whole = {"memory": memory, "memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
+    agent = PPO(walk(collects_ahead=True), None, config(**whole), eval_during_training=False)
+    runner = agent.start(KEY, HYPERPARAMS)
+    played = Transition(value=NOT_YET, **runner.ahead._asdict())
+    found = agent._log_probs(runner.actor_training, played)
+    np.testing.assert_allclose(found, played.log_prob, rtol=1e-4, atol=1e-5)
+    second = agent.advance(agent.advance(runner, 1), 1)
+    np.testing.assert_allclose(second.info["kl"], 0.0, atol=1e-6)
 
 
 def test_rollouts_hold_infos():
