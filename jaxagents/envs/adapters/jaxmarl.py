@@ -198,11 +198,11 @@ def _jaxmarl() -> Any:
     """
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__")}
     printed = io.StringIO()
-    vars(sys).update(stdout=printed, __stdout__=printed)
+    sys.__dict__.update(stdout=printed, __stdout__=printed)
     try:
         return require("jaxmarl", "jaxagents[jaxmarl]")
     finally:
-        vars(sys).update(streams)
+        sys.__dict__.update(streams)
 
 
 def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:
