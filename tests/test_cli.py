@@ -355,6 +355,7 @@ print([name for name in ("jax", "numpy", "gymnax") if name in sys.modules])
     command = [sys.executable, "-c", script]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert out.splitlines()[-1] == "[]"
+    assert "usage: jaxagents train ppo ENV [-h]" in out
     assert "ppo-cartpole" in out
 
 

@@ -52,8 +52,14 @@ class Remembers(Generic[RunnerT]):
             The runner and the metrics of that training.
 
         Raises:
+            TypeError: The trainings are missing.
             IndexError: There is no such training, or there are not as many positions as axes.
         """
+        if not isinstance(trainings, tuple):
+            raise TypeError(
+                "select takes what sweep or jax.vmap(agent.train) returned, and then positions, as in "
+                f"agent.select(result, result.best, 0), got {trainings!r} first."
+            )
         runners, metrics = trainings[:2]
         shape = np.shape(runners.update_step)
         if len(index) != len(shape) or not all(

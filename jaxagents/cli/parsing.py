@@ -29,7 +29,9 @@ _OF_SEVERAL_TYPES = re.compile(r"(\S+): no type matching (\S+) could be .* from 
 _IN_WORDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text"}
 
 
-def parse(kind: type[T], words: Sequence[str], command: str, description: str) -> T:
+def parse(
+    kind: type[T], words: Sequence[str], command: str, description: str, names: str = ""
+) -> T:
     """Reads the options of a command.
 
     Args:
@@ -37,6 +39,7 @@ def parse(kind: type[T], words: Sequence[str], command: str, description: str) -
         words: The words after the command.
         command: The command.
         description: The first words of its help.
+        names: Further words that its help shows before the options.
 
     Returns:
         The options.
@@ -50,7 +53,7 @@ def parse(kind: type[T], words: Sequence[str], command: str, description: str) -
         with contextlib.redirect_stderr(said):
             options, left = tyro.cli(
                 kind,
-                prog=f"jaxagents {command}",
+                prog=f"jaxagents {command} {names}".strip(),
                 args=list(words),
                 description=description,
                 return_unknown_args=True,

@@ -68,7 +68,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
     of_agent = options_of(choice.agent, choice.preset)
     kind = options_class(_own_options(choice, is_sweep), of_agent, is_sweep)
     name = f"{command} {choice.agent}"
-    options: Any = parse(kind, choice.words, name, SUMMARIES[command])
+    options: Any = parse(kind, choice.words, name, SUMMARIES[command], "ENV")
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {form_of(command)}.")
     if is_sweep and options.seeds < 1:

@@ -111,3 +111,5 @@ def test_selects_one_training_out_of_many():
     for wrong in ((3, 0), (1,), (0, 2), (0, 0, 0)):
         with pytest.raises(IndexError, match=r"along axes of lengths \(3, 2\): give one position"):
             agent.select(result, *wrong)
+    with pytest.raises(TypeError, match=r"select takes what sweep .* got 1 first"):
+        agent.select(1, 0)
