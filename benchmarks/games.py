@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from self_play import SelfPlay
 
 HEAD = (
-    *("Game", "Opponent", "Agent"),
+    *("Opponent", "Agent"),
     *(f"{seat} {end}" for seat in ("Begins:", "Replies:") for end in ("wins", "draws", "losses")),
 )
 N_PAST, N_ENVS, ROLLOUT_LENGTH = 16, 128, 32
@@ -86,11 +86,11 @@ def games() -> dict[str, Game]:
 def main() -> None:
     """Runs the benchmark, and prints its page."""
     args = parse_args()
-    rows = []
+    rows = {name: [] for name in args.games}
     for name in args.games:
-        for row in rows_of(name, games()[name], args):
-            print(row, file=sys.stderr)
-            rows.append(row)
+        for row in rows_of(games()[name], args):
+            print(name, row, file=sys.stderr)
+            rows[name].append(row)
     reports.write(report(rows, args), args.markdown)
 
 
@@ -106,8 +106,8 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def rows_of(name: str, game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
-    """Trains in a game, and yields its rows of the table."""
+def rows_of(game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
+    """Trains in a game, and yields its rows of its table."""
     agent = make_agent(game, max(1, round(args.share * game.n_updates)))
     keys = jax.random.split(jax.random.key(0), args.seeds)
     runners = [agent.start(key, hyperparams_of(game)) for key in keys]
@@ -117,11 +117,11 @@ def rows_of(name: str, game: Game, args: argparse.Namespace) -> Iterator[list[st
         play = jax.jit(functools.partial(play_games, agent, env, game, args.matches))
         for whose, group in {"untrained": runners[:1], "trained": trained}.items():
             results = [shares(*play(runner.actor_training)) for runner in group]
-            yield [name, what, whose, *_cells(np.array(results))]
+            yield [what, whose, *_cells(np.array(results))]
 
 
-def report(rows: list[list[str]], args: argparse.Namespace) -> str:
-    """The page of Markdown."""
+def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:
+    """The page of Markdown, of the rows of each game."""
     sizes = [
         f"{n_updates * N_ENVS * ROLLOUT_LENGTH:,} moves in {name}"
         for name, n_updates in ((name, games()[name].n_updates) for name in args.games)
@@ -136,7 +136,7 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         "most probable move. Opponents choose at random among the moves that are best: the perfect one "
         "of all that keep the outcome that perfect play has, minimax of those that look best when it "
         "looks so many moves ahead, at wins and losses alone.",
-        reports.table(HEAD, rows),
+        *(f"## {name}\n\n{reports.table(HEAD, of_game)}" for name, of_game in rows.items()),
         f"With {reports.versions('jaxagents', 'jax', 'pgx')}.",
     ]
     return "\n\n".join(parts)

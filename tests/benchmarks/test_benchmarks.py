@@ -29,7 +29,7 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
     "games.py": (
         "--games takeaway --seeds 1 --share 0.01 --matches 8 --markdown report.md",
         ["report.md"],
-        "| takeaway | perfect | trained |",
+        "| perfect | trained |",
     ),
     "learners.py": (
         "--only pendulum --quick --libraries jaxagents --output new",
