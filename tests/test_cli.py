@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import gymnasium
 import gymnax
 import jax
 import numpy as np
@@ -477,6 +478,21 @@ def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):
     hyperparams = run.make_hyperparams()
     assert hyperparams.ent_coeff == 0.0
     assert hyperparams.critic_optimizer_params.learning_rate == 2e-3
+
+
+def test_a_module_of_the_folder_may_register_environments_with_gymnasium(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    registry = gymnasium.registry.copy()
+    monkeypatch.setattr("gymnasium.envs.registration.registry", registry)
+    (tmp_path / "registers_poles.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('own/Pole-v0', entry_point=CartPoleEnv)\n"
+    )
+    name = "gymnasium:registers_poles:own/Pole-v0"
+    run = Run(agent="ppo", environment=name, seed=0, config={}, hyperparams=[{}])
+    assert repr(run.make_agent(tmp_path)) == "<PPO on own/Pole-v0>"
 
 
 def test_makes_agents_that_learn_from_data(tmp_path):

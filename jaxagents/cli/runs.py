@@ -143,13 +143,13 @@ def _why_there_is_none(folder: Path) -> str:
 
 def _environment(name: str) -> Any:
     """An environment of gymnax or of a suite, or one of the user's own."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     module, colon, attribute = name.partition(":")
     if not colon or module in {"gymnax", *SUITES}:
         from jaxagents.envs import make
 
         return make(name)
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
