@@ -20,7 +20,7 @@ def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
     Args:
         params: A dataclass, a named tuple or a dict.
         numbers: The numbers by name, which may be traced. They are cast to the types of those that they
-            replace.
+            replace, and rounded where those are whole.
 
     Returns:
         The parameters.
@@ -65,4 +65,7 @@ def _is_number(x: object) -> bool:
 def _cast(name: str, number: ArrayLike, own: ArrayLike) -> jax.Array:
     if jnp.ndim(number):
         raise ValueError(f"env_params[{name!r}] must be one number, got shape {jnp.shape(number)}.")
-    return jnp.asarray(number).astype(jnp.result_type(own))
+    number, dtype = jnp.asarray(number), jnp.result_type(own)
+    is_rounded = jnp.issubdtype(dtype, jnp.integer) and jnp.issubdtype(number.dtype, jnp.floating)
+    # A schedule that ought to give 23 may give 22.999998.
+    return (jnp.rint(number) if is_rounded else number).astype(dtype)

@@ -90,7 +90,7 @@ def test_curricula_go_on_exactly(tmp_path):
     def make(**fields):
         return DQN_CASE.make(Paid, n_steps=4, n_evals=2, **fields)
 
-    raises = {"wage": LinearSchedule(1.0, 5.0, 4), "bonus": lambda step: 2.9 + step}
+    raises = {"wage": LinearSchedule(1.0, 5.0, 4), "bonus": lambda step: 2.1 + step}
     hyperparams = DQN_CASE.hyperparams(env_params=raises)
     whole, metrics = make().train(KEY, hyperparams, progress=False)
     np.testing.assert_allclose(returns(metrics), [1 + 2, 3 + 4, 5 + 6])
@@ -132,10 +132,16 @@ def test_an_environment_that_stays_the_same_is_itself(agent):
 
 
 def test_parameters_may_be_dicts_and_tuples():
-    params = with_numbers({"wage": 1.0, "bonus": 2}, {"bonus": 3.7})
+    params = with_numbers({"wage": 1.0, "bonus": 2}, {"bonus": 3})
     assert params == {"wage": 1.0, "bonus": 3}
     assert params["bonus"].dtype == jnp.int32
     assert with_numbers(Moment(1, 2.0), {"params": 3.0}) == Moment(1, 3.0)
+
+
+def test_whole_numbers_of_schedules_are_rounded():
+    schedule, steps = LinearSchedule(0.0, 50.0, 50), jnp.arange(51)
+    bonus = jax.vmap(lambda step: with_numbers(Pay(), {"bonus": schedule(step)}).bonus)
+    np.testing.assert_array_equal(jax.jit(bonus)(steps), steps)
 
 
 @pytest.mark.parametrize(
