@@ -168,6 +168,19 @@ def test_trains_in_vectors_as_they_are(in_turns, mode):
         assert runner.envstate.envstate.actions.shape == (4, 0)
 
 
+def test_agents_take_turns_in_environments_that_are_given():
+    vector = SyncVectorEnv([Walk] * 2, autoreset_mode=AutoresetMode.DISABLED)
+    env = Gymnasium(vector, eval_env=Walk)
+    sizes = {"batch_size": 2, "rollout_length": 3}
+    agent, other = (
+        PPO(env, None, config(max_episode_steps=limit, **sizes), False) for limit in (5, 4)
+    )
+    runner = agent.advance(agent.start(KEY, HYPERPARAMS), 1)
+    other.start(jax.random.key(1), HYPERPARAMS)
+    gone_on = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+    trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
+
+
 def test_environments_in_processes_make_the_same_training(in_turns):
     env = walk(vectorization_mode="async")
     agent = PPO(env, None, config(), eval_during_training=False)

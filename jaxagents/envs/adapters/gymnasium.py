@@ -206,12 +206,13 @@ class Gymnasium(HostEnvironment, Native):
             return Vector(vector, is_given=False, info_names=terms.info_names)
         if purpose == "training" and isinstance(self.env, VectorEnv):
             return Vector(self.env, info_names=terms.info_names)
+        mode, make = self._vectorization_mode, self._make
         if purpose == "evaluation":
             self._check_evaluates()
-        make = self._make if purpose == "training" else self._make_eval
-        make = make or (lambda: self.env)  # the only one there is
-        vector = vector_of(make, n_envs, self._vectorization_mode)
-        return Vector(vector, is_given=False, info_names=terms.info_names)
+            make = self._make_eval
+        is_only_one = make is None and mode == "sync"
+        vector = vector_of(make or (lambda: self.env), n_envs, mode)
+        return Vector(vector, is_given=is_only_one, info_names=terms.info_names)
 
     def _drawing(self) -> gymnasium.Env:
         assert self._make_eval is not None

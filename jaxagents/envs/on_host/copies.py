@@ -43,12 +43,14 @@ class Copies(abc.ABC):
 
     Attributes:
         n_envs: Number of environments.
+        is_given: Whether a user made them, who also closes them.
         starts_episodes: Whether they start the next episode by themselves.
         action_space: Space of the actions of one environment; with several actors, of one of these.
         infos: Reads what is kept of the infos.
     """
 
     n_envs: int
+    is_given: bool
     starts_episodes: bool
     action_space: Space
     infos: Infos

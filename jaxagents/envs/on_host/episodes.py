@@ -107,6 +107,11 @@ class HostEpisodes:
         self._start_next(step.terminated | step.truncated)
         return step._replace(obs=self.obs)
 
+    def give_way(self) -> None:
+        """Leaves environments that a user made to other episodes: its own are then played again."""
+        if self._vector.is_given:
+            self._played = None
+
     @property
     def infos(self) -> Infos:
         """What reads the entries that are kept of infos."""

@@ -58,7 +58,7 @@ class ParallelCopies(Copies):
         self._actors = actors
         self.infos = Infos(terms.info_names)
         self._shows_state = terms.shows_critic_state and actors.state is not None
-        self._is_given = is_given
+        self.is_given = is_given
         self._rows: list[PyTree] = [None] * len(envs)
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
@@ -95,7 +95,7 @@ class ParallelCopies(Copies):
 
     def close(self) -> None:
         """Closes the environments, unless a user made them."""
-        if not self._is_given:
+        if not self.is_given:
             for env in self._envs:
                 env.close()
 

@@ -47,7 +47,7 @@ class Vector(Copies):
             _check_steps_all(env)
         self.env = env
         self.infos = Infos(info_names or InfoNames())
-        self._is_given = is_given
+        self.is_given = is_given
         self.n_envs = env.num_envs
         self.action_space = env.single_action_space
         self._mode = autoreset_mode(env)
@@ -103,7 +103,7 @@ class Vector(Copies):
 
     def close(self) -> None:
         """Closes the vector, and so ends its processes, unless a user made it."""
-        if not self._is_given:
+        if not self.is_given:
             self.env.close()
 
     def _cast(self, obs: PyTree) -> PyTree:
