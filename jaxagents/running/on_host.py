@@ -1,5 +1,6 @@
 """The program of a training whose environments are stepped on the host."""
 
+import contextlib
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, cast
@@ -150,9 +151,10 @@ class OnHost(Generic[PlayingRunnerT]):
         moment: Moment | None = None,
     ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
         """The pictures of one episode, the first that `play` plays, and its number of steps."""
-        first = np.zeros(1, np.int32)
-        environment = self._env.film(self._terms._replace(max_steps=max_steps))
-        pictures = film_one(environment, *self._round(rng, first, acting, deterministic))
+        seeds, player = self._round(rng, np.zeros(1, np.int32), acting, deterministic)
+        terms = self._terms._replace(max_steps=max_steps)
+        with contextlib.closing(self._env.film(terms)) as environment:
+            pictures = film_one(environment, seeds, player)
         return pictures, len(pictures) - 1
 
     def _round(

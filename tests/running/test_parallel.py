@@ -61,9 +61,11 @@ def test_a_resumed_training_is_the_same_bit_for_bit(agent, tmp_path):
     np.testing.assert_array_equal(metrics["returns"][-1], agent.training_metrics["returns"][-1])
 
 
-def test_films_an_episode(agent):
-    key = jax.random.key(4)
+def test_films_an_episode(agent, monkeypatch):
+    key, closed = jax.random.key(4), []
+    monkeypatch.setattr(Relay, "close", lambda self: closed.append(self), raising=False)
     frames = agent.render_episode(key)
+    assert len(closed) == 1
     (length,) = agent.eval(key, n_evals=1)["lengths"]
     np.testing.assert_array_equal(frames[:, 0, 0, 0], np.arange(length + 1))
 
