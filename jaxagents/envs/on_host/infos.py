@@ -123,9 +123,9 @@ def _read(
 ) -> None:
     """Writes an entry of an info, where environments have it."""
     if name in info:
-        has = np.asarray(info.get(f"_{name}", np.ones_like(where)))
+        has, rows = np.asarray(info.get(f"_{name}", np.ones_like(where))), info[name]
         for i in np.flatnonzero(has & where):
-            numbers[i] = _number(name, info[name][i])
+            numbers[i] = _number(name, rows if isinstance(rows, Mapping) else rows[i])
 
 
 def _number(name: str, x: Any) -> float:

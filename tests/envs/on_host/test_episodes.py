@@ -179,3 +179,15 @@ def test_actions_are_moved_into_their_box():
     np.testing.assert_array_equal(fitted["box"], [[-1, 1], [0.5, 2]])
     np.testing.assert_array_equal(fitted["choice"], [0, 2])
     assert fitted["choice"].dtype == space["choice"].dtype
+
+
+def test_infos_that_are_no_numbers_are_refused():
+    class Recorded(Walk):
+        def step(self, action):
+            *outcome, info = super().step(action)
+            return *outcome, {**info, "won": {"by": 1.0}}
+
+    recorded = vector(AutoresetMode.DISABLED, Recorded)
+    recorded.reset(SEEDS.tolist(), np.ones(N_ENVS, bool))
+    with pytest.raises(ValueError, match=r"'won', which must be a number, but .* has {'by': "):
+        recorded.step(actions_of(0))
