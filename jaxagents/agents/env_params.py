@@ -37,12 +37,12 @@ class PlayingHyperparameters(Hyperparameters):
 
     def check_ranges(self, path: str = "") -> None:
         """Raises if a value is not a number, or out of its interval; see `Hyperparameters`."""
-        super().check_ranges(path)
         if not isinstance(self.env_params, Mapping):
             raise TypeError(
                 "env_params must be a dict of parameters of the environment, such as "
                 f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
             )
+        super().check_ranges(path)
         for name, value in self.of_environment.items():
             self._check_value(f"env_params[{name!r}]", value)
 

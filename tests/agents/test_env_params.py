@@ -154,6 +154,7 @@ def test_whole_numbers_of_schedules_are_rounded():
         ({"wage": [1.0, 2.0]}, ValueError, r"give jnp.array\(\[1.0, 2.0\]\)"),
         ({"wage": np.nan}, ValueError, r"env_params\['wage'\] must lie in"),
         (Pay(), TypeError, "must be a dict of parameters"),
+        (Moment(0, {}), TypeError, "must be a dict of parameters"),
     ],
 )
 def test_what_is_no_hyperparameter_is_refused(agent, env_params, error, message):
