@@ -54,8 +54,8 @@ class Opponents(Wrapper):
         if not hasattr(self.env, "against"):
             raise TypeError(
                 f"Opponents needs a game whose opponent can be replaced, but {self.wording.environment} "
-                "has no method against(opponent). Games of pgx have one; in an environment of your own, "
-                "let it return the environment with that opponent."
+                "is no jaxagents.Environment with a method against(opponent), which returns the game "
+                "with that opponent. Games of pgx have one."
             )
         self.n_opponents = positive("n_opponents", n_opponents)
         self.play = play
