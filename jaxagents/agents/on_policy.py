@@ -14,18 +14,14 @@ from jaxagents import ops
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.checks import check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.playing import (
-    playing,
-)
+from jaxagents.agents.playing import playing
 from jaxagents.agents.reports import info_of_update
 from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.sequences import first_of
 from jaxagents.agents.transitions import NOT_YET, Transition
-from jaxagents.agents.value_scale import (
-    no_targets,
-)
+from jaxagents.agents.value_scale import no_targets
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
