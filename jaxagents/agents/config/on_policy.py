@@ -1,0 +1,165 @@
+"""The configuration and hyperparameters that on-policy agents share."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar, Literal, get_args
+
+import optax
+from flax import linen as nn
+from flax import struct
+
+from jaxagents.agents.config.base import Config
+from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.optimizer import OptimizerParams
+
+Memory = Literal["gru", "lstm", "min_gru"]
+"""Kinds of recurrent cells."""
+Sharing = Literal["separate", "shared", "torso"]
+"""Parameters that networks of several actors have in common: none, all, or those of hidden layers."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OnPolicyConfig(Config):
+    """Base of the configurations of on-policy agents.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
+        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
+            rollout_length` samples. Divides `batch_size`; `None` takes all.
+        minibatches_per_epoch: Number of minibatches, if it is not `batch_size / minibatch_size`, such as
+            more than there are environments. Divides the number of samples; with a memory, that of
+            environments.
+        actor_epochs: Passes over the samples for the actor.
+        critic_epochs: Passes over the samples for the critic.
+        actor_network: A `flax.linen` module, or a module class or other function that is called
+            with this configuration to make one. `None` takes a default network.
+        critic_network: As `actor_network`, for the value.
+        memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
+        memory_size: Number of units of the cell.
+        network_sharing: The parameters that the default networks of several actors have in common:
+            `"separate"` none, `"shared"` all, `"torso"` those of the hidden layers, so that each actor
+            has only a last layer of its own. A centralised critic is one network anyhow.
+        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
+            given those fields of the `OptimizerParams` that it takes as arguments and that no
+            partial fixes.
+        squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
+            `True` squashes a Gaussian by tanh, `False` clips it.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. Metrics and evaluations show the true ones.
+        normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
+            statistics. Advantages are those of the true ones.
+    """
+
+    batch_size: int = 16
+    rollout_length: int = 128
+    minibatch_size: int | None = None
+    minibatches_per_epoch: int | None = None
+    actor_epochs: int = 1
+    critic_epochs: int = 1
+    actor_network: nn.Module | Callable[..., nn.Module] | None = None
+    critic_network: nn.Module | Callable[..., nn.Module] | None = None
+    memory: Memory | None = None
+    memory_size: int = 64
+    network_sharing: Sharing = "separate"
+    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    squash_actions: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
+    normalise_values: bool = False
+
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_positive(
+            "batch_size",
+            "rollout_length",
+            "minibatch_size",
+            "minibatches_per_epoch",
+            "actor_epochs",
+            "critic_epochs",
+            "memory_size",
+        )
+        self._check_divides("n_groups", "batch_size")
+        self._check_optimizer(self.optimizer)
+        self._check_memory()
+        self._check_sharing()
+        self._check_minibatches()
+
+    def _check_minibatches(self) -> None:
+        name, n_samples = type(self).__name__, self.batch_size * self.rollout_length
+        if self.minibatches_per_epoch is None and self.minibatch_size is not None:
+            self._check_divides("minibatch_size", "batch_size")
+        if n_samples % self.n_minibatches:
+            raise ValueError(
+                f"{name}.minibatches_per_epoch must divide the {n_samples} samples of an update "
+                f"(batch_size * rollout_length), got {self.n_minibatches}."
+            )
+        size = n_samples // self.n_minibatches
+        if size % self.n_groups:
+            raise ValueError(
+                f"{name}.n_groups must divide the {size} samples of a minibatch "
+                f"(batch_size * rollout_length / {self.n_minibatches}), got {self.n_groups}."
+            )
+
+    def _check_memory(self) -> None:
+        if self.memory is None:
+            return
+        name, kinds = type(self).__name__, get_args(Memory)
+        if self.memory not in kinds:
+            raise ValueError(f"{name}.memory must be None or one of {kinds}, got {self.memory!r}.")
+        if self.actor_network is not None and self.critic_network is not None:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for default networks, but actor_network and "
+                "critic_network are both given: put the memory into these, with "
+                "jaxagents.networks.WithMemory."
+            )
+
+    def _check_sharing(self) -> None:
+        name, kinds = type(self).__name__, get_args(Sharing)
+        if self.network_sharing not in kinds:
+            raise ValueError(
+                f"{name}.network_sharing must be one of {kinds}, got {self.network_sharing!r}."
+            )
+        if self.network_sharing == "separate":
+            return
+        if self.actor_network is not None and self.critic_network is not None:
+            raise ValueError(
+                f"{name}.network_sharing={self.network_sharing!r} is for default networks, but "
+                "actor_network and critic_network are both given: lift these yourself, with "
+                "jaxagents.networks.PerActor(network, n_actors, shared_params=True)."
+            )
+        if self.network_sharing == "torso" and self.memory is not None:
+            raise ValueError(
+                f"{name}.network_sharing='torso' is for networks without a memory, but memory is "
+                f"{self.memory!r}: take 'shared' or 'separate'."
+            )
+
+    @property
+    def n_minibatches(self) -> int:
+        """Number of minibatches of an epoch."""
+        if self.minibatches_per_epoch is not None:
+            return self.minibatches_per_epoch
+        return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
+
+
+class OnPolicyHyperparameters(PlayingHyperparameters):
+    """Base of the traced hyperparameters of on-policy agents.
+
+    Attributes:
+        gamma: Discount.
+        actor_optimizer_params: Parameters of the actor's optimizer.
+        critic_optimizer_params: Parameters of the critic's optimizer.
+        vf_coeff: Weight of the critic's loss.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    actor_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    critic_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    vf_coeff: Traced = hyperparameter(1.0, 0.0, kw_only=True)
