@@ -20,9 +20,7 @@ def device_put_replicated(tree: PyTree, devices: list[Any]) -> PyTree:
     return jax.tree.map(lambda x: jax.device_put(np.stack([x] * len(devices)), place), tree)
 
 
-def train(
-    name: str, task: locomotion.Task, args: argparse.Namespace
-) -> list[locomotion.Part]:
+def train(name: str, task: locomotion.Task, args: argparse.Namespace) -> list[locomotion.Part]:
     """Trains, with an evaluation after each part."""
     parts = []
 

@@ -61,9 +61,7 @@ def _layers(features: tuple[int, ...]) -> nn.Module:
     )
 
 
-def train(
-    name: str, task: locomotion.Task, args: argparse.Namespace
-) -> list[locomotion.Part]:
+def train(name: str, task: locomotion.Task, args: argparse.Namespace) -> list[locomotion.Part]:
     """Trains, with an evaluation after each part."""
     env = jaxagents.make(
         f"brax:{name}", backend=locomotion.BACKEND, episode_length=locomotion.EPISODE_LENGTH
