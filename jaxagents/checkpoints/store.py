@@ -7,15 +7,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints import notes as checkpoint_notes
-from jaxagents.checkpoints.leaves import array_name, check_leaves, leaves_of, unpack, with_leaves
+from jaxagents.checkpoints.leaves import check_leaves, leaves_of, with_leaves
 from jaxagents.checkpoints.names import step_of, strangers
 from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, mean_return_of
-from jaxagents.checkpoints.quiet import collect_what_orbax_left, ignore_late_reads, quiet_orbax
+from jaxagents.checkpoints.reading import read_arrays
 from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
 
@@ -342,48 +341,11 @@ class Store:
         self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
     ) -> dict[str, dict[str, np.ndarray]]:
         """The arrays of parts of a checkpoint, by path, checked against their digests."""
-        arrays = self._restore_arrays(step, {part: notes[part] for part in parts})
-
-        def leaf(part: str, saved: Mapping[str, Any]) -> np.ndarray:
-            array = None
-            with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
-                array = unpack(saved, arrays[part])
-            if array is None:
-                raise CorruptCheckpointError(f"{self.place(step)} is damaged at {saved['path']}.")
-            return array
-
-        return {part: {saved["path"]: leaf(part, saved) for saved in notes[part]} for part in parts}
-
-    def _restore_arrays(
-        self, step: int, signatures: Mapping[str, list[dict[str, Any]]]
-    ) -> dict[str, dict[str, np.ndarray]]:
-        """The arrays that hold some leaves, by part and name, as NumPy arrays."""
-        from orbax.checkpoint import RestoreArgs, args
-
-        wanted = {
-            part: {array_name(saved): 0 for saved in of_part if math.prod(saved["shape"])}
-            for part, of_part in signatures.items()
-        }
-        as_numpy = jax.tree.map(lambda _: RestoreArgs(restore_type=np.ndarray), wanted)
-        restore = args.PyTreeRestore(wanted, restore_args=as_numpy, partial_restore=True)
-        return self._restore_item(step, self.item, restore)
-
-    def _restore_item(self, step: int, name: str, how: Any) -> PyTree:
-        from orbax.checkpoint import Checkpointer, CompositeCheckpointHandler, args
-
-        ignore_late_reads()
+        leaves = {part: notes[part] for part in parts}
         try:
-            handler = CompositeCheckpointHandler()
-            options = this_process_alone()
-            with quiet_orbax(), Checkpointer(handler, multiprocessing_options=options) as orbax:
-                items = orbax.restore(
-                    self.checkpoints / str(step), args=args.Composite(**{name: how})
-                )
-            return items[name]
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-        collect_what_orbax_left()
-        raise CorruptCheckpointError(f"{self.place(step)} cannot be read ({reason}).")
+            return read_arrays(self.checkpoints / str(step), self.item, leaves)
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(f"{self.place(step)} {error}.") from error
 
 
 def best_first(mean_returns: Mapping[int, float]) -> list[int]:
@@ -397,11 +359,3 @@ def best_first(mean_returns: Mapping[int, float]) -> list[int]:
     """
     finite = [step for step, mean in mean_returns.items() if math.isfinite(mean)]
     return sorted(finite, key=lambda step: (mean_returns[step], step), reverse=True)
-
-
-def this_process_alone() -> Any:
-    """Orbax's options for reading or writing without other processes."""
-    from orbax.checkpoint.options import MultiprocessingOptions
-
-    process = jax.process_index()
-    return MultiprocessingOptions(primary_host=process, active_processes={process})

@@ -17,7 +17,8 @@ from jaxagents.checkpoints import names
 from jaxagents.checkpoints.leaves import leaves_of, pack
 from jaxagents.checkpoints.notes import HISTORY, META, TREE, sealed
 from jaxagents.checkpoints.quiet import quiet_orbax, quiet_tasks
-from jaxagents.checkpoints.store import Store, best_first, this_process_alone
+from jaxagents.checkpoints.reading import this_process_alone
+from jaxagents.checkpoints.store import Store, best_first
 from jaxagents.checkpoints.troubles import Troubles, in_our_words
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
