@@ -9,6 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, PyTree
 
 from jaxagents.core.arrays import select
+from jaxagents.networks.cells import unroll_gates, unrolls_gates
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.torsos import Torso
 
@@ -64,8 +65,8 @@ class WithMemory(Recurrent):
     ```
 
     In a sequence the torso and the network see all steps at once, and only the cell takes one after the
-    other. A cell with a method `unroll` like that of
-    [`MinGRUCell`][jaxagents.networks.MinGRUCell] sees them at once as well.
+    other, in which `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest. A cell with a
+    method `unroll` like that of [`MinGRUCell`][jaxagents.networks.MinGRUCell] sees them at once as well.
 
     Attributes:
         network: Maps the cell's output to that of the whole.
@@ -92,10 +93,12 @@ class WithMemory(Recurrent):
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         inputs = _at_each_step(self, lambda network: network.torso, obs)
+        initial = self.initial()
         if hasattr(self.cell, "unroll"):
             carries, outputs = self.cell.unroll(carry, inputs, first)
+        elif unrolls_gates(self.cell):
+            carries, outputs = unroll_gates(self.cell, initial, carry, inputs, first)
         else:
-            initial = self.initial()
             carries, outputs = _scan(self, lambda x: x.cell, initial, carry, inputs, first)
         return carries, _at_each_step(self, lambda network: network.network, outputs)
 

@@ -77,3 +77,33 @@ def test_a_minimal_gru_is_that_of_its_equations():
         expected.append(h)
     _, outputs = cell.apply(variables, jnp.ones(4), x, FIRST, method="unroll")
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.LSTMCell(4), nn.OptimizedLSTMCell(4)])
+def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
+    network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
+    carry = jax.tree.map(lambda x: x + 0.3, network.initial())
+    params = network.init(KEY, carry, OBS[0, 0])
+    params = jax.tree.map(lambda x: x + 0.1, params)
+
+    def unrolled(params, carry, obs):
+        return network.apply(params, carry, obs, FIRST, method="unroll")[1]
+
+    first = np.asarray(FIRST)
+
+    def stepped(params, carry, obs):
+        outputs = []
+        for t in range(len(first)):
+            carry = network.initial() if first[t] else carry
+            carry, output = network.apply(params, carry, obs[t])
+            outputs.append(output)
+        return jnp.stack(outputs)
+
+    def gradients(outputs):
+        def loss(params, carry, obs):
+            each = jax.vmap(outputs, (None, None, 1))(params, carry, obs)
+            return (each**2).sum()
+
+        return jax.jit(jax.grad(loss, (0, 1, 2)))(params, carry, OBS)
+
+    trees.assert_close(gradients(unrolled), gradients(stepped))

@@ -18,6 +18,7 @@ from jaxagents.envs.several_actors import size_of, widest_space
 from jaxagents.envs.spaces import is_discrete
 
 _LIMITS = "max_steps", "episode_length"
+_BONUS = "won_battle_bonus"
 
 
 class _State(NamedTuple):
@@ -38,7 +39,8 @@ class JaxMARL(Native):
     JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
     it counts is left to it: the particle environments end after one step more. An actor that leaves
     early, as in SMAX and in JaxNav where robots evaporate, is asked for actions until the episode ends
-    for all, as JaxMARL has it, and `actor_mask` says that it has left.
+    for all, as JaxMARL has it, and `actor_mask` says that it has left. In SMAX the entry `"won"` of the
+    info says whose team has just won.
     """
 
     def __init__(self, env: Any) -> None:
@@ -117,15 +119,18 @@ class JaxMARL(Native):
         obs, native, rewards, dones, info = self.env.step_env(key, state.native, actions)
         time, over = state.time + 1, flag(dones["__all__"])
         is_cut = jnp.bool_(False) if self._limit is None else over & (time >= self._limit)
+        reward = jnp.stack([jnp.asarray(x, jnp.float32).reshape(()) for x in self._each(rewards)])
+        info = info if isinstance(info, Mapping) else {}
+        info = {str(name): self._joint(x) for name, x in info.items()}
+        if hasattr(self.env, _BONUS):
+            info["won"] = over & (reward >= getattr(self.env, _BONUS))
         return Step(
             self._stacked(obs),
             _State(native, time, self._still_playing(state.playing, dones)),
-            jnp.stack([jnp.asarray(x, jnp.float32).reshape(()) for x in self._each(rewards)]),
+            reward,
             over & ~is_cut,
             is_cut,
-            {str(name): self._joint(x) for name, x in info.items()}
-            if isinstance(info, Mapping)
-            else {},
+            info,
         )
 
     def action_mask(self, state: _State) -> Bool[Array, "actors n_actions"] | None:
@@ -145,6 +150,18 @@ class JaxMARL(Native):
             return None if has.all() else jnp.asarray(has)
         masks = self._each(self.env.get_avail_actions(state.native))
         return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
+
+    def critic_state(self, state: _State) -> PyTree:
+        """What JaxMARL calls the world's state, which SMAX and some others have.
+
+        Args:
+            state: State.
+
+        Returns:
+            The view of a centralised critic; `None` if there is none.
+        """
+        see = getattr(self.env, "get_world_state", None)
+        return None if see is None else see(state.native)
 
     def actor_mask(self, state: _State) -> Bool[Array, "actors"] | None:
         """Which actors JaxMARL has not called done before the others.

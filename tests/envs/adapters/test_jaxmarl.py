@@ -112,13 +112,17 @@ def test_units_that_fall_in_smax_leave_the_game():
     obs, state = episodes.reset(KEY)
     native_step, step = jax.jit(env.env.step_env), jax.jit(episodes.play)
     fallen, alone = np.zeros(3, bool), False
+    state_of_world = env.env.reset(jax.random.key(0))[0]["world_state"]
+    np.testing.assert_array_equal(env.critic_state(env.reset(jax.random.key(0))[1]), state_of_world)
     for i in range(100):
         assert obs["actor_mask"].dtype == bool
         np.testing.assert_array_equal(obs["actor_mask"], ~fallen)
         key, actions = jax.random.key(i), obs["action_mask"].argmax(-1)
         given = dict(zip(env.agents, actions, strict=True))
-        dones = native_step(key, state.envstate.native, given)[3]
+        rewards, dones = native_step(key, state.envstate.native, given)[2:4]
+        won = np.array([dones["__all__"] & (rewards[agent] >= 1.0) for agent in env.agents])
         timestep = step(key, state, actions)
+        np.testing.assert_array_equal(timestep.info["won"], won)
         obs, state = timestep.next_obs, timestep.envstate
         if dones["__all__"]:
             assert timestep.terminated | timestep.truncated
