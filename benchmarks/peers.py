@@ -22,6 +22,8 @@ ENVIRONMENTS = {  # what pip is to install
     "rejax": ("rejax==0.1.3", "gymnax==0.0.9"),
     "sbx": ("sbx-rl==0.28.0", "gymnasium[mujoco]", *SB3),
     "sb3": SB3,
+    "purejaxrl": ("gymnax==0.0.9", "distrax==0.1.9"),
+    "jaxmarl": ("jaxmarl==0.2.0", "distrax==0.1.9", "omegaconf==2.3.0", "hydra-core==1.3.2"),
 }
 
 Result = dict[str, Any]

@@ -102,7 +102,7 @@ def _recur(
     first: Bool[Array, "time"],
 ) -> PyTree:
     """The memories after each step."""
-    return _in_turn(kind, layer, initial, carry, by_inputs, first)[1]
+    return _in_turn(kind, layer, initial, carry, by_inputs, first)[0]
 
 
 def _in_turn(
@@ -112,15 +112,15 @@ def _in_turn(
     carry: PyTree,
     by_inputs: _Sums,
     first: Bool[Array, "time"],
-) -> tuple[PyTree, PyTree, PyTree]:
-    """The memories before each step and after it, and what the derivative needs."""
+) -> tuple[PyTree, PyTree]:
+    """The memories after each step, and what the derivative needs."""
 
     def take(carry: PyTree, at_t: tuple[_Sums, Array]) -> tuple[PyTree, PyTree]:
         by_input, first = at_t
         before = select(first, initial, carry)
         sums = kind.sums(by_input, _apply(layer, kind.output(before), kind))
         after, kept = kind.step(before, sums)
-        return after, (before, after, kept)
+        return after, (after, kept)
 
     return jax.lax.scan(take, carry, (by_inputs, first))[1]
 
@@ -128,9 +128,11 @@ def _in_turn(
 @_recur.defjvp
 def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     """The memories, and their change, of which that by the weights is one product for all steps."""
-    layer, *_, first = primals
+    layer, initial, carry, _, first = primals
     d_layer, d_initial, d_carry, d_by_inputs, _ = tangents
-    before, after, kept = _in_turn(kind, *primals)
+    after, kept = _in_turn(kind, *primals)
+    before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, after)
+    before = jax.vmap(select, (0, None, 0))(first, initial, before)
     d_sums = kind.sums(d_by_inputs, _apply(d_layer, kind.output(before), kind))
     linear = layer._replace(bias=jnp.zeros_like(layer.bias))
     no_inputs = jax.tree.map(lambda x: jnp.zeros_like(x[0]), d_by_inputs)

@@ -41,6 +41,11 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         ["report.md"],
         "| CartPole without velocities | gru |",
     ),
+    "multi_agent.py": (
+        "--tasks meeting --algorithms MAPPO --seeds 1 --libraries jaxagents --markdown report.md",
+        ["report.md"],
+        "| meeting, MAPPO | jaxagents",
+    ),
     "normalisation.py": (
         "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01 --markdown report.md",
         ["report.md"],
@@ -62,6 +67,12 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         "--learning-seeds 1 --learning-share 0.001",
         ["ppo_speed.md", "ppo_cartpole.png"],
         "| jaxagents",
+    ),
+    "recurrent_speed.py": (
+        "--updates 1 --repeats 1 --environments MemoryChain-bsuite --libraries jaxagents "
+        "--markdown report.md",
+        ["report.md"],
+        "| MemoryChain-bsuite | jaxagents",
     ),
     "replay_speed.py": (
         f"--works 'DDQN, an update of 128 each ten steps' {ALONE} --markdown report.md",
@@ -91,6 +102,7 @@ SMALL = {  # of the modules that workers share
     "sac": {"N_RANDOM_STEPS": 300, "BATCH_SIZE": 16, "HIDDEN_LAYERS": (8, 8), "START_STEPS": 50},
     "measure": {"N_PROBE_STEPS": 512},
     "host_ppo": {"ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 64, "N_MINIBATCHES": 4, "N_EPOCHS": 1},
+    "recurrent": {"ROLLOUT_LENGTH": 8, "WIDTH": 8, "N_CALLS": 1},
     "replay": {"N_FIRST_UPDATES": 200, "HIDDEN_LAYERS": (8, 8)},
 }
 IN_PROCESSES = {"learners.py", "scaling.py"}

@@ -1,0 +1,42 @@
+"""How PPO with a memory is measured in one process, in each library.
+
+The settings are those of purejaxrl's `ppo_rnn.py`. A worker calls `main` with a function that makes a
+compiled training of the options: a function of a seed that returns when it is done.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import worker
+
+N_CALLS = 3
+ROLLOUT_LENGTH, N_ENVS, N_MINIBATCHES, N_EPOCHS, WIDTH = 128, 4, 4, 4, 128
+LEARNING_RATE, ADAM_EPS, MAX_GRADIENT_NORM = 2.5e-4, 1e-5, 0.5
+GAMMA, GAE_LAMBDA, CLIP = 0.99, 0.95, 0.2
+ENTROPY_COEFFICIENT, VALUE_COEFFICIENT = 0.01, 0.5
+
+
+def main(library: str, make: Callable[[argparse.Namespace], Callable[[int], Any]]) -> None:
+    """Measures a library, by the name of its distribution, and prints one line of JSON."""
+    parser = argparse.ArgumentParser()
+    add = parser.add_argument
+    add("--environment", required=True)
+    add("--updates", type=int, required=True, help="of each timed call")
+    add("--seed", type=int, default=0)
+    add("--checkout", type=Path, help="of purejaxrl's repository")
+    args = parser.parse_args()
+    began = time.perf_counter()
+    train = make(args)
+    compiled = time.perf_counter() - began
+    seconds = [worker.seconds(train, args.seed + i) for i in range(N_CALLS)]
+    n_steps = args.updates * ROLLOUT_LENGTH * N_ENVS
+    found = {
+        "steps_per_second": n_steps / statistics.median(seconds),
+        "compile_seconds": compiled,
+        "memory_mib": worker.peak_memory_mib(),
+    }
+    worker.report(library, found, "gymnax", "distrax")
