@@ -174,7 +174,7 @@ class RNDBase(PPOBase):
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with the sum of both rewards, and the runner that has seen its observations."""
         runner, traj = super()._with_rewards(runner, traj)
-        predictor = runner.extra.predictor.observe(traj.next_obs)
+        predictor = runner.extra.predictor.observe(self._observed(traj.next_obs))
         novelty: Novelty = runner.extra.replace(predictor=predictor)
         errors = jax.lax.map(
             jax.vmap(lambda obs: novelty.error(predictor.params, obs)),

@@ -215,6 +215,22 @@ def whole(tree: PyTree) -> PyTree:
     return jax.lax.with_sharding_constraint(tree, PartitionSpec())
 
 
+def in_one_order(rollout: PyTree) -> PyTree:
+    """The samples of a rollout that all devices have, in an order that no mesh changes.
+
+    Sums over two axes are rounded by the order in which they lie in memory, which a compiler chooses
+    otherwise where the arrays were split.
+
+    Args:
+        rollout: Pytree of arrays shaped `(time, environments, ...)`.
+
+    Returns:
+        The pytree, shaped `(samples, ...)`.
+    """
+    samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout)
+    return jax.lax.optimization_barrier(samples)
+
+
 def _can_share(tree: PyTree) -> bool:
     """Whether there are several devices that can share rows equally."""
     n = n_devices()

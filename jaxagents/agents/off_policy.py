@@ -197,6 +197,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """The runner whose networks have observed more, if they have statistics of observations."""
         if not self.config.normalise_observations:
             return runner
+        if self.config.replicated_updates:
+            observations = sharding.in_one_order(observations)
         return runner.replace(learner=runner.learner.observe(observations))
 
     def _split(

@@ -36,5 +36,6 @@ def observe_rewards(
     """
     so_far, received = ops.running_returns(rewards, over, received, gamma)
     if replicated:
-        so_far = sharding.whole(so_far)
-    return received, ops.merge_moments(returns, ops.moments_of(so_far, 2, playing))
+        so_far, playing = sharding.in_one_order((sharding.whole(so_far), playing))
+    n_axes = so_far.ndim - returns.mean.ndim
+    return received, ops.merge_moments(returns, ops.moments_of(so_far, n_axes, playing))

@@ -45,11 +45,16 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
         actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
+        obs = self._observed(traj.obs)
         return runner.replace(
-            actor_training=actor.training.observe(traj.obs),
-            critic_training=critic.training.observe(traj.obs),
+            actor_training=actor.training.observe(obs),
+            critic_training=critic.training.observe(obs),
             info=info_of_update(actor.info, critic.info, traj),
         )
+
+    def _observed(self, rollout: PyTree) -> PyTree:
+        """A part of a rollout as statistics are made of it."""
+        return sharding.in_one_order(rollout) if self.config.replicated_updates else rollout
 
     def _reports_of_rollout(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
@@ -112,7 +117,8 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         runner, traj = self._with_values(*self._with_rewards(runner, traj))
         traj = self._with_targets(runner, traj)
         if self.config.normalise_values:
-            runner = runner.replace(targets=observe_targets(traj, runner.targets))
+            targets, weights = self._observed((traj.target, playing(traj.obs)))
+            runner = runner.replace(targets=observe_targets(targets, weights, runner.targets))
         return runner, traj
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:

@@ -7,7 +7,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jaxagents import ops
-from jaxagents.agents.playing import playing
+from jaxagents.agents.playing import Weights
 from jaxagents.agents.transitions import Transition
 
 _REMEMBERED = 100
@@ -29,21 +29,24 @@ def no_targets(critic: nn.Module, actors_shape: tuple[int, ...], some_leave: boo
     return ops.no_moments(shape, shape if some_leave else ())
 
 
-def observe_targets(traj: Transition, moments: ops.Moments) -> ops.Moments:
+def observe_targets(
+    targets: Float[Array, "..."], weights: Weights, moments: ops.Moments
+) -> ops.Moments:
     """Adds the returns of a rollout to the moments.
 
     Each rollout weighs as much as every other until there are 100 of them, and 1% from then on.
 
     Args:
-        traj: The rollout with its targets.
-        moments: Moments of those of all earlier rollouts.
+        targets: The targets of the rollout, with leading axes of samples.
+        weights: Weights of actors, with the same axes.
+        moments: Moments of the targets of all earlier rollouts.
 
     Returns:
         The moments.
     """
-    n_axes = traj.target.ndim - moments.mean.ndim
-    merged = ops.merge_moments(moments, ops.moments_of(traj.target, n_axes, playing(traj.obs)))
-    most = min((_REMEMBERED - 1) * math.prod(traj.target.shape[:n_axes]), ops.MOST_SAMPLES)
+    n_axes = targets.ndim - moments.mean.ndim
+    merged = ops.merge_moments(moments, ops.moments_of(targets, n_axes, weights))
+    most = min((_REMEMBERED - 1) * math.prod(targets.shape[:n_axes]), ops.MOST_SAMPLES)
     return merged._replace(count=jnp.minimum(merged.count, most))
 
 

@@ -161,6 +161,15 @@ def test_statistics_are_those_of_all_devices():
     trees.assert_equal(shared, alone)
 
 
+@pytest.mark.optimised
+def test_statistics_are_rounded_alike_on_any_number_of_devices():
+    case, sizes = CASES["PPO"], {"batch_size": 8, "rollout_length": 16, "n_groups": 2}
+    agent = case.make(FarOff, False, n_steps=1, replicated_updates=True, **sizes, **BOTH)
+    alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+    trees.assert_equal(shared, alone)
+
+
 def test_devices_that_learn_from_their_own_samples_share_statistics():
     case = CASES["PPO"]
     agent = case.make(FarOff, False, n_steps=1, n_groups=2, **BOTH)

@@ -8,7 +8,6 @@ from probes import BestAction
 from registry import AGENTS
 
 from jaxagents import ops
-from jaxagents.agents.transitions import Transition
 from jaxagents.agents.value_scale import observe_targets
 from jaxagents.networks import PerActor, StateCritic
 from jaxagents.sharding import make_mesh
@@ -70,12 +69,9 @@ def test_a_critic_learns_large_returns_at_once():
 
 
 def test_returns_of_long_ago_are_forgotten():
-    def rollout(target):
-        return Transition(*[jnp.zeros(1)] * 8, target=jnp.full((2, 5), target))
-
     moments = ops.no_moments()
     for i in range(400):
-        moments = observe_targets(rollout(100.0 if i < 150 else 1.0), moments)
+        moments = observe_targets(jnp.full((2, 5), 100.0 if i < 150 else 1.0), None, moments)
     assert moments.count == 99 * 10
     np.testing.assert_allclose(moments.mean, 1.0 + 99.0 * 0.99**250, rtol=1e-3)
 
