@@ -24,6 +24,7 @@ ENVIRONMENTS = {  # what pip is to install
     "sb3": SB3,
     "purejaxrl": ("gymnax==0.0.9", "distrax==0.1.9"),
     "jaxmarl": ("jaxmarl==0.2.0", "distrax==0.1.9", "omegaconf==2.3.0", "hydra-core==1.3.2"),
+    "sb3-atari": (*SB3, "ale-py", "opencv-python-headless"),
 }
 
 Result = dict[str, Any]
@@ -34,11 +35,11 @@ Round = dict[str, Result]
 def python_of(name: str) -> Path:
     """The Python of a library's environment, which is made from PyPI, or completed if it is there.
 
-    All but that of Stable-Baselines3 have the versions of JAX, Flax and Optax that are installed here.
+    All but those of Stable-Baselines3 have the versions of JAX, Flax and Optax that are installed here.
     """
     folder = VENVS / name
     python = folder / "bin" / "python"
-    shared = () if name == "sb3" else SHARED_PACKAGES
+    shared = () if name.startswith("sb3") else SHARED_PACKAGES
     packages = [*ENVIRONMENTS[name], *(f"{package}=={version(package)}" for package in shared)]
     print(f"Setting up {folder}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)

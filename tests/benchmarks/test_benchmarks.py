@@ -16,6 +16,22 @@ REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
 RUNS = {  # options of a small run, what it writes, and a row of its report
+    "atari.py": (
+        "--libraries jaxagents --updates 1 --parts 2 --markdown report.md",
+        ["report.md"],
+        "| jaxagents |",
+    ),
+    "brax_ppo.py": (
+        "--envs halfcheetah --only learning --libraries jaxagents --seeds 0 --episodes 1 --updates 1 "
+        "--output .",
+        ["brax_ppo.md", "brax_halfcheetah.png"],
+        "| jaxagents",
+    ),
+    "craftax_classic.py": (
+        "--steps 1 --seeds 1 --points 1 --episodes 1 --folder run --markdown report.md",
+        ["report.md", "report.png"],
+        "| collect wood |",
+    ),
     "environments.py": (
         "--only gymnax --n-envs 4 --n-steps 2 --markdown report.md",
         ["report.md"],
@@ -101,10 +117,17 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
 SMALL = {  # of the modules that workers share
     "sac": {"N_RANDOM_STEPS": 300, "BATCH_SIZE": 16, "HIDDEN_LAYERS": (8, 8), "START_STEPS": 50},
     "measure": {"N_PROBE_STEPS": 512},
+    "arcade": {"N_ENVS": 2, "ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 16},
     "host_ppo": {"ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 64, "N_MINIBATCHES": 4, "N_EPOCHS": 1},
     "recurrent": {"ROLLOUT_LENGTH": 8, "WIDTH": 8, "N_CALLS": 1},
     "replay": {"N_FIRST_UPDATES": 200, "HIDDEN_LAYERS": (8, 8)},
 }
+NEEDS = {
+    "atari.py": ("ale_py", "cv2", "tyro"),
+    "brax_ppo.py": ("brax",),
+    "craftax_classic.py": ("craftax",),
+}
+"""What scripts need that the tests do without."""
 IN_PROCESSES = {"learners.py", "scaling.py"}
 """Scripts whose workers are processes, as they are for users. The others' take the same way there."""
 
@@ -130,6 +153,8 @@ def test_all_scripts_are_started_here():
 
 @pytest.mark.parametrize("script", RUNS)
 def test_script(script, tmp_path, monkeypatch):
+    for package in NEEDS.get(script, ()):
+        pytest.importorskip(package)
     options, files, row = RUNS[script]
     before = documentation()
     path = os.pathsep.join(map(str, (REPOSITORY, REPOSITORY / "tests")))

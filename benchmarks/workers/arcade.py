@@ -1,0 +1,62 @@
+"""The work of the benchmark of PPO in games of Atari, and how one library does it in one process.
+
+Every worker calls `main` from its library's own virtual environment, with this folder on its path, with
+a function of the command line's options that gives the seconds of each part of a training, and the
+mean return of games after it.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from typing import NamedTuple
+
+import worker
+
+N_ENVS = 8
+ROLLOUT_LENGTH = 128
+STEPS_OF_AN_UPDATE = N_ENVS * ROLLOUT_LENGTH
+N_EPOCHS = 4
+N_MINIBATCHES = 4
+LEARNING_RATE = 2.5e-4
+ADAM_EPS = 1e-5
+GAMMA = 0.99
+GAE_LAMBDA = 0.95
+CLIP = 0.1
+ENTROPY = 0.01
+VALUE_COEFFICIENT = 0.5
+MAX_GRADIENT_NORM = 0.5
+N_FRAMES = 4
+STICKINESS = 0.25
+
+
+class Part(NamedTuple):
+    """A part of a training.
+
+    Attributes:
+        seconds: What it took, without evaluation.
+        mean_return: Mean true return of games after it; `None` if none was played.
+    """
+
+    seconds: float
+    mean_return: float | None
+
+
+def main(library: str, train: Callable[[argparse.Namespace], list[Part]]) -> None:
+    """Trains by a library, and prints one line of JSON."""
+    parser = argparse.ArgumentParser()
+    add = parser.add_argument
+    add("--game", required=True)
+    add("--updates", type=int, required=True, help="of a part")
+    add("--parts", type=int, required=True, help="of the training, the first of which compiles")
+    add("--episodes", type=int, required=True, help="of an evaluation; 0 makes none")
+    add("--seed", type=int, default=0)
+    args = parser.parse_args()
+    parts = train(args)
+    n_steps = args.updates * STEPS_OF_AN_UPDATE
+    measured = {
+        "steps": [n_steps * (i + 1) for i in range(len(parts))],
+        "returns": [part.mean_return for part in parts],
+        "first_seconds": parts[0].seconds,
+        "steps_per_second": statistics.median(n_steps / part.seconds for part in parts[1:]),
+    }
+    worker.report(library, measured, "ale-py", "envpool", "gymnasium", "torch")
