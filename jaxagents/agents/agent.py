@@ -124,6 +124,22 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 what = "callbacks" if callbacks else "mesh"
                 raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
             return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
+        return self._train(
+            rng, hyperparams, runner, n_steps, progress is not False, loggers, mesh, callbacks
+        )
+
+    def _train(
+        self,
+        rng: RandomKey | None,
+        hyperparams: HyperparametersT | None,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+        loggers: Sequence[Logger],
+        mesh: Mesh | None,
+        callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
+    ) -> tuple[RunnerT, Metrics]:
+        """What `train` does plainly; of no updates at all, the evaluation that follows them."""
         self._check_hyperparams(hyperparams, optional=runner is not None)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
@@ -134,9 +150,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
         with Interruption() as interruption:
             runner = self._starting_point(rng, hyperparams, runner, program)
-            shown = progress is not False
             return training.train(
-                self, program, runner, earlier, n_steps, shown, loggers, callbacks, interruption
+                self, program, runner, earlier, n_steps, progress, loggers, callbacks, interruption
             )
 
     def resume(
@@ -177,18 +192,14 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         if checkpoint.saved_steps(self.config.checkpoint_dir):
             runner, _ = self.restore("last", hyperparams=hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
-        if missing > 0:
-            self.train(
-                rng,
-                hyperparams,
-                runner,
-                n_steps=missing,
-                progress=progress,
-                loggers=loggers,
-                mesh=mesh,
-                callbacks=callbacks,
-            )
+        if missing > 0 or (missing == 0 and not self._is_evaluated()):
+            self._train(rng, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
         return self._trained_runner(), self.training_metrics or {}
+
+    def _is_evaluated(self) -> bool:
+        """Whether the last point of the metrics is after the last update, and not before it."""
+        metrics = self.training_metrics
+        return bool(metrics) and metrics["update_step"][-1] == self.previous_training_max_step
 
     def _starting_point(
         self,

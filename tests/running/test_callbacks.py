@@ -74,15 +74,18 @@ def test_a_function_is_called_at_points(capfd):
     assert "third_point ends the training." in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("ends", [{"at_point": 2}, {"at_chunk": 1}])
+@pytest.mark.parametrize("ends", [{"at_point": 2}, {"at_chunk": 1}, {"at_chunk": 6}])
 def test_what_was_ended_goes_on_as_if_it_had_not_been(ends, tmp_path):
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True}
     step = next(iter(ends.values()))
     agent, runner, _ = train([Witness(**ends)], **fields)
     assert runner.update_step == step == saved_steps(tmp_path)[-1]
     agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2, **fields)
-    resumed, _ = agent.resume(KEY, PPO.hyperparams(), progress=False, callbacks=[Witness()])
-    trees.assert_equal(resumed, train([])[1])
+    resumed, metrics = agent.resume(KEY, PPO.hyperparams(), progress=False, callbacks=[Witness()])
+    _, whole, whole_metrics = train([])
+    trees.assert_equal(resumed, whole)
+    assert metrics["update_step"][-1] == 6
+    np.testing.assert_array_equal(metrics["returns"][-1], whole_metrics["returns"][-1])
 
 
 def test_an_error_in_a_callback_loses_nothing():
