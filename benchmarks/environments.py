@@ -69,13 +69,20 @@ DRAWN_BY_OPENGL = ("brax", "playground")
 def main() -> None:
     """Goes through the environments, and writes the page."""
     args = parse_args()
-    rows = []
+    results_file = args.output / "environments.json"
     for name, options in ENVIRONMENTS.items():
         suite = name.split(":")[0]
-        if is_installed(suite) and suite in (args.only or [suite]):
-            rows.append(found(name, options, args))
-            print(*rows[-1], sep=" | ", flush=True)
-    reports.write(report(rows, args), args.markdown)
+        if is_installed(suite) and not {name, suite}.isdisjoint(args.only or [suite]):
+            row = found(name, options, args)
+            reports.keep(results_file, suite, name, row)
+            print(*row, sep=" | ", flush=True)
+    results = {
+        name: row
+        for of_suite in reports.kept(results_file).values()
+        for name, row in of_suite.items()
+    }
+    rows = [results[name] for name in ENVIRONMENTS if name in results]
+    (args.output / "environments.md").write_text(report(rows, args) + "\n")
     if any(FAILS in row for row in rows):
         raise SystemExit("Something failed: see the errors above.")
 
@@ -83,10 +90,12 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="SUITE", help="suites to go through")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="suites or environments")
     parser.add_argument("--n-envs", type=int, default=256, help="environments at once")
     parser.add_argument("--n-steps", type=int, default=64, help="steps of a rollout")
-    parser.add_argument("--markdown", type=Path, help="file for the page")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/environments"), help="folder of the results"
+    )
     return parser.parse_args()
 
 

@@ -33,8 +33,8 @@ RUNS = {  # options of a small run, what it writes, and a row of its report
         "| collect wood |",
     ),
     "environments.py": (
-        "--only gymnax --n-envs 4 --n-steps 2 --markdown report.md",
-        ["report.md"],
+        "--only gymnax --n-envs 4 --n-steps 2 --output .",
+        ["environments.md"],
         "| `gymnax:CartPole-v1` |",
     ),
     "exploration.py": (
