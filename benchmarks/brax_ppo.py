@@ -17,8 +17,8 @@ import reports
 
 WORKERS = {peers.OURS: "jaxagents_locomotion.py", "brax": "brax_locomotion.py"}
 TRAININGS = {  # updates of each part, and parts
-    "halfcheetah": (6, 5),
-    "ant": (6, 5),
+    "halfcheetah": (20, 5),
+    "ant": (10, 5),
 }
 SPEED, LEARNING = "speed", "learning"
 N_PARTS_OF_SPEED = 4
@@ -114,9 +114,9 @@ def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> 
         rows.append(
             [
                 reports.label(results, library),
-                f"{returns[:, middle].mean():,.0f}",
-                f"{returns[:, -1].mean():,.0f}",
-                ", ".join(f"{x:,.0f}" for x in returns[:, -1]),
+                f"{round(returns[:, middle].mean()):,}",
+                f"{round(returns[:, -1].mean()):,}",
+                ", ".join(f"{round(x):,}" for x in returns[:, -1]),
             ]
         )
         half, whole = f"After {steps[middle]:,} steps", f"After {steps[-1]:,}"
