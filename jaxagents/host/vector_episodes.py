@@ -43,7 +43,7 @@ class VectorEpisodes:
                 them.
             seed: Seed of the training.
         """
-        vector = Vector(env)
+        vector = Vector(env, env.unwrapped)
         self.n_envs = vector.n_envs
         self._space = env.single_action_space
         self._example = example_observation(env.single_observation_space)

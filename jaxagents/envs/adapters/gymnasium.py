@@ -203,16 +203,16 @@ class Gymnasium(HostEnvironment, Native):
         """A vector of environments; see `HostEnvironment`."""
         if purpose == "film":
             vector = vector_of(self._drawing, n_envs, "sync")
-            return Vector(vector, is_given=False, info_names=terms.info_names)
+            return Vector(vector, info_names=terms.info_names)
         if purpose == "training" and isinstance(self.env, VectorEnv):
-            return Vector(self.env, info_names=terms.info_names)
+            return Vector(self.env, self.env.unwrapped, terms.info_names)
         mode, make = self._vectorization_mode, self._make
         if purpose == "evaluation":
             self._check_evaluates()
             make = self._make_eval
-        is_only_one = make is None and mode == "sync"
+        given = self.env.unwrapped if make is None and mode == "sync" else None
         vector = vector_of(make or (lambda: self.env), n_envs, mode)
-        return Vector(vector, is_given=is_only_one, info_names=terms.info_names)
+        return Vector(vector, given, terms.info_names)
 
     def _drawing(self) -> gymnasium.Env:
         assert self._make_eval is not None

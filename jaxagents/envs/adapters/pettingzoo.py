@@ -187,7 +187,8 @@ class PettingZoo(HostEnvironment, Native):
             self._check_evaluates()
         make = self._make if is_training else self._make_eval
         if make is None or (is_training and isinstance(self.env, Sequence)):
-            return ParallelCopies(self._given, self._actors, terms, is_given=True)
+            given = self._given[0].unwrapped
+            return ParallelCopies(self._given, self._actors, terms, given)
         draws = purpose == "film" and isinstance(make, Recipe)
         options = {"render_mode": "rgb_array"} if draws else {}
         envs = [make(**options) for _ in range(n_envs)]

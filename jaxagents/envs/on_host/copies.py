@@ -43,14 +43,15 @@ class Copies(abc.ABC):
 
     Attributes:
         n_envs: Number of environments.
-        is_given: Whether a user made them, who also closes them.
+        given: What a user made of them, who also closes it, and may have others play in it; `None` if
+            there is nothing.
         starts_episodes: Whether they start the next episode by themselves.
         action_space: Space of the actions of one environment; with several actors, of one of these.
         infos: Reads what is kept of the infos.
     """
 
     n_envs: int
-    is_given: bool
+    given: object | None
     starts_episodes: bool
     action_space: Space
     infos: Infos

@@ -147,9 +147,6 @@ class HostEnvironment(Environment):
         if key not in self._live:
             copies = self._copies(purpose, n_envs, terms)
             self._live[key] = HostEpisodes(copies, terms.max_steps)
-        for other in self._live.keys() - {key}:
-            if other[0] == purpose:
-                self._live[other].give_way()
         return self._live[key]
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:

@@ -1,6 +1,7 @@
 """The episodes that are played in environments on the host, each from a seed of its own."""
 
 import warnings
+import weakref
 
 import jax
 import numpy as np
@@ -11,6 +12,8 @@ from jaxagents.envs.on_host.infos import Infos
 from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
 
+_BEGUN_BY: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()
+"""The mark of those who began the current episodes in environments that a user made."""
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
 
 
@@ -40,6 +43,7 @@ class HostEpisodes:
         self.pictures: list[UInt8[np.ndarray, "height width 3"]] = []
         self._draws = draws
         self._played: Played | None = None
+        self._mark = object()
         self._vector = vector
         self._space = vector.action_space
 
@@ -62,7 +66,7 @@ class HostEpisodes:
             Where the episodes go on; elsewhere the next ones were started.
         """
         begun = played.step > 0
-        if self._played is not None and self._played.is_same(played):
+        if self._are_going_on and self.played.is_same(played):
             return np.ones_like(begun)
         if self._vector.starts_episodes:
             self._start(played._replace(number=played.number + begun))
@@ -107,11 +111,6 @@ class HostEpisodes:
         self._start_next(step.terminated | step.truncated)
         return step._replace(obs=self.obs)
 
-    def give_way(self) -> None:
-        """Leaves environments that a user made to other episodes: its own are then played again."""
-        if self._vector.is_given:
-            self._played = None
-
     @property
     def infos(self) -> Infos:
         """What reads the entries that are kept of infos."""
@@ -120,6 +119,13 @@ class HostEpisodes:
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()
+
+    @property
+    def _are_going_on(self) -> bool:
+        """Whether episodes have begun, and no others since then in environments that a user made."""
+        given = self._vector.given
+        is_own = given is None or _BEGUN_BY.get(given) is self._mark
+        return self._played is not None and is_own
 
     def _draw(self) -> None:
         if self._draws:
@@ -138,6 +144,8 @@ class HostEpisodes:
 
     def _start(self, played: Played) -> None:
         """Starts an episode in each environment."""
+        if self._vector.given is not None:
+            _BEGUN_BY[self._vector.given] = self._mark
         none = np.zeros_like(played.step)
         self._played = jax.tree.map(np.array, played._replace(step=none))
         self._begin(np.ones(len(none), bool))

@@ -42,7 +42,7 @@ class ParallelCopies(Copies):
         envs: Sequence[ParallelEnv],
         actors: Actors,
         terms: Terms,
-        is_given: bool = False,
+        given: object | None = None,
     ) -> None:
         """Takes the copies.
 
@@ -50,7 +50,7 @@ class ParallelCopies(Copies):
             envs: The environments.
             actors: Their agents.
             terms: How episodes are played.
-            is_given: Whether a user made them, who also closes them.
+            given: What a user made of them; see `Copies`.
         """
         self.n_envs = len(envs)
         self.action_space = actors.action_space
@@ -58,7 +58,7 @@ class ParallelCopies(Copies):
         self._actors = actors
         self.infos = Infos(terms.info_names)
         self._shows_state = terms.shows_critic_state and actors.state is not None
-        self.is_given = is_given
+        self.given = given
         self._rows: list[PyTree] = [None] * len(envs)
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
@@ -95,7 +95,7 @@ class ParallelCopies(Copies):
 
     def close(self) -> None:
         """Closes the environments, unless a user made them."""
-        if not self.is_given:
+        if self.given is None:
             for env in self._envs:
                 env.close()
 

@@ -30,13 +30,13 @@ class Vector(Copies):
     """
 
     def __init__(
-        self, env: VectorEnv, is_given: bool = True, info_names: InfoNames | None = None
+        self, env: VectorEnv, given: object | None = None, info_names: InfoNames | None = None
     ) -> None:
         """Takes a vector.
 
         Args:
             env: The vector.
-            is_given: Whether a user made it, who also closes it.
+            given: What a user made of it; see `Copies`.
             info_names: Names of the entries of infos that are kept; `None` keeps none.
 
         Raises:
@@ -47,7 +47,7 @@ class Vector(Copies):
             _check_steps_all(env)
         self.env = env
         self.infos = Infos(info_names or InfoNames())
-        self.is_given = is_given
+        self.given = given
         self.n_envs = env.num_envs
         self.action_space = env.single_action_space
         self._mode = autoreset_mode(env)
@@ -103,7 +103,7 @@ class Vector(Copies):
 
     def close(self) -> None:
         """Closes the vector, and so ends its processes, unless a user made it."""
-        if not self.is_given:
+        if self.given is None:
             self.env.close()
 
     def _cast(self, obs: PyTree) -> PyTree:
