@@ -44,9 +44,12 @@ class NoisyDense(nn.Module):
         shapes = {"kernel": (x.shape[-1], self.features), "bias": (self.features,)}
         inits = {"kernel": self.kernel_init, "bias": nn.initializers.zeros}
         sigma_init = nn.initializers.constant(self.initial_sigma / math.sqrt(x.shape[-1]))
-        mu = {name: self.param(name, inits[name], shape) for name, shape in shapes.items()}
+        mu = {
+            name: self.param(name, inits[name], shape, jnp.float32)
+            for name, shape in shapes.items()
+        }
         for name, shape in shapes.items():
-            self.param(f"{name}{_SIGMA}", sigma_init, shape)  # for `with_noise`
+            self.param(f"{name}{_SIGMA}", sigma_init, shape, jnp.float32)  # for `with_noise`
         return dot_general(x, mu["kernel"], (((x.ndim - 1,), (0,)), ((), ()))) + mu["bias"]
 
 
