@@ -138,8 +138,10 @@ class Jumanji(Native):
         env._viewer = copy.copy(self.env._viewer)
         env._viewer._display = figures.append  # instead of showing a window
 
+        native = jax.tree.map(jnp.asarray, state.native)  # some viewers update them by `at`
+
         def draw() -> Any:
-            env.render(state.native)
+            env.render(native)
             return figures.pop()
 
         return as_picture(draw)

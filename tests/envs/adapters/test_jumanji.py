@@ -69,7 +69,7 @@ def test_takes_native_environments_without_wrappers_that_reset():
         as_environment(wrappers.VmapWrapper(native))
 
 
-def test_equal_environments_are_equal_and_drawn():
+def test_equal_environments_are_equal():
     from jaxagents import DQN, dqn
 
     one, two = (
@@ -77,7 +77,12 @@ def test_equal_environments_are_equal_and_drawn():
         DQN(jaxagents.make("jumanji:Game2048-v1"), None, dqn.AgentConfig()),
     )
     assert one == two
+
+
+@pytest.mark.parametrize("name", ["Game2048-v1", "Maze-v0"])
+def test_is_drawn(name):
     pytest.importorskip("matplotlib").use("agg")
-    _, states = jax.vmap(one.env.reset)(KEY[None])
-    (picture,) = draw_states(one.env, states, 1)
+    env = jaxagents.make(f"jumanji:{name}")
+    _, states = jax.vmap(env.reset)(KEY[None])
+    (picture,) = draw_states(env, states, 1)
     assert picture.std() > 1
