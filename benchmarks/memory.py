@@ -1,9 +1,7 @@
 """Trains PPO with and without a memory, where what is seen now is not enough.
 
-In MemoryChain the first observation says what to do in the last step. In MiniGrid-MemoryS8 a key or a
-ball lies in a room, and a corridor away one of each: walking up to the same one is rewarded. It needs
-xminigrid, and is left out where that is missing. In the other tasks velocities are hidden. The agents
-have default networks, which differ in nothing but their memory.
+In MemoryChain the first observation says what to do in the last step. In the other tasks velocities are
+hidden. The agents have default networks, which differ in nothing but their memory.
 """
 
 import argparse
@@ -15,9 +13,7 @@ import gymnax
 import jax
 import numpy as np
 
-import jaxagents
 from jaxagents import PPO
-from jaxagents.core.suites import is_installed
 from jaxagents.envs import Environment, Step, as_environment
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
@@ -25,8 +21,6 @@ TITLE = "# PPO with and without a memory"
 MEMORIES = {"none": None, "gru": "gru", "lstm": "lstm", "min_gru": "min_gru"}
 BATCH_SIZE = 64
 N_EVALS = 128
-MAZE = "MiniGrid-MemoryS8"
-N_TILES = 16  # more than there are kinds and colours
 
 
 class Hidden(Environment):
@@ -48,28 +42,6 @@ class Hidden(Environment):
         return step._replace(obs=step.obs[np.array(self._seen)])
 
 
-class OneHot(Environment):
-    """An environment whose observations are small numbers, such as kinds of tiles."""
-
-    def __init__(self, env: Environment, n_values: int) -> None:
-        """Takes the environment, and the number of values."""
-        self._env, self._n_values = env, n_values
-        self.action_space, self.max_steps = env.action_space, env.max_steps
-
-    def reset(self, key: jax.Array) -> tuple[jax.Array, Any]:
-        """Starts an episode."""
-        obs, state = self._env.reset(key)
-        return self._one_hot(obs), state
-
-    def step(self, key: jax.Array, state: Any, action: Any) -> Step:
-        """Takes a step."""
-        step = self._env.step(key, state, action)
-        return step._replace(obs=self._one_hot(step.obs))
-
-    def _one_hot(self, obs: jax.Array) -> jax.Array:
-        return jax.nn.one_hot(obs.reshape(-1), self._n_values).reshape(-1)
-
-
 class Task(NamedTuple):
     """What is to be learnt.
 
@@ -79,7 +51,6 @@ class Task(NamedTuple):
         rollout_length: Steps taken in each environment before an update.
         gamma: Discount.
         learning_rate: Step size.
-        ent_coeff: Weight of the entropy.
     """
 
     env: Environment
@@ -87,7 +58,6 @@ class Task(NamedTuple):
     rollout_length: int
     gamma: float = 0.99
     learning_rate: float = 1e-3
-    ent_coeff: float = 0.0
 
 
 def memory_chain(length: int) -> Environment:
@@ -99,16 +69,12 @@ def memory_chain(length: int) -> Environment:
 def tasks() -> dict[str, Task]:
     """The tasks, by name."""
     cartpole, pendulum = (as_environment(*gymnax.make(x)) for x in ("CartPole-v1", "Pendulum-v1"))
-    found = {
+    return {
         "MemoryChain, 10 steps": Task(memory_chain(10), 60, 64),
         "MemoryChain, 40 steps": Task(memory_chain(40), 120, 128),
         "CartPole without velocities": Task(Hidden(cartpole, (0, 2)), 150, 128),
         "Pendulum without velocity": Task(Hidden(pendulum, (0, 1)), 300, 128, 0.95),
     }
-    if is_installed("xminigrid"):
-        env = OneHot(jaxagents.make(f"xminigrid:{MAZE}"), N_TILES)
-        found[MAZE] = Task(env, 250, 128, ent_coeff=0.01)
-    return found
 
 
 def main() -> None:
@@ -155,10 +121,7 @@ def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarra
     )
     optimizer = OptimizerParams(learning_rate=task.learning_rate, grad_clip=0.5)
     hyperparams = HyperParameters(
-        gamma=task.gamma,
-        ent_coeff=task.ent_coeff,
-        actor_optimizer_params=optimizer,
-        critic_optimizer_params=optimizer,
+        gamma=task.gamma, actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
     )
     agent = PPO(task.env, None, config)
     keys = jax.random.split(jax.random.key(0), args.seeds)
