@@ -46,6 +46,14 @@ class MAPPO(IPPO):
         make = functools.partial(StateCritic, n_values=self.n_actors)
         return self._default(make, n_categories)
 
+    def _validate(self) -> None:
+        if self.config.trunk is not None:
+            raise ValueError(
+                "The critic of MAPPO sees other things than the actors, so they share no trunk: leave "
+                "config.trunk out, or train the actors with IPPO."
+            )
+        super()._validate()
+
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if field == "critic_network" and is_observed_beside(self._observation):
             return critic_view(network)

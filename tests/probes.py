@@ -149,6 +149,20 @@ class BestAction(Probe):
         return jnp.asarray(self.choice(action) == 1, float)
 
 
+class Recall(Probe):
+    """Shows a sign at first, and rewards action 1 after a positive one two steps later."""
+
+    n_steps = 3
+
+    def observe(self, state):
+        shown = jnp.where(state.time == 0, state.sign, 0.0)
+        return jnp.stack([shown, state.time.astype(float)])
+
+    def reward(self, state, action):
+        right = action == (state.sign > 0)
+        return jnp.where(state.time == self.n_steps - 1, right.astype(float), 0.0)
+
+
 class MatchSign(Probe):
     """Rewards action 1 where the sign is positive and action 0 where it is negative."""
 

@@ -28,8 +28,9 @@ def make(args: argparse.Namespace) -> Callable[[int], Any]:
         minibatch_size=recurrent.N_ENVS // recurrent.N_MINIBATCHES,
         actor_epochs=recurrent.N_EPOCHS,
         critic_epochs=recurrent.N_EPOCHS,
-        actor_network=with_memory(CategoricalActor(n_actions, **layers)),
-        critic_network=with_memory(StateCritic(**layers)),
+        trunk=WithMemory(Torso(()), nn.GRUCell(features=recurrent.WIDTH), Torso(**layers)),
+        actor_network=CategoricalActor(n_actions, **layers),
+        critic_network=StateCritic(**layers),
     )
     agent = PPO(env, env_params, config, eval_during_training=False)
     optimizer = OptimizerParams(
@@ -53,12 +54,6 @@ def make(args: argparse.Namespace) -> Callable[[int], Any]:
 
     train(0, 1)
     return train
-
-
-def with_memory(network: nn.Module) -> WithMemory:
-    """The network behind a layer and a memory."""
-    cell = nn.GRUCell(features=recurrent.WIDTH)
-    return WithMemory(network, cell, Torso((recurrent.WIDTH,), nn.relu))
 
 
 if __name__ == "__main__":

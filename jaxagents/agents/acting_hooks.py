@@ -18,6 +18,7 @@ from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent, normalised
+from jaxagents.networks.trunks import behind_trunk
 
 DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
@@ -191,7 +192,18 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._network_for("actor_network", self._actor_network)
 
     def _network_for(self, field: str, default: Callable[[], nn.Module]) -> nn.Module:
-        network = self._for_observation(field, make_network(field, default, self.config))
+        """The whole network of a field of the configuration, behind the trunk if there is one."""
+        network = self._own_network(field, default)
+        if self.config.trunk is None:
+            return self._seeing(network)
+        return behind_trunk(self._seeing(self._own_network("trunk")), network)
+
+    def _own_network(self, field: str, default: Callable[[], nn.Module] | None = None) -> nn.Module:
+        """The network of a field of the configuration by itself."""
+        return self._for_observation(field, make_network(field, default, self.config))
+
+    def _seeing(self, network: nn.Module) -> nn.Module:
+        """A network that sees observations as the configuration has them."""
         return normalised(network) if self.config.normalise_observations else network
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:

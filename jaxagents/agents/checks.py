@@ -127,6 +127,24 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
         )
 
 
+def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
+    """Raises if a network that sees what a trunk makes of observations has a memory of its own.
+
+    Args:
+        agent: Name of the agent.
+        **networks: The networks behind the trunk, by their fields of the configuration.
+
+    Raises:
+        TypeError: One of them has.
+    """
+    remembering = [name for name, network in networks.items() if isinstance(network, Recurrent)]
+    if remembering:
+        raise TypeError(
+            f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
+            "alone sees observations in their order."
+        )
+
+
 def check_one_observation(obs: PyTree, expected: PyTree) -> None:
     """Raises if a policy for one observation is given something else, such as a batch of them.
 

@@ -14,12 +14,14 @@ _NUMBERS = ("int", "float", "bool", "str", "tuple", "Sequence", "list")
 """The first words of annotations of fields that cannot take a configuration."""
 
 
-def make_network(field: str, default: Callable[[], nn.Module], config: OnPolicyConfig) -> nn.Module:
+def make_network(
+    field: str, default: Callable[[], nn.Module] | None, config: OnPolicyConfig
+) -> nn.Module:
     """Makes the network that a field of a configuration names.
 
     Args:
         field: Name of the field.
-        default: Makes the network if the field is `None`.
+        default: Makes the network if the field is `None`; `None` where it never is.
         config: The configuration.
 
     Returns:
@@ -29,7 +31,7 @@ def make_network(field: str, default: Callable[[], nn.Module], config: OnPolicyC
         TypeError: The field is neither a module nor a function that makes one of the configuration.
     """
     choice = getattr(config, field)
-    if choice is None:
+    if choice is None and default is not None:
         return default()
     if isinstance(choice, nn.Module):
         return choice

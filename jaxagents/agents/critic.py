@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.agents import sequences
 from jaxagents.agents.policy import Carry
 from jaxagents.agents.sequences import Sequence, first_of, outputs_of, sequence_of
 from jaxagents.agents.transitions import Transition
@@ -164,6 +163,6 @@ class RecurrentCritic(Critic):
         """Observations, memories and beginnings of episodes."""
         return sequence_of(traj, traj.critic_carry)
 
-    def values(self, network: TrainState, inputs: Sequence) -> Float[Array, "samples ..."]:
+    def values(self, network: TrainState, inputs: PyTree) -> Float[Array, "samples ..."]:
         """The values of a minibatch; see `Critic`."""
-        return jax.vmap(self._per_actor)(sequences.samples(outputs_of(network, inputs)))
+        return jax.vmap(self._per_actor)(outputs_of(network, inputs))

@@ -11,8 +11,9 @@ from flax import linen as nn
 from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.agents import shared_trunk
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import check_discrete_action, check_memory
+from jaxagents.agents.checks import check_behind_trunk, check_discrete_action, check_memory
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.playing import playing
 from jaxagents.agents.reports import info_of_update
@@ -83,12 +84,13 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     @property
     def critic_training(self) -> TrainState:
-        """The trained state of the critic.
+        """The trained state of the critic; behind a trunk, without an optimizer.
 
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        return self._trained_runner().critic_training
+        runner = self._trained_runner()
+        return self._whole_critic(runner.actor_training, runner.critic_training)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""
@@ -118,7 +120,9 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
             update_step=jnp.zeros((), jnp.int32),
             info={},
             carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
-            critic_carry=_broadcast(self._critic.initial(critic), (self.config.batch_size,)),
+            critic_carry=_broadcast(
+                self._critic.initial(self._whole_critic(actor, critic)), (self.config.batch_size,)
+            ),
         )
         runner = self._with_statistics(runner, playing(first_obs) is not None)
         info = jax.eval_shape(self._info_names, runner)
@@ -151,8 +155,11 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        actor, critic = self._network_of_actor(), self._network_of_critic()
-        return _with_parameters(actor, actor_rng, obs), _with_parameters(critic, critic_rng, obs)
+        actor = _with_parameters(self._network_of_actor(), actor_rng, obs)
+        if self._share is None:
+            return actor, _with_parameters(self._network_of_critic(), critic_rng, obs)
+        critic = self._own_network("critic_network", self._critic_network)
+        return actor, _with_parameters(critic, critic_rng, shared_trunk.features_at(actor, obs))
 
     def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
         return runner.replace(
@@ -294,6 +301,12 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _validate(self) -> None:
         env, name = self.episodes.env, type(self).__name__
         self._check_policy_hooks()
+        if self._share is not None:
+            check_behind_trunk(
+                name,
+                actor_network=self._own_network("actor_network", self._actor_network),
+                critic_network=self._own_network("critic_network", self._critic_network),
+            )
         actor, critic = self._network_of_actor(), self._network_of_critic()
         check_memory(name, self.config, actor_network=actor, critic_network=critic)
         self._check_actors()
@@ -305,6 +318,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
+        critic = jax.eval_shape(self._whole_critic, actor, critic)
         _, value = jax.eval_shape(
             lambda critic, obs: self._critic.step(critic, self._critic.initial(critic), obs),
             critic,

@@ -14,12 +14,15 @@ from jaxagents.agents.action_distributions import (
     default_actor,
     distribution_of,
 )
+from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
     MinGRUCell,
+    PerActor,
+    PerActorWithMemory,
     StateCritic,
     Torso,
     WithMemory,
@@ -57,7 +60,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return self._of_all_actors(StateCritic)
 
     def _default(self, make: Callable[..., nn.Module], n_categories: int | None) -> nn.Module:
-        """A default network of one actor, whose hidden layers may have a memory between them.
+        """A default network of one actor: a layer behind a trunk, or layers that may have a memory.
 
         Args:
             make: Makes the network of the fields `features` and `n_categories`.
@@ -67,6 +70,8 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
             The network.
         """
         config = self.config
+        if config.trunk is not None:
+            return make(features=())
         if config.memory is None:
             return make(n_categories=n_categories)
         cell = _CELLS[config.memory](features=config.memory_size)
@@ -98,7 +103,10 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return nn.Sequential((torso, for_each_actor(make(features=()), self.n_actors)))
 
     def _own_observations(self) -> bool:
-        """Whether observations have a leading axis of actors."""
+        """Whether observations, or what a trunk makes of them, have a leading axis of actors."""
+        if self.config.trunk is not None:
+            trunk = make_network("trunk", None, self.config)
+            return isinstance(trunk, PerActor | PerActorWithMemory)
         seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)

@@ -50,7 +50,7 @@ class RecurrentPolicy(Policy):
         return sequences.samples(minibatch)
 
     def log_probs_and_entropies(
-        self, network: TrainState, inputs: Sequence, actions: PyTree
+        self, network: TrainState, inputs: PyTree, actions: PyTree
     ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
         """Log-probabilities of actions and entropies; see `Policy`."""
 
@@ -58,4 +58,4 @@ class RecurrentPolicy(Policy):
             distribution = self._distribution(output)
             return distribution.log_prob(action), distribution.entropy()
 
-        return jax.vmap(of_sample)(sequences.samples(outputs_of(network, inputs)), actions)
+        return jax.vmap(of_sample)(outputs_of(network, inputs), actions)

@@ -7,7 +7,7 @@ from typing import TypedDict
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents import sequences
+from jaxagents.agents import sequences, shared_trunk
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.learning_hooks import LearningHooks
@@ -27,10 +27,11 @@ from jaxagents.agents.value_scale import (
     observe_targets,
     with_true_values,
 )
-from jaxagents.learners.fits import Fit, with_example
+from jaxagents.learners.fits import Fit, Share, with_examples
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
 from jaxagents.learners.losses import Info, losses_and_info
+from jaxagents.learners.train_state import TrainState
 
 
 class _Minibatches(TypedDict):
@@ -44,7 +45,8 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
-        actor, critic = fit(self._fits(runner, traj), rngs, **self._minibatches)
+        fits = self._fits(runner, traj)
+        actor, critic = fit(fits, rngs, share=self._share, **self._minibatches)
         obs = self._observed(traj.obs)
         return runner.replace(
             actor_training=actor.training.observe(obs),
@@ -60,13 +62,19 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Info:
         """The numbers that the minibatches report of an update that learns from a rollout."""
-        actor, critic = minibatches_of_fit(self._fits(runner, traj), rngs, **self._minibatches)
+        fits = self._fits(runner, traj)
+        actor, critic = minibatches_of_fit(fits, rngs, share=self._share, **self._minibatches)
         return info_of_minibatches(actor, critic)
 
     @property
     def _minibatches(self) -> "_Minibatches":
         config = self.config
         return {"n_minibatches": config.n_minibatches, "replicated": config.replicated_updates}
+
+    @property
+    def _share(self) -> Share | None:
+        """What actor and critic have in common; see `fit`."""
+        return None if self.config.trunk is None else shared_trunk.share
 
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
@@ -105,7 +113,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             config.critic_epochs,
             prepare=samples,
         )
-        actor, critic = (with_example(fit, config.n_minibatches) for fit in (actor, critic))
+        actor, critic = with_examples((actor, critic), config.n_minibatches, self._share)
         if actor.example.is_per_sample:
             actor = actor._replace(prepare=samples_of_actor)
         return actor, critic
@@ -141,11 +149,16 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """A rollout with its values, and the runner with the critic's memories after it."""
         carry, steps_at_once = runner.critic_carry, self._steps_at_once()
         placed = sharding.whole if self.config.replicated_updates else lambda carry: carry
-        carry, traj = self._critic.judge(runner.critic_training, placed(carry), traj, steps_at_once)
+        critic = self._whole_critic(runner.actor_training, runner.critic_training)
+        carry, traj = self._critic.judge(critic, placed(carry), traj, steps_at_once)
         carry = placed(carry)
         if self.config.normalise_values:
             traj = with_true_values(traj, runner.targets)
         return runner.replace(critic_carry=carry), traj
+
+    def _whole_critic(self, actor: TrainState, critic: TrainState) -> TrainState:
+        """The critic from observations to values, of what is trained by itself."""
+        return critic if self._share is None else shared_trunk.critic_behind(actor, critic)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> Transition:
         hyperparams = runner.hyperparams

@@ -43,22 +43,24 @@ def first_of(traj: Transition) -> Bool[Array, "time environments"]:
     return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 
 
-def outputs_of(network: TrainState, sequences: Sequence) -> PyTree:
-    """The outputs of a network at all steps of some sequences.
+def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
+    """The outputs of a network for a minibatch.
 
     Args:
-        network: State of the training of a network with a memory.
-        sequences: Sequences, with a leading axis.
+        network: State of its training.
+        inputs: Sequences, with a leading axis, for a network with a memory; samples for one without.
 
     Returns:
-        The outputs, shaped `(sequences, time, ...)`.
+        The outputs, samples first.
     """
 
     def of_one(sequence: Sequence) -> PyTree:
         start = jax.tree.map(lambda x: x[0], sequence.carry)
         return network(start, sequence.obs, sequence.first, method="unroll")[1]
 
-    return jax.vmap(of_one)(sequences)
+    if isinstance(inputs, Sequence):
+        return samples(jax.vmap(of_one)(inputs))
+    return jax.vmap(network)(inputs)
 
 
 def elements(rollout: PyTree) -> PyTree:

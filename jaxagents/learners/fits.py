@@ -1,6 +1,6 @@
 """Descriptions of how networks are fitted, and of what came of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +15,16 @@ OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
 
 
+Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[PyTree]]]
+"""Maps the states of networks, and the inputs of their losses, to what these are given instead; they
+are differentiated through it."""
+
+
 class Example(NamedTuple):
     """A minibatch and its losses, as shapes.
 
     Attributes:
-        samples: The inputs that the loss is given.
+        samples: The inputs of the loss.
         losses: One loss for each sample, or a single one.
         info: Arrays that describe the samples.
     """
@@ -84,23 +89,48 @@ class Fitted(NamedTuple):
     info: Info
 
 
-def with_example(fit: Fit, n_minibatches: int) -> Fit:
-    """A fit with the shapes of a minibatch, for which its loss is traced if they are not known yet.
+def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None = None) -> list[Fit]:
+    """Fits with the shapes of a minibatch, for which losses are traced if they are not known yet.
 
     Args:
-        fit: How a network is to be fitted.
+        fits: How networks are to be fitted.
         n_minibatches: Number of minibatches of each epoch.
+        share: What the networks have in common; `None` for nothing.
 
     Returns:
-        The fit.
+        The fits.
     """
-    size = fit.n_elements // n_minibatches
+    if all(fit.example is not None for fit in fits):
+        return list(fits)
+    size = fits[0].n_elements // n_minibatches
 
-    def of_minibatch(training: TrainState, inputs: PyTree) -> Example:
+    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Example]:
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
-        samples = fit.prepare(*elements)
-        return Example(samples, *fit.loss_fn(training, *samples))
+        samples = [fit.prepare(*of_fit) for fit, of_fit in zip(fits, elements, strict=True)]
+        given = inputs_of_losses(trainings, samples, share)
+        outputs = [fit.loss_fn(*of_fit) for fit, of_fit in zip(fits, given, strict=True)]
+        return [
+            Example(*of_fit) for of_fit in zip(samples, *zip(*outputs, strict=True), strict=True)
+        ]
 
-    if fit.example is not None:
-        return fit
-    return fit._replace(example=jax.eval_shape(of_minibatch, fit.training, fit.inputs))
+    trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
+    examples = jax.eval_shape(of_minibatch, trainings, inputs)
+    return [fit._replace(example=x) for fit, x in zip(fits, examples, strict=True)]
+
+
+def inputs_of_losses(
+    trainings: list[TrainState], samples: list[PyTree], share: Share | None
+) -> list[tuple[Any, ...]]:
+    """The arguments of the loss of each network.
+
+    Args:
+        trainings: The states of their trainings.
+        samples: The inputs of their losses.
+        share: What the networks have in common; `None` for nothing.
+
+    Returns:
+        By network, its state and inputs, as the loss is given them.
+    """
+    if share is not None:
+        trainings, samples = share(trainings, samples)
+    return [(training, *inputs) for training, inputs in zip(trainings, samples, strict=True)]

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, select
-from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit, Fitted, with_example
+from jaxagents.core.hyperparameters import Traced
+from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit, Fitted, Share, with_examples
 from jaxagents.learners.gradients import gradients, parts_of
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
@@ -30,6 +31,7 @@ def fit(
     *,
     n_minibatches: int,
     replicated: bool = False,
+    share: Share | None = None,
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
 
@@ -43,12 +45,13 @@ def fit(
             within which samples are mixed.
         n_minibatches: Number of minibatches of each epoch.
         replicated: Whether each device of a mesh learns from all samples.
+        share: What the networks have in common, which then stop together; `None` for nothing.
 
     Returns:
         The fitted networks.
     """
-    sizes = n_minibatches, replicated
-    return [fitted for fitted, _ in _fit(_last_epoch, fits, rngs, *sizes)]
+    how = n_minibatches, replicated, share
+    return [fitted for fitted, _ in _fit(_last_epoch, fits, rngs, *how)]
 
 
 def minibatches_of_fit(
@@ -57,6 +60,7 @@ def minibatches_of_fit(
     *,
     n_minibatches: int,
     replicated: bool = False,
+    share: Share | None = None,
 ) -> list[Info]:
     """Reports every minibatch of a `fit`, in whose place this is called.
 
@@ -65,35 +69,38 @@ def minibatches_of_fit(
         rngs: As for `fit`.
         n_minibatches: As for `fit`.
         replicated: As for `fit`.
+        share: As for `fit`.
 
     Returns:
         By network, the numbers of each minibatch of all its epochs, and whether its step was `kept`.
     """
-    sizes = n_minibatches, replicated
-    reports = [report for _, report in _fit(_every_epoch, fits, rngs, *sizes)]
+    how = n_minibatches, replicated, share
+    reports = [report for _, report in _fit(_every_epoch, fits, rngs, *how)]
     return [jax.tree.map(lambda *x: jnp.concatenate(x, axis=None), *report) for report in reports]
 
 
 Epoch = Callable[[ArrayLike, list[Fitted]], tuple[list[Fitted], list[Info]]]
 """Maps its number and networks to the networks after it, and the numbers of its minibatches."""
-Loop = Callable[[list[Fit], range, Epoch, list[Fitted]], tuple[list[Fitted], list[Info]]]
+GoingOn = Callable[[list[Fitted]], list[Bool[Array, ""] | None]]
+"""Says which networks make an epoch by what the one before showed; `None` for those that always do."""
+Loop = Callable[[range, Epoch, GoingOn, list[Fitted]], tuple[list[Fitted], list[Info]]]
 """Runs epochs: the networks after the last, and what is reported of the minibatches of all."""
 
 
 def _last_epoch(
-    fits: list[Fit], epochs: range, epoch: Epoch, fitted: list[Fitted]
+    epochs: range, epoch: Epoch, going_on: GoingOn, fitted: list[Fitted]
 ) -> tuple[list[Fitted], list[Info]]:
     after = jax.lax.fori_loop(epochs.start, epochs.stop, lambda *x: epoch(*x)[0], fitted)
-    return after, [{} for _ in fits]
+    return after, [{} for _ in fitted]
 
 
 def _every_epoch(
-    fits: list[Fit], epochs: range, epoch: Epoch, fitted: list[Fitted]
+    epochs: range, epoch: Epoch, going_on: GoingOn, fitted: list[Fitted]
 ) -> tuple[list[Fitted], list[Info]]:
     def reported(before: list[Fitted], number: Array) -> tuple[list[Fitted], list[Info]]:
         after, infos = epoch(number, before)
-        goes_on = [_goes_on(*network) for network in zip(fits, before, strict=True)]
-        pairs = zip(infos, goes_on, strict=True)
+        kept = [jnp.asarray(True) if x is None else x for x in going_on(before)]
+        pairs = zip(infos, kept, strict=True)
         return after, [{**x, KEPT: jnp.broadcast_to(kept, x[LOSS].shape)} for x, kept in pairs]
 
     return jax.lax.scan(reported, fitted, jnp.arange(epochs.start, epochs.stop))
@@ -105,10 +112,11 @@ def _fit(
     rngs: Key[Array, "epochs n_groups"],
     n_minibatches: int,
     replicated: bool,
+    share: Share | None,
 ) -> list[tuple[Fitted, list[Info]]]:
     """The fitted networks, each with what the loop reports of its epochs."""
     n_devices = 1 if replicated else sharding.n_devices()
-    fits = [with_example(fit, n_minibatches) for fit in fits]
+    fits = with_examples(fits, n_minibatches, share)
     in_parts = parts_of(fits, n_devices) > 1
     fit_together = functools.partial(
         _fit_in_one_loop,
@@ -116,8 +124,10 @@ def _fit(
         seeds=jax.random.key_data(rngs)[..., :2],
         n_minibatches=n_minibatches,
         n_devices=n_devices,
+        share=share,
     )
-    if in_parts or fits[0].n_elements // n_minibatches <= _LARGEST_SHARED_MINIBATCH:
+    is_small = fits[0].n_elements // n_minibatches <= _LARGEST_SHARED_MINIBATCH
+    if share is not None or in_parts or is_small:
         return fit_together(fits)
     return [fit_together([fit])[0] for fit in fits]
 
@@ -128,6 +138,7 @@ def _fit_in_one_loop(
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
     n_devices: int,
+    share: Share | None,
 ) -> list[tuple[Fitted, list[Info]]]:
     n_samples = fits[0].n_elements // seeds.shape[1]
 
@@ -152,7 +163,9 @@ def _fit_in_one_loop(
                 gradients,
                 n_parts=parts_of([fits[i] for i in learning], n_devices),
                 n_devices=n_devices,
+                share=share,
             ),
+            functools.partial(_going_on, [fits[i] for i in learning], share),
         )
         for i, network, report in zip(learning, after, reported, strict=True):
             fitted[i] = network
@@ -168,6 +181,7 @@ def _epochs(
     minibatches_of: Callable[[Any], Array],
     epochs: range,
     gradients: Callable[..., list[tuple[PyTree, Info]]],
+    going_on: GoingOn,
 ) -> tuple[list[Fitted], list[Info]]:
     """The networks after further epochs, and what the loop reports of these."""
 
@@ -188,26 +202,38 @@ def _epochs(
         trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
         means = in_32_bits(jax.tree.map(lambda x: x.mean(), infos))
         after = [Fitted(*network) for network in zip(trainings, means, strict=True)]
-        networks = zip(fits, before, after, strict=True)
+        networks = zip(going_on(before), before, after, strict=True)
         return [_unless_stopped(*network) for network in networks], infos
 
-    return loop(fits, epochs, epoch, fitted)
+    return loop(epochs, epoch, going_on, fitted)
 
 
-def _unless_stopped(fit: Fit, before: Fitted, after: Fitted) -> Fitted:
-    return after if fit.kl_threshold is None else select(_goes_on(fit, before), after, before)
+def _unless_stopped(goes_on: Bool[Array, ""] | None, before: Fitted, after: Fitted) -> Fitted:
+    return after if goes_on is None else select(goes_on, after, before)
 
 
-def _goes_on(fit: Fit, before: Fitted) -> Bool[Array, ""]:
-    """Whether a network makes an epoch after what the one before it showed."""
-    if fit.kl_threshold is None:
-        return jnp.asarray(True)
-    if "kl" not in before.info:
+def _going_on(
+    fits: list[Fit], share: Share | None, before: list[Fitted]
+) -> list[Bool[Array, ""] | None]:
+    """See `GoingOn`; networks that have something in common stop together."""
+    networks = zip(fits, before, strict=True)
+    each = [_goes_on(fit.kl_threshold, fitted.info) for fit, fitted in networks]
+    limited = [x for x in each if x is not None]
+    if share is None or not limited:
+        return each
+    return [functools.reduce(jnp.logical_and, limited)] * len(each)
+
+
+def _goes_on(kl_threshold: Traced | None, before: Info) -> Bool[Array, ""] | None:
+    """Whether a network makes an epoch after what the one before it showed, `None` without a limit."""
+    if kl_threshold is None:
+        return None
+    if "kl" not in before:
         raise TypeError(
             "A network whose fit stops by a KL divergence needs a loss that reports it, under the name "
-            f"'kl': it must report 'kl', but reports {sorted(before.info)}."
+            f"'kl': it must report 'kl', but reports {sorted(before)}."
         )
-    return before.info["kl"] <= fit.kl_threshold
+    return before["kl"] <= kl_threshold
 
 
 def in_groups(x: Array, n_groups: int) -> Array:

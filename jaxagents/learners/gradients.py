@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from jaxagents import sharding
-from jaxagents.learners.fits import LOSS, Fit
+from jaxagents.learners.fits import LOSS, Fit, Share, inputs_of_losses
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 
@@ -22,6 +22,7 @@ def gradients(
     samples: list[PyTree],
     n_parts: int,
     n_devices: int,
+    share: Share | None = None,
 ) -> list[tuple[PyTree, Info]]:
     """The gradient of each loss, with what describes it.
 
@@ -31,13 +32,14 @@ def gradients(
         samples: The inputs of their losses.
         n_parts: Number of equal parts in which a device computes them.
         n_devices: Number of devices that share the samples.
+        share: What the networks have in common; `None` for nothing.
 
     Returns:
         Both, of each network.
     """
 
     def of_part(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
-        return [_gradient(*of_fit) for of_fit in zip(fits, trainings, samples, strict=True)]
+        return _gradients(fits, trainings, samples, share)
 
     def mean_of_parts(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
         parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
@@ -55,14 +57,26 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _gradient(fit: Fit, training: TrainState, samples: PyTree) -> tuple[PyTree, Info]:
-    def mean_loss(params: PyTree) -> tuple[Array, Info]:
-        losses, info = fit.loss_fn(training.replace(params=params), *samples)
-        means = jax.tree.map(jnp.mean, {**info, LOSS: losses})
-        return means[LOSS], means
+def _gradients(
+    fits: list[Fit], trainings: list[TrainState], samples: list[PyTree], share: Share | None
+) -> list[tuple[PyTree, Info]]:
+    """The gradient of the sum of the mean losses by the parameters of each network."""
 
-    grads, info = jax.grad(mean_loss, has_aux=True)(training.params)
-    return grads, info
+    def total_loss(params: list[PyTree]) -> tuple[Array, list[Info]]:
+        pairs = zip(trainings, params, strict=True)
+        states = [training.replace(params=of_training) for training, of_training in pairs]
+        given = inputs_of_losses(states, samples, share)
+        means = [_means(*of_fit) for of_fit in zip(fits, given, strict=True)]
+        return sum((info[LOSS] for info in means[1:]), means[0][LOSS]), means
+
+    grads, means = jax.grad(total_loss, has_aux=True)([x.params for x in trainings])
+    return list(zip(grads, means, strict=True))
+
+
+def _means(fit: Fit, inputs: tuple[PyTree, ...]) -> Info:
+    """The mean loss, and the means of what describes the samples."""
+    losses, info = fit.loss_fn(*inputs)
+    return jax.tree.map(jnp.mean, {**info, LOSS: losses})
 
 
 def parts_of(fits: Sequence[Fit], n_devices: int) -> int:

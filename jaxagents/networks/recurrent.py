@@ -92,7 +92,7 @@ class WithMemory(Recurrent):
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
-        inputs = _at_each_step(self, lambda network: network.torso, obs)
+        inputs = at_each_step(self, lambda network: network.torso, obs)
         initial = self.initial()
         if hasattr(self.cell, "unroll"):
             carries, outputs = self.cell.unroll(carry, inputs, first)
@@ -100,7 +100,7 @@ class WithMemory(Recurrent):
             carries, outputs = unroll_gates(self.cell, initial, carry, inputs, first)
         else:
             carries, outputs = _scan(self, lambda x: x.cell, initial, carry, inputs, first)
-        return carries, _at_each_step(self, lambda network: network.network, outputs)
+        return carries, at_each_step(self, lambda network: network.network, outputs)
 
 
 class MinGRUCell(nn.RNNCellBase):
@@ -191,9 +191,18 @@ def _scan(
     return scan(network, carry, (inputs, first))[1]
 
 
-def _at_each_step(
+def at_each_step(
     network: nn.Module, part: Callable[[nn.Module], Callable], inputs: PyTree
 ) -> PyTree:
-    """The outputs of a part of a network at all steps at once."""
+    """The outputs of a part of a network at all steps at once.
+
+    Args:
+        network: A network, bound to its variables.
+        part: Names its part.
+        inputs: The inputs of the part, time first.
+
+    Returns:
+        The outputs, time first.
+    """
     each = nn.vmap(lambda network, x: part(network)(x), variable_axes={True: None}, split_rngs={})
     return each(network, inputs)

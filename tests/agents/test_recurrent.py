@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from probes import Allowed, Probe
+from probes import Allowed, Recall
 
 from jaxagents import IPPO, MAPPO, PPO, PPOBase, ops
 from jaxagents.agents.critic import RecurrentCritic
@@ -20,20 +20,6 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 MEMORY = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(features=8))
-
-
-class Recall(Probe):
-    """Shows a sign at first, and rewards action 1 after a positive one two steps later."""
-
-    n_steps = 3
-
-    def observe(self, state):
-        shown = jnp.where(state.time == 0, state.sign, 0.0)
-        return jnp.stack([shown, state.time.astype(float)])
-
-    def reward(self, state, action):
-        right = action == (state.sign > 0)
-        return jnp.where(state.time == self.n_steps - 1, right.astype(float), 0.0)
 
 
 class Delayed(Recall):

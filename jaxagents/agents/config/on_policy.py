@@ -36,6 +36,9 @@ class OnPolicyConfig(Config):
         actor_network: A `flax.linen` module, or a module class or other function that is called
             with this configuration to make one. `None` takes a default network.
         critic_network: As `actor_network`, for the value.
+        trunk: A network, as `actor_network`, of what is observed, whose output both networks are given
+            in its place. It is trained with the actor, by the losses of both. Default networks behind
+            it are single layers. `None` for none: actor and critic have nothing in common.
         memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
             `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
         memory_size: Number of units of the cell.
@@ -63,6 +66,7 @@ class OnPolicyConfig(Config):
     critic_epochs: int = 1
     actor_network: nn.Module | Callable[..., nn.Module] | None = None
     critic_network: nn.Module | Callable[..., nn.Module] | None = None
+    trunk: nn.Module | Callable[..., nn.Module] | None = None
     memory: Memory | None = None
     memory_size: int = 64
     network_sharing: Sharing = "separate"
@@ -88,6 +92,7 @@ class OnPolicyConfig(Config):
         )
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
+        self._check_trunk()
         self._check_memory()
         self._check_sharing()
         self._check_minibatches()
@@ -106,6 +111,27 @@ class OnPolicyConfig(Config):
             raise ValueError(
                 f"{name}.n_groups must divide the {size} samples of a minibatch "
                 f"(batch_size * rollout_length / {self.n_minibatches}), got {self.n_groups}."
+            )
+
+    def _check_trunk(self) -> None:
+        if self.trunk is None:
+            return
+        name = type(self).__name__
+        if self.actor_epochs != self.critic_epochs:
+            raise ValueError(
+                f"With {name}.trunk, actor and critic learn together: actor_epochs "
+                f"({self.actor_epochs}) and critic_epochs ({self.critic_epochs}) must be equal."
+            )
+        if self.memory is not None:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for default networks without a trunk, but trunk is "
+                "given: put the memory into it, with jaxagents.networks.WithMemory."
+            )
+        if self.network_sharing == "torso":
+            raise ValueError(
+                f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
+                "given: have actors share it, with jaxagents.networks.for_each_actor(network, "
+                "n_actors, shared_params=True)."
             )
 
     def _check_memory(self) -> None:

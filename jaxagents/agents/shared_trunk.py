@@ -1,0 +1,106 @@
+"""A trunk that actor and critic share: it is trained with the actor, by the losses of both."""
+
+from jaxtyping import PyTree
+
+from jaxagents.agents.sequences import Sequence, outputs_of, samples
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import Recurrent
+from jaxagents.networks.trunks import behind_trunk, features_beside
+
+_TRUNK, _NETWORK = "trunk", "network"
+
+
+def network_of(actor: TrainState) -> TrainState:
+    """The actor's own network, which sees features.
+
+    Args:
+        actor: State of the training of the trunk and the actor behind it.
+
+    Returns:
+        The network, with no optimizer of its own.
+    """
+    return _part(actor, _NETWORK)
+
+
+def critic_behind(actor: TrainState, critic: TrainState) -> TrainState:
+    """The critic behind the trunk of an actor.
+
+    Args:
+        actor: State of the training of the trunk and the actor behind it.
+        critic: State of the training of the critic, which sees features.
+
+    Returns:
+        The whole critic, which sees observations, with no optimizer of its own.
+    """
+    trunk = _part(actor, _TRUNK)
+    names = {*trunk.extra_variables, *critic.extra_variables}
+    parts = {_TRUNK: trunk, _NETWORK: critic}
+    return TrainState(
+        step=critic.step,
+        params={name: part.params for name, part in parts.items()},
+        opt_state=None,
+        extra_variables={
+            kind: {
+                name: part.extra_variables[kind]
+                for name, part in parts.items()
+                if kind in part.extra_variables
+            }
+            for kind in names
+        },
+        model_def=behind_trunk(trunk.model_def, critic.model_def),
+    )
+
+
+def features_of(actor: TrainState, inputs: PyTree) -> PyTree:
+    """What the trunk makes of a minibatch.
+
+    Args:
+        actor: State of the training of the trunk and the actor behind it.
+        inputs: Observations, samples first; or sequences of them.
+
+    Returns:
+        Features, samples first, with all that observations say beside.
+    """
+    trunk = _part(actor, _TRUNK)
+    features = outputs_of(trunk, inputs)
+    obs = samples(inputs.obs) if isinstance(inputs, Sequence) else inputs
+    return features_beside(obs, features)
+
+
+def features_at(actor: TrainState, obs: PyTree) -> PyTree:
+    """What the trunk makes of the first observation of an episode.
+
+    Args:
+        actor: State of the training of the trunk and the actor behind it.
+        obs: One observation.
+
+    Returns:
+        Features, with all that the observation says beside.
+    """
+    trunk = _part(actor, _TRUNK)
+    network = trunk.model_def
+    recurrent = isinstance(network, Recurrent)
+    features = trunk(network.initial(), obs)[1] if recurrent else trunk(obs)
+    return features_beside(obs, features)
+
+
+def share(
+    trainings: list[TrainState], inputs: list[PyTree]
+) -> tuple[list[TrainState], list[PyTree]]:
+    """Has the losses of actor and critic see the features of one trunk; see `Share`."""
+    actor, critic = trainings
+    (seen_by_actor, *of_actor), (_, *of_critic) = inputs
+    features = features_of(actor, seen_by_actor)
+    return [network_of(actor), critic], [(features, *of_actor), (features, *of_critic)]
+
+
+def _part(training: TrainState, name: str) -> TrainState:
+    """A part of a network behind a trunk."""
+    extra = training.extra_variables
+    return TrainState(
+        step=training.step,
+        params=training.params.get(name, {}),
+        opt_state=None,
+        extra_variables={kind: parts[name] for kind, parts in extra.items() if name in parts},
+        model_def=getattr(training.model_def, name),
+    )

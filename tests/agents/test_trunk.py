@@ -1,0 +1,148 @@
+"""A trunk that actor and critic share."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import trees
+from flax import linen as nn
+from probes import Allowed, MatchSign, Recall
+
+from jaxagents import IPPO, MAPPO, PPO
+from jaxagents.agents import shared_trunk
+from jaxagents.networks import CategoricalActor, StateCritic, Torso, WithMemory, for_each_actor
+from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+PLAIN = Torso(features=(8,))
+RECURRENT = WithMemory(Torso(features=(8,)), nn.GRUCell(features=8), Torso(features=(8,)))
+
+
+def make(env=Recall, agent=PPO, trunk=RECURRENT, evaluates=False, **fields):
+    sizes = {"n_steps": 3, "batch_size": 8, "rollout_length": 4, "minibatch_size": 4, "n_evals": 4}
+    return agent(env(), None, AgentConfig(trunk=trunk, **{**sizes, **fields}), evaluates)
+
+
+def hyperparams(learning_rate=1e-2, **others):
+    optimizer = OptimizerParams(learning_rate=learning_rate, grad_clip=jnp.inf)
+    rates = dict.fromkeys(("actor_optimizer_params", "critic_optimizer_params"), optimizer)
+    return HyperParameters(**rates, **others)
+
+
+@pytest.mark.parametrize("trunk", [PLAIN, RECURRENT], ids=["plain", "recurrent"])
+def test_a_step_goes_down_the_sum_of_both_losses(trunk):
+    """As if actor and critic were two whole networks that hold the same trunk."""
+    agent = make(
+        trunk=trunk, optimizer=optax.sgd, actor_epochs=1, critic_epochs=1, minibatch_size=8
+    )
+    given = hyperparams(0.5, ent_coeff=0.1, vf_coeff=0.3)
+    runner = agent.start(KEY, given)
+    collected, traj, _ = jax.jit(agent._collect)(runner)
+    losses = [make_loss(agent, hook) for hook in ("_actor_loss", "_critic_loss")]
+    inputs = inputs_of(agent, collected, traj)
+
+    def total(actor_params, critic_params):
+        actor = collected.actor_training.replace(params=actor_params)
+        critic = collected.critic_training.replace(params=critic_params)
+        networks = actor, shared_trunk.critic_behind(actor, critic)
+        parts = zip(losses, networks, inputs, strict=True)
+        return sum(loss(network, *of_loss, given) for loss, network, of_loss in parts)
+
+    before = collected.actor_training.params, collected.critic_training.params
+    grads = jax.jit(jax.grad(total, (0, 1)))(*before)
+    expected = jax.tree.map(lambda x, grad: x - 0.5 * grad, before, grads)
+    after = agent.advance(runner, 1)
+    found = after.actor_training.params, after.critic_training.params
+    trees.assert_close(found, expected)
+    for name, of_network in zip(("actor", "critic"), grads, strict=True):
+        norm = after.info[f"{name}_gradient_norm"]
+        np.testing.assert_allclose(norm, optax.tree.norm(of_network), rtol=1e-4)
+
+
+def make_loss(agent, hook):
+    def loss(*inputs):
+        found = getattr(agent, hook)(*inputs)
+        return jnp.mean(found[0] if isinstance(found, tuple) else found)
+
+    return loss
+
+
+def inputs_of(agent, runner, traj):
+    """The inputs of both losses for the only minibatch, in the order of a rollout."""
+    recurrent = agent.config.trunk is RECURRENT
+    parts = agent._actor_loss_input(runner, traj), agent._critic_loss_input(runner, traj)
+    if recurrent:
+        parts = agent._policy.elements(parts)
+    actor, critic = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
+    if recurrent:
+        actor, critic = agent._policy.samples((actor, critic))
+    return agent._actor_minibatch(*actor), critic
+
+
+def test_learns_to_remember_resumes_and_exports(tmp_path):
+    fields = {"n_steps": 40, "rollout_length": 6, "batch_size": 16, "minibatch_size": 8}
+    fields |= {"normalise_observations": True, "normalise_values": True}
+    agent = make(**fields)
+    runner, metrics = agent.train(KEY, hyperparams(), progress=False)
+    assert metrics["entropy"][-1] < 0.4
+    assert agent.eval(KEY, n_evals=16)["returns"].mean() == 1.0
+    make(checkpoint_dir=tmp_path, **fields).train(KEY, hyperparams(), n_steps=20, progress=False)
+    resumed = make(checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    resumed.restore("last")
+    again, _ = resumed.train(None, None, resumed.training_runner, n_steps=20, progress=False)
+    trees.assert_equal(runner, again)
+    carry = agent.critic_training.model_def.initial()
+    _, value = agent.critic_training(carry, runner.obs[0])
+    assert value.shape == ()
+
+
+def test_two_devices_make_the_training_of_one():
+    agent = make(trunk=PLAIN, n_groups=2, replicated_updates=True)
+    alone, shared = (
+        agent.train(KEY, hyperparams(), progress=False, mesh=mesh) for mesh in (None, make_mesh(2))
+    )
+    trees.assert_equal(alone, shared)
+
+
+def test_both_networks_stop_by_the_divergence_of_the_actor():
+    """Epochs after the first are left out, so that any number of them makes the same step."""
+    few, many = (make(MatchSign, trunk=PLAIN, actor_epochs=n, critic_epochs=n) for n in (2, 5))
+    given = hyperparams(kl_threshold=0.0)
+    first, second = (agent.advance(agent.start(KEY, given), 1) for agent in (few, many))
+    for name in ("actor_training", "critic_training"):
+        steps = [int(getattr(runner, name).step) for runner in (first, second)]
+        assert steps == [2, 2]
+
+
+@pytest.mark.parametrize("lifted", [True, False])
+def test_goes_with_masks_and_several_actors(lifted):
+    class Two(Allowed):
+        def __init__(self):
+            super().__init__(2)
+
+    trunk = for_each_actor(RECURRENT, 2, shared_params=True) if lifted else RECURRENT
+    agent = make(Two, IPPO, trunk=trunk, normalise_observations=True, network_sharing="shared")
+    runner = jax.eval_shape(agent.program.start, KEY, hyperparams())
+    jax.eval_shape(agent.program.advance, runner, np.int32(1))
+    assert runner.carry.shape == ((8, 2, 8) if lifted else (8, 8))
+
+
+def test_refuses_what_does_not_fit():
+    with pytest.raises(
+        ValueError, match=r"actor_epochs \(4\) and critic_epochs \(2\) must be equal"
+    ):
+        make(critic_epochs=2)
+    with pytest.raises(ValueError, match="memory='gru' is for default networks without a trunk"):
+        make(memory="gru")
+    with pytest.raises(ValueError, match="network_sharing='torso' is for default networks"):
+        make(network_sharing="torso")
+    with pytest.raises(TypeError, match="the memory of critic_network belongs into the trunk"):
+        make(critic_network=WithMemory(StateCritic(features=())))
+    with pytest.raises(TypeError, match="the memory of actor_network belongs into the trunk"):
+        make(actor_network=WithMemory(CategoricalActor(2, features=())))
+    with pytest.raises(ValueError, match="they share no trunk"):
+        make(lambda: MatchSign(2), MAPPO)
+    with pytest.raises(TypeError, match=r"trunk must be a flax\.linen module"):
+        make(trunk=3)
