@@ -78,8 +78,8 @@ def report(rounds: dict[Any, list[Round]], share: float) -> str:
             "IPPO and MAPPO with a GRU of 128 units between two layers of 128, shared by all actors, "
             "and the settings of the baselines' own configuration files, except for the number of "
             "steps. The learning rate falls to zero. What remains different:",
-            "- The baselines of IPPO give actor and critic one GRU and two last layers. Here they are "
-            "two networks with a GRU each.\n"
+            "- In IPPO actor and critic share the GRU and the layer before it. Here each has an "
+            "optimizer, and values are normalised.\n"
             "- The critic of MAPPO is one network with a value for each actor here. In the baselines it "
             "runs once for each actor.\n"
             "- Returns are bootstrapped here where episodes are cut. The baselines take a limit for an "

@@ -65,8 +65,9 @@ def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:
             f"Made by `{command}`, {reports.machine()}.",
             "A GRU of 128 units between two layers of 128, four environments, rollouts of 128 steps, "
             "four epochs of four minibatches, of the sequence of one environment each: the settings of "
-            "`ppo_rnn.py` of purejaxrl, which gives actor and critic one GRU and two last layers. Here "
-            "they are two networks with a GRU each, so that there is twice as much to compute.",
+            "`ppo_rnn.py` of purejaxrl. In both, actor and critic share the GRU and the layer before "
+            "it. What remains different: purejaxrl has one optimizer for both, bootstraps only at the "
+            "end of a rollout, clips the loss of values, and takes values while it acts, not after.",
             "Medians of fresh processes; each ratio is of two runs that followed each other, ours over "
             "purejaxrl's, with the range. `ppo_rnn.py` is run as it is, but that its GRU is told its "
             "size, which Flax asks for by now.",

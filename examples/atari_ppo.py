@@ -19,6 +19,7 @@ import gymnasium
 import jax
 import numpy as np
 import tyro
+from flax import linen as nn
 from gymnasium import spaces, wrappers
 from jaxtyping import UInt8
 
@@ -26,7 +27,7 @@ from jaxagents import PPO, ppo
 from jaxagents.envs import Gymnasium
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.loggers import ConsoleLogger
-from jaxagents.networks import CategoricalActor, StateCritic, WithEncoder
+from jaxagents.networks import Torso, WithEncoder
 from jaxagents.networks.vision import make_encoder
 
 N_FRAMES = 4
@@ -75,7 +76,7 @@ def make_game(game: str, clips_rewards: bool = False) -> gymnasium.Env:
 
 
 def make_agent(options: Options) -> PPO:
-    """Makes the agent, whose networks have an encoder each."""
+    """Makes the agent, whose actor and critic are layers behind one encoder."""
     env = Gymnasium(
         functools.partial(make_game, options.game, clips_rewards=True),
         eval_env=functools.partial(make_game, options.game),
@@ -91,10 +92,7 @@ def make_agent(options: Options) -> PPO:
         n_evals=options.n_envs,
         eval_deterministic=False,
         max_episode_steps=27_000,
-        actor_network=WithEncoder(
-            make_encoder("atari"), CategoricalActor(int(env.action_space.n), (512,))
-        ),
-        critic_network=WithEncoder(make_encoder("atari"), StateCritic((512,))),
+        trunk=WithEncoder(make_encoder("atari"), Torso((512,), nn.relu)),
         checkpoint_dir=options.output,
         restore_agent=True,
     )
@@ -108,6 +106,7 @@ def main(options: Options) -> None:
     hyperparams = ppo.HyperParameters(
         eps_clip=0.1,
         ent_coeff=0.01,
+        vf_coeff=0.5,
         actor_optimizer_params=optimizer,
         critic_optimizer_params=optimizer,
     )

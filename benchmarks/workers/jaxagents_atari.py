@@ -58,6 +58,7 @@ def train(args: argparse.Namespace, in_pool: bool) -> list[arcade.Part]:
         gae_lambda=arcade.GAE_LAMBDA,
         eps_clip=arcade.CLIP,
         ent_coeff=arcade.ENTROPY,
+        vf_coeff=arcade.VALUE_COEFFICIENT,
         actor_optimizer_params=optimizer,
         critic_optimizer_params=optimizer,
     )

@@ -73,7 +73,7 @@ def main() -> None:
 def make_agent(
     kind: type[IPPO], task: teams.Task, settings: teams.Settings, n_updates: int, n_episodes: int
 ) -> IPPO:
-    """An agent whose actors share one network with a memory."""
+    """An agent whose actors share one network with a memory, and in IPPO their critics too."""
     env = Meeting()
     if task.of_jaxmarl:
         env = jaxagents.make(f"jaxmarl:{task.environment}", **task.options)
@@ -82,12 +82,21 @@ def make_agent(
         cell = nn.GRUCell(features=settings.width)
         return WithMemory(network, cell, Torso((settings.width,), nn.relu))
 
+    def of_all(network: nn.Module) -> nn.Module:
+        return for_each_actor(network, env.n_actors, shared_params=True)
+
     layers = {"features": (settings.width,), "activation": nn.relu}
-    actor = with_memory(CategoricalActor(env.action_space.n, **layers))
+    actor = CategoricalActor(env.action_space.n, **layers)
     if kind is MAPPO:
         critic = with_memory(StateCritic(n_values=env.n_actors, **layers))
+        networks = {"actor_network": of_all(with_memory(actor)), "critic_network": critic}
     else:
-        critic = for_each_actor(with_memory(StateCritic(**layers)), env.n_actors, True)
+        networks = {
+            "trunk": of_all(with_memory(Torso(features=()))),
+            "actor_network": of_all(actor),
+            "critic_network": of_all(StateCritic(**layers)),
+            "normalise_values": True,
+        }
     config = ppo.AgentConfig(
         n_steps=n_updates,
         eval_deterministic=False,
@@ -97,8 +106,7 @@ def make_agent(
         minibatch_size=settings.n_envs // settings.n_minibatches,
         actor_epochs=settings.n_epochs,
         critic_epochs=settings.n_epochs,
-        actor_network=for_each_actor(actor, env.n_actors, shared_params=True),
-        critic_network=critic,
+        **networks,
     )
     return kind(env, None, config)
 
