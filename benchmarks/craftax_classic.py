@@ -156,7 +156,7 @@ def report(
     ]
     parts = [
         "# Craftax-Classic",
-        f"By `python benchmarks/craftax_classic.py`, {reports.machine()}.",
+        f"By `python benchmarks/craftax_classic.py --seeds {args.seeds}`, {reports.machine()}.",
         f"PPO in `{ENV}`: {N_ENVS} environments, {ROLLOUT_LENGTH} steps of each from update to "
         f"update, {len(LAYERS)} layers of {LAYERS[0]} units for the actor and for the critic. Seeds: "
         f"{len(trainings)}. A return is the mean of {args.episodes} games, with actions that are drawn "

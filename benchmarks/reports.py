@@ -20,7 +20,8 @@ from peers import Result, Round
 
 def machine() -> str:
     """When and on what this runs."""
-    return f"on {datetime.date.today()}: {processor()}, {n_cores()} cores, {platform.system()}"
+    cores = "1 core" if n_cores() == 1 else f"{n_cores()} cores"
+    return f"on {datetime.date.today()}: {processor()}, {cores}, {platform.system()}"
 
 
 def processor() -> str:

@@ -74,7 +74,7 @@ class Actors:
                 f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the "
                 "actions through."
             )
-        self._has = self._actions_of_each(is_masked)
+        self._name, self._has = name, self._actions_of_each(is_masked)
         self.state = _state_of(env)
 
     def _actions_of_each(self, is_masked: bool) -> Bool[np.ndarray, "actors n"] | None:
@@ -107,6 +107,10 @@ class Actors:
 
         Returns:
             A dict of arrays.
+
+        Raises:
+            ValueError: There are masks of actions, but there were none when the environment was first
+                reset.
         """
         rows = [self._row(i, observations) for i in range(len(self.agents))]
         entries = {
@@ -149,14 +153,28 @@ class Actors:
         return row
 
     def _masks(self, observations: ByAgent, infos: ByAgent) -> Bool[np.ndarray, "actors n"] | None:
+        said = [_mask(observations, infos, agent) for agent in self.agents]
         if self._has is None:
+            self._check_says_nothing(said)
             return None
         masks = self._has.copy()
-        for i, agent in enumerate(self.agents):
-            mask = _mask(observations, infos, agent)
+        for i, mask in enumerate(said):
             if mask is not None:
                 masks[i, : self._sizes[i]] &= np.asarray(mask, bool)
         return masks
+
+    def _check_says_nothing(self, masks: Sequence[Any]) -> None:
+        """Raises if there are masks of an environment that had none at first.
+
+        Raises:
+            ValueError: There are.
+        """
+        late = [agent for agent, mask in zip(self.agents, masks, strict=True) if mask is not None]
+        if late:
+            raise ValueError(
+                f"{self._name} gives {late[0]} an {ACTION_MASK!r}, but gave nobody one when it was first "
+                "reset: give one then too, such as one that allows every action."
+            )
 
 
 def _possible_agents(env: ParallelEnv, name: str) -> tuple[str, ...]:

@@ -164,6 +164,16 @@ def test_masks_are_those_of_infos_or_of_observations():
         Actors(Still([seen] * 2, [spaces.MultiDiscrete([2, 3])] * 2), "still")
 
 
+def test_masks_that_come_late_are_refused():
+    env = Still([NUMBERS] * 2, [spaces.Discrete(2)] * 2)
+    actors, (seen, _) = Actors(env, "still"), env.reset()
+    late = {"b": {"action_mask": np.int8([1, 0])}}
+    with pytest.raises(
+        ValueError, match="still gives b an 'action_mask', but gave nobody one when"
+    ):
+        actors.observation(seen, late, np.ones(2, bool), None)
+
+
 def test_images_stay_bytes_and_what_is_no_box_is_flattened():
     image = spaces.Box(0, 255, (5, 4, 3), np.uint8)
     obs, _ = Actors(Still([image] * 2, [spaces.Discrete(2)] * 2), "still").example()
