@@ -172,8 +172,8 @@ class Actors:
         late = [agent for agent, mask in zip(self.agents, masks, strict=True) if mask is not None]
         if late:
             raise ValueError(
-                f"{self._name} gives {late[0]} an {ACTION_MASK!r}, but gave nobody one when it was first "
-                "reset: give one then too, such as one that allows every action."
+                f"{self._name} gives {late[0]} an {ACTION_MASK!r}, but gave nobody one when it was "
+                "first reset: give one then too, such as one that allows every action."
             )
 
 
