@@ -70,11 +70,14 @@ def n_updates(task: str, share: float) -> int:
 def report(rounds: dict[Any, list[Round]], share: float) -> str:
     """The page."""
     columns = reports.columns(itertools.chain(*rounds.values()))
+    tasks = " ".join(dict.fromkeys(task for task, _ in rounds))
+    n_seeds = len(next(iter(rounds.values())))
+    command = f"multi_agent.py --jaxmarl-checkout PATH --tasks {tasks} --seeds {n_seeds}"
     table = [row for work, found in rounds.items() for row in rows(*work, found, share)]
     return "\n\n".join(
         [
             "# Teams beside JaxMARL",
-            f"Made by `python benchmarks/multi_agent.py --jaxmarl-checkout PATH`, {reports.machine()}.",
+            f"Made by `python benchmarks/{command}`, {reports.machine()}.",
             "IPPO and MAPPO with a GRU of 128 units between two layers of 128, shared by all actors, "
             "and the settings of the baselines' own configuration files, except for the number of "
             "steps. The learning rate falls to zero. What remains different:",
