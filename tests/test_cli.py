@@ -398,7 +398,7 @@ def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
     assert left_out <= {
         *("eval_rng", "checkpoint_dir", "restore_agent", "optimizer", "encoder"),
         *("actor_network", "critic_network", "value_network", "actor_optimizer"),
-        "embedding_network",
+        *("embedding_network", "trunk"),
     }
     sets = chosen_sets(options)
     run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
