@@ -159,9 +159,8 @@ def test_statistics_are_those_of_all_devices():
     alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
     shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(4))
     trees.assert_equal(statistics_of(shared), statistics_of(alone))
-    trees.assert_close(
-        shared, alone
-    )  # some processors round actions by the environments of a device
+    # Some processors round probabilities of actions by the number of a device's environments.
+    trees.assert_close(shared, alone)
 
 
 def statistics_of(runner):
