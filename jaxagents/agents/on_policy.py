@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, ArrayLike, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents import shared_trunk
@@ -20,7 +20,6 @@ from jaxagents.agents.reports import info_of_update
 from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
 from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import first_of
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import no_targets
 from jaxagents.core.finite import OBSERVATIONS
@@ -266,17 +265,6 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
             traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
         runner = runner.replace(rng=keys.next_runner)
         return self._ready_to_learn(_Collected(runner, traj, keys.epochs))
-
-    def _log_probs(self, actor: TrainState, traj: Transition) -> Float[Array, "..."]:
-        """Log-probabilities of the actions of a rollout under an actor."""
-
-        def of_environment(carry: PyTree, traj: Transition, first: Array) -> Array:
-            distributions = self._policy.unroll(actor, carry, traj.obs, first)
-            log_probs = jax.vmap(lambda it, action: it.log_prob(action))(distributions, traj.action)
-            return log_probs.reshape(traj.log_prob.shape)
-
-        start = jax.tree.map(lambda x: x[0], traj.carry)
-        return jax.vmap(of_environment, (0, 1, 1), 1)(start, traj, first_of(traj))
 
     def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
         return drawing(self._policy, actor, carry, obs, self._actors_shape)

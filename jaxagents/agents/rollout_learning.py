@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 from typing import TypedDict
 
-from jaxtyping import Array, Key, PyTree
+import jax
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents import sequences, shared_trunk
@@ -20,6 +21,7 @@ from jaxagents.agents.playing import (
 from jaxagents.agents.reports import info_of_minibatches, info_of_update
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.sequences import first_of
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.agents.value_scale import (
@@ -119,15 +121,31 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return actor, critic
 
     def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with all that is learned from it."""
+        """A rollout with all that is learned from it.
+
+        With `replicated_updates`, log-probabilities are computed again of the whole rollout: some
+        processors round them otherwise where a device acts in fewer environments.
+        """
         if self.config.replicated_updates:
             traj = sharding.whole(traj)
+            traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
         runner, traj = self._with_values(*self._with_rewards(runner, traj))
         traj = self._with_targets(runner, traj)
         if self.config.normalise_values:
             targets, weights = self._observed((traj.target, playing(traj.obs)))
             runner = runner.replace(targets=observe_targets(targets, weights, runner.targets))
         return runner, traj
+
+    def _log_probs(self, actor: TrainState, traj: Transition) -> Float[Array, "..."]:
+        """Log-probabilities of the actions of a rollout under an actor."""
+
+        def of_environment(carry: PyTree, traj: Transition, first: Array) -> Array:
+            distributions = self._policy.unroll(actor, carry, traj.obs, first)
+            log_probs = jax.vmap(lambda it, action: it.log_prob(action))(distributions, traj.action)
+            return log_probs.reshape(traj.log_prob.shape)
+
+        start = jax.tree.map(lambda x: x[0], traj.carry)
+        return jax.vmap(of_environment, (0, 1, 1), 1)(start, traj, first_of(traj))
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with the rewards to learn from, normalised by those of all steps until its end."""

@@ -158,13 +158,7 @@ def test_statistics_are_those_of_all_devices():
     agent = case.make(FarOff, False, n_steps=3, n_groups=4, replicated_updates=True, **BOTH)
     alone, _ = agent.train(KEY, case.hyperparams(), progress=False)
     shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(4))
-    trees.assert_equal(statistics_of(shared), statistics_of(alone))
-    # Some processors round probabilities of actions by the number of a device's environments.
-    trees.assert_close(shared, alone)
-
-
-def statistics_of(runner):
-    return moments(runner.actor_training), moments(runner.critic_training), runner.returns
+    trees.assert_equal(shared, alone)
 
 
 @pytest.mark.optimised
