@@ -1,18 +1,25 @@
 """Trains PPO with and without a memory, where what is seen now is not enough.
 
-In MemoryChain the first observation says what to do in the last step. In the other tasks velocities are
+In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
+lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
 hidden. The agents have default networks, which differ in nothing but their memory.
+
+MiniGrid needs xminigrid: `pip install ".[xminigrid]"`.
 """
 
 import argparse
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnax
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+import jaxagents
 from jaxagents import PPO
 from jaxagents.envs import Environment, Step, as_environment
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -23,37 +30,40 @@ BATCH_SIZE = 64
 N_EVALS = 128
 
 
-class Hidden(Environment):
-    """An environment of which some numbers of an observation are seen."""
+Look = Callable[[jax.Array], jax.Array]
 
-    def __init__(self, env: Environment, seen: tuple[int, ...]) -> None:
-        """Takes the environment, and the places of the numbers that are seen."""
-        self._env, self._seen = env, seen
+
+class Seen(Environment):
+    """An environment of which actors see what a function makes of its observations."""
+
+    def __init__(self, env: Environment, look: Look) -> None:
+        """Takes the environment and the function."""
+        self._env, self._look = env, look
         self.action_space, self.max_steps = env.action_space, env.max_steps
 
     def reset(self, key: jax.Array) -> tuple[jax.Array, Any]:
         """Starts an episode."""
         obs, state = self._env.reset(key)
-        return obs[np.array(self._seen)], state
+        return self._look(obs), state
 
     def step(self, key: jax.Array, state: Any, action: Any) -> Step:
         """Takes a step."""
         step = self._env.step(key, state, action)
-        return step._replace(obs=step.obs[np.array(self._seen)])
+        return step._replace(obs=self._look(step.obs))
 
 
 class Task(NamedTuple):
     """What is to be learnt.
 
     Attributes:
-        env: The environment.
+        make: Gives the environment.
         n_updates: Number of updates.
         rollout_length: Steps taken in each environment before an update.
         gamma: Discount.
         learning_rate: Step size.
     """
 
-    env: Environment
+    make: Callable[[], Environment]
     n_updates: int
     rollout_length: int
     gamma: float = 0.99
@@ -66,15 +76,33 @@ def memory_chain(length: int) -> Environment:
     return as_environment(env, params.replace(memory_length=length))
 
 
-def tasks() -> dict[str, Task]:
-    """The tasks, by name."""
-    cartpole, pendulum = (as_environment(*gymnax.make(x)) for x in ("CartPole-v1", "Pendulum-v1"))
-    return {
-        "MemoryChain, 10 steps": Task(memory_chain(10), 60, 64),
-        "MemoryChain, 40 steps": Task(memory_chain(40), 120, 128),
-        "CartPole without velocities": Task(Hidden(cartpole, (0, 2)), 150, 128),
-        "Pendulum without velocity": Task(Hidden(pendulum, (0, 1)), 300, 128, 0.95),
-    }
+def without_velocities(name: str, *positions: int) -> Environment:
+    """An environment of gymnax of whose observations some numbers are seen."""
+    return Seen(as_environment(*gymnax.make(name)), lambda obs: obs[np.array(positions)])
+
+
+def minigrid() -> Environment:
+    """MiniGrid's Memory, seen seven tiles wide and far as there, as a vector."""
+    return Seen(jaxagents.make("xminigrid:MiniGrid-MemoryS8", view_size=7), of_tiles)
+
+
+def of_tiles(obs: jax.Array) -> jax.Array:
+    """A one-hot code of the kind and the colour of each tile."""
+    kinds, colours = jax.nn.one_hot(obs[..., 0], 13), jax.nn.one_hot(obs[..., 1], 12)
+    return jnp.concatenate([kinds, colours], axis=-1).ravel()
+
+
+TASKS = {
+    "MemoryChain, 10 steps": Task(functools.partial(memory_chain, 10), 60, 64),
+    "MemoryChain, 40 steps": Task(functools.partial(memory_chain, 40), 120, 128),
+    "CartPole without velocities": Task(
+        functools.partial(without_velocities, "CartPole-v1", 0, 2), 150, 128
+    ),
+    "Pendulum without velocity": Task(
+        functools.partial(without_velocities, "Pendulum-v1", 0, 1), 300, 128, 0.95
+    ),
+    "MiniGrid-MemoryS8": Task(minigrid, 240, 128),
+}
 
 
 def main() -> None:
@@ -84,7 +112,7 @@ def main() -> None:
     lines += ["|---|---|---|---|"]
     for name in args.tasks:
         for memory in args.memories:
-            returns = train(tasks()[name], MEMORIES[memory], args)
+            returns = train(TASKS[name], MEMORIES[memory], args)
             by_seed = ", ".join(f"{x:.2f}" for x in returns)
             row = [name, memory, by_seed, f"{returns.mean():.2f}"]
             lines.append(f"| {' | '.join(row)} |")
@@ -99,7 +127,7 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--tasks", nargs="+", default=list(tasks()), choices=list(tasks()))
+    add("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     add("--memories", nargs="+", default=list(MEMORIES), choices=list(MEMORIES))
     add("--seeds", type=int, default=3)
     add("--share", type=float, default=1.0, help="of the updates")
@@ -123,7 +151,7 @@ def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarra
     hyperparams = HyperParameters(
         gamma=task.gamma, actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
     )
-    agent = PPO(task.env, None, config)
+    agent = PPO(task.make(), None, config)
     keys = jax.random.split(jax.random.key(0), args.seeds)
     _, metrics = jax.vmap(lambda key: agent.train(key, hyperparams))(keys)
     return np.asarray(metrics["returns"])[:, -1].mean(axis=-1)

@@ -10,6 +10,7 @@ from jaxtyping import PyTree
 from jaxagents.core import processes
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
+from jaxagents.data.values import check_values
 
 
 def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
@@ -54,8 +55,8 @@ class ReturnRange(NamedTuple):
 
         Raises:
             KeyError: A key is missing.
-            ValueError: There is not one reward and end for each row, or a row with a mask of 0 is not an
-                end.
+            ValueError: There is not one reward and end for each row, a reward is NaN or infinite, or a
+                row with a mask of 0 is not an end.
         """
         for key in ("rewards", "ends"):
             if key not in dataset:
@@ -68,6 +69,7 @@ class ReturnRange(NamedTuple):
                     f"normalise_rewards needs one number of {key!r} for each row, got shape "
                     f"{np.shape(dataset[key])}."
                 )
+        check_values({"rewards": dataset["rewards"]})
         if "masks" in dataset:
             rows.check_ends(dataset["masks"], dataset["ends"])
         last = np.flatnonzero(np.asarray(dataset["ends"], bool))

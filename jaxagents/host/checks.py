@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from jaxagents.data import Dataset, ReplayBuffer, rows
 from jaxagents.envs.on_host.vectors import spaces_of_one
-from jaxagents.host.config import HostConfig
+from jaxagents.host.config import HostConfig, OfflineConfig
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.transitions import example_transition
@@ -169,6 +169,20 @@ def check_buffer(buffer: ReplayBuffer, example: Mapping[str, PyTree]) -> None:
         raise ValueError(
             f"The buffer holds transitions of the shapes {held}, but the environment gives {needed}: "
             "make it of jaxagents.host.example_transition(env, n_envs)."
+        )
+
+
+def check_learns_from_rewards(learner: LearnerLike, config: OfflineConfig) -> None:
+    """Raises if rewards are to be normalised for a learner that is given none.
+
+    Raises:
+        ValueError: They are.
+    """
+    keys = getattr(learner, "batch_keys", ("rewards",))
+    if config.normalise_rewards and "rewards" not in keys:
+        raise ValueError(
+            f"normalise_rewards does nothing for {type(learner).__name__}, which learns from "
+            f"{list(keys)}: leave it out."
         )
 
 

@@ -23,6 +23,7 @@ from jaxagents.host.checks import (
     check_config,
     check_dataset_actions,
     check_learner,
+    check_learns_from_rewards,
 )
 from jaxagents.host.config import HostConfig, OfflineConfig, OnlineConfig
 from jaxagents.host.evaluation import evaluate, supply_rng
@@ -181,13 +182,15 @@ def train_offline(
         TypeError: An argument is of another type, such as a replay buffer.
         KeyError: The dataset lacks a key.
         ValueError: Environment, learner, dataset or checkpoints do not fit together: the dataset is
-            empty or holds NaN, or its actions are none that the learner could take.
+            empty or holds NaN, its actions are none that the learner could take, or rewards are to be
+            normalised for a learner that is given none.
         FileExistsError: `config.checkpoint_dir` holds checkpoints, and `resume` is not set.
     """
     config = OfflineConfig() if config is None else config
     check_config(config, OfflineConfig)
     check_learner(learner)
     loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
+    check_learns_from_rewards(learner, config)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)
     for key in (*getattr(learner, "batch_keys", data), "discounts"):

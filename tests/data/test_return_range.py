@@ -32,6 +32,11 @@ def test_it_is_that_of_whole_episodes():
             ValueError,
             "only episodes that return 3",
         ),
+        (
+            {"rewards": np.full(6, np.nan), "ends": ENDS},
+            ValueError,
+            "'rewards' is NaN or infinite in 6 of 6",
+        ),
         ({"rewards": REWARDS[:, None], "ends": ENDS}, ValueError, r"got shape \(6, 1\)"),
         ({"rewards": REWARDS, "ends": ENDS, "masks": 0 * REWARDS}, ValueError, "Row 0 has a mask"),
     ],

@@ -18,7 +18,7 @@ from jaxagents.host import (
 )
 from jaxagents.loggers import ConsoleLogger
 from mistakes.entries import Theme
-from mistakes.things import arrays, sac_learner, with_one
+from mistakes.things import arrays, bc_learner, sac_learner, with_one
 
 mistake = Theme("Host loops")
 
@@ -163,6 +163,14 @@ def actions_outside_of_their_bounds():
 def rewards_that_are_no_numbers():
     """NaN among the rewards of a dataset."""
     train_offline(sac_learner(), box_arrays(rewards=with_one(np.nan)), OFFLINE)
+
+
+@mistake(
+    ValueError, r"normalise_rewards does nothing for BCLearner, which learns from .*: leave it"
+)
+def rewards_for_a_learner_that_has_none():
+    """`normalise_rewards` for a learner that learns from no rewards."""
+    train_offline(bc_learner(), box_arrays(), OFFLINE.replace(normalise_rewards=True))
 
 
 @mistake(ValueError, r"'masks' .* 0 .* 1 .*got 7.* in 1 of 32 rows")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from probes import MatchSign, Target
 
-from jaxagents import BC, DQN, PPO, SAC, DQNLearner, SACLearner, bc, dqn, ppo, sac
+from jaxagents import BC, DQN, PPO, SAC, BCLearner, DQNLearner, SACLearner, bc, dqn, ppo, sac
 from jaxagents.data import Dataset
 from jaxagents.networks import CategoricalActor, StateCritic
 
@@ -97,6 +97,12 @@ def runner():
 def dqn_learner():
     create = functools.partial(DQNLearner.create, features=(4,), n_actions=2)
     return zeros(lambda: create(jax.random.key(0), jnp.zeros(2), jnp.int32(0)))
+
+
+@functools.cache
+def bc_learner():
+    create = functools.partial(BCLearner.create, features=(4,))
+    return zeros(lambda: create(jax.random.key(0), jnp.zeros(2), jnp.zeros(1)))
 
 
 @functools.cache
