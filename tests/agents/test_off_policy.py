@@ -24,6 +24,7 @@ from jaxagents import (
     qrdqn,
     sac,
 )
+from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 SMALL = {
@@ -273,6 +274,17 @@ def test_uniform_priorities_are_uniform_replay_without_weights():
     runner, _ = agent.train(KEY, hyperparams, progress=False)
     _, probabilities = runner.buffer.sample_prioritised(KEY, 8)
     np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
+
+
+def test_devices_share_noisy_networks_and_priorities():
+    agent = small_dqn(
+        n_groups=2, replicated_updates=True, noisy=True, prioritised_replay=True, evaluates=False
+    )
+    alone, shared = (
+        agent.train(KEY, dqn.HyperParameters(), progress=False, mesh=mesh)
+        for mesh in (None, make_mesh(2))
+    )
+    trees.assert_equal(alone, shared)
 
 
 def test_bootstraps_over_several_steps():
