@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.initialisation import initialise_params
+from jaxagents.networks.initialisation import initialise_params, own_param
 
 
 class Ensemble(nn.Module):
@@ -33,7 +33,7 @@ class Ensemble(nn.Module):
             member = functools.partial(initialise_params, network)
             return jax.vmap(member, (0, *[None] * len(args)))(rngs, *args)
 
-        params = self.param("members", init)
+        params = own_param(self, "members", init)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
 
         def apply(params: PyTree, member: Array, *args: Any) -> PyTree:

@@ -1,15 +1,58 @@
 """Fresh parameters of a network."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from flax import linen as nn
 from jax.custom_batching import custom_vmap, sequential_vmap
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
+Initialiser = Callable[..., Array]
 
-def default_init(scale: float = 1.0) -> Callable[..., Array]:
+
+def traced_once(init: Initialiser) -> Initialiser:
+    """An initialiser whose steps are traced once for each shape.
+
+    Whenever a layer is applied, flax asks its initialisers for the shapes of its parameters, to compare
+    them with those that it has. Tracing an orthogonal initialiser takes longer than tracing the layer.
+
+    Args:
+        init: The initialiser.
+
+    Returns:
+        One of the same numbers.
+    """
+    compiled = jax.jit(init, static_argnums=(1, 2))
+
+    def initialise(
+        key: Key[Array, ""], shape: Sequence[int], dtype: DTypeLike | None = None
+    ) -> Array:
+        return compiled(key, tuple(shape), dtype)
+
+    return initialise
+
+
+@functools.cache
+def orthogonal_init(scale: float = 1.0) -> Initialiser:
+    """The initialiser of the weights of on-policy agents' networks.
+
+    Saxe et al., 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
+    networks".
+
+    Args:
+        scale: Factor of the orthogonal weights.
+
+    Returns:
+        The initialiser.
+    """
+    return traced_once(nn.initializers.orthogonal(scale))
+
+
+@functools.cache
+def default_init(scale: float = 1.0) -> Initialiser:
     """The initialiser of the weights of learners' networks.
 
     Glorot and Bengio, 2010, "Understanding the difficulty of training deep feedforward neural
@@ -21,7 +64,7 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
     Returns:
         The initialiser.
     """
-    return nn.initializers.variance_scaling(scale, "fan_avg", "uniform")
+    return traced_once(nn.initializers.variance_scaling(scale, "fan_avg", "uniform"))
 
 
 def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
@@ -56,6 +99,24 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
         return variables, jax.tree.map(lambda _: True, variables)
 
     return vmappable_init(rng, *inputs)
+
+
+def own_param(module: nn.Module, name: str, init: Callable[[Key[Array, ""]], PyTree]) -> PyTree:
+    """A parameter of a module, which may be the parameters of a whole network.
+
+    Unlike by `module.param`, one that is there is not initialised once more, to compare shapes.
+
+    Args:
+        module: The module.
+        name: Name of the parameter.
+        init: Gives its first value, from a random key.
+
+    Returns:
+        The parameter.
+    """
+    if module.has_variable("params", name):
+        return module.get_variable("params", name)
+    return module.param(name, init)
 
 
 def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> PyTree:

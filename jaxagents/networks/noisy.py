@@ -1,7 +1,6 @@
 """Layers with noise in their parameters, by which a network explores."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.networks.dense import dot_general
+from jaxagents.networks.initialisation import Initialiser, traced_once
 
 _SIGMA = "_sigma"
 
@@ -35,7 +35,7 @@ class NoisyDense(nn.Module):
     """
 
     features: int
-    kernel_init: Callable[..., Array] = nn.initializers.lecun_normal()
+    kernel_init: Initialiser = traced_once(nn.initializers.lecun_normal())
     initial_sigma: float = 0.5
 
     @nn.compact

@@ -1,5 +1,6 @@
 """Mixing the samples of a rollout into minibatches."""
 
+import functools
 import math
 
 import jax
@@ -49,6 +50,7 @@ def random_bijection(seed: UInt32[Array, "2"], n: int) -> Int[Array, "n"]:
     return indices.astype(jnp.int32)
 
 
+@functools.partial(jax.jit, static_argnames=("n_samples", "n_minibatches"))
 def minibatch_indices(
     seeds: UInt32[Array, "n_groups 2"], n_samples: int, n_minibatches: int
 ) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
