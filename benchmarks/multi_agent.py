@@ -5,6 +5,7 @@ run from a checkout of JaxMARL's repository, in a virtual environment of their o
 of JAX. Without one, jaxagents runs alone. It needs JaxMARL as well: `pip install ".[jaxmarl]"`.
 """
 
+import argparse
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,7 @@ def main() -> None:
         for task, algorithm in itertools.product(args.tasks, args.algorithms)
     }
     rounds = peers.in_turns(LIBRARIES, works, args.seeds, args)
-    reports.write(report(rounds, args.share), args.markdown)
+    reports.write(report(rounds, args), args.markdown)
     peers.exit_if_any_failed(
         result for found in itertools.chain(*rounds.values()) for result in found.values()
     )
@@ -67,17 +68,14 @@ def n_updates(task: str, share: float) -> int:
     return max(1, round(share * TASKS[task].updates))
 
 
-def report(rounds: dict[Any, list[Round]], share: float) -> str:
+def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
     """The page."""
     columns = reports.columns(itertools.chain(*rounds.values()))
-    tasks = " ".join(dict.fromkeys(task for task, _ in rounds))
-    n_seeds = len(next(iter(rounds.values())))
-    command = f"multi_agent.py --jaxmarl-checkout PATH --tasks {tasks} --seeds {n_seeds}"
-    table = [row for work, found in rounds.items() for row in rows(*work, found, share)]
+    table = [row for work, found in rounds.items() for row in rows(*work, found, args.share)]
     return "\n\n".join(
         [
             "# Teams beside JaxMARL",
-            f"Made by `python benchmarks/{command}`, {reports.machine()}.",
+            f"Made by `{command(args)}`, {reports.machine()}.",
             "IPPO and MAPPO with a GRU of 128 units between two layers of 128, shared by all actors, "
             "and the settings of the baselines' own configuration files, except for the number of "
             "steps. The learning rate falls to zero. What remains different:",
@@ -97,6 +95,20 @@ def report(rounds: dict[Any, list[Round]], share: float) -> str:
             *reports.failures(columns),
         ]
     )
+
+
+def command(args: argparse.Namespace) -> str:
+    """The command that makes the page."""
+    words = ["python benchmarks/multi_agent.py"]
+    if args.jaxmarl_checkout is not None:
+        words.append("--jaxmarl-checkout PATH")
+    words += ["--tasks", *args.tasks]
+    if len(args.algorithms) < len(ALGORITHMS):
+        words += ["--algorithms", *args.algorithms]
+    words.append(f"--seeds {args.seeds}")
+    if args.share != 1.0:
+        words.append(f"--share {args.share:g}")
+    return " ".join(words)
 
 
 def rows(task: str, algorithm: str, rounds: list[Round], share: float) -> Iterator[list[str]]:
