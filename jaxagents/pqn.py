@@ -224,8 +224,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         runner, steps, rngs = self._play(runner)
         learner, infos = self._epochs(runner.learner, steps, rngs)
         if self.config.normalise_observations:
-            is_whole = self.config.replicated_updates
-            learner = learner.observe(sharding.in_one_order(steps.obs) if is_whole else steps.obs)
+            learner = learner.observe(self._observed(steps.obs))
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
         flags = jax.tree.map(lambda x: x.any(axis=0), steps.spoilt)
         return runner.replace(

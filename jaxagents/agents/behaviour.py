@@ -34,6 +34,7 @@ from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.tracing import check_reset
 from jaxagents.running.host_rollout import HostRollout
+from jaxagents.sharding import in_one_order
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -243,6 +244,10 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     def _actors_shape(self) -> tuple[int, ...]:
         """Axes of the actors in rewards and values."""
         return ()
+
+    def _observed(self, rollout: PyTree) -> PyTree:
+        """A part of a rollout as statistics are made of it."""
+        return in_one_order(rollout) if self.config.replicated_updates else rollout
 
     def _complete(self, runner: RunnerT) -> RunnerT:
         """A runner to go on from, with what a checkpoint may have left out."""

@@ -197,9 +197,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """The runner whose networks have observed more, if they have statistics of observations."""
         if not self.config.normalise_observations:
             return runner
-        if self.config.replicated_updates:
-            observations = sharding.in_one_order(observations)
-        return runner.replace(learner=runner.learner.observe(observations))
+        return runner.replace(learner=runner.learner.observe(self._observed(observations)))
 
     def _split(
         self, rng: Key[Array, ""], n_steps: int, *sizes: int

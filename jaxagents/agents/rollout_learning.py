@@ -56,10 +56,6 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             info=info_of_update(actor.info, critic.info, traj),
         )
 
-    def _observed(self, rollout: PyTree) -> PyTree:
-        """A part of a rollout as statistics are made of it."""
-        return sharding.in_one_order(rollout) if self.config.replicated_updates else rollout
-
     def _reports_of_rollout(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Info:
