@@ -27,12 +27,12 @@ def traced_once(init: Initialiser) -> Initialiser:
     """
     compiled = jax.jit(init, static_argnums=(1, 2))
 
-    def initialise(
+    def of_shape(
         key: Key[Array, ""], shape: Sequence[int], dtype: DTypeLike | None = None
     ) -> Array:
         return compiled(key, tuple(shape), dtype)
 
-    return initialise
+    return of_shape
 
 
 @functools.cache
