@@ -121,7 +121,7 @@ def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_upda
 
 
 def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
-    make_agent = Run.make_agent
+    make_agent, handler = Run.make_agent, signal.getsignal(signal.SIGINT)
 
     def make(run, folder):
         with contextlib.suppress(KeyboardInterrupt):
@@ -132,7 +132,7 @@ def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
     said = ends(["resume", str(copied), "--n-steps", "9"], 130, capsys)
     assert said == f"jaxagents: Stopped. To go on: jaxagents resume {copied}\n"
     assert steps_of(copied) == [0, 1, 2]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
