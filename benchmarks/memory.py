@@ -2,7 +2,8 @@
 
 In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
 lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
-hidden. The agents have default networks, which differ in nothing but their memory.
+hidden. The agents have default networks, which differ in nothing but their memory. In MiniGrid actor and
+critic share theirs, as a trunk.
 
 MiniGrid needs xminigrid: `pip install ".[xminigrid]"`.
 """
@@ -18,14 +19,17 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
 import jaxagents
-from jaxagents import PPO
+from jaxagents import PPO, LinearSchedule
 from jaxagents.envs import Environment, Step, as_environment
+from jaxagents.networks import MinGRUCell, Torso, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 TITLE = "# PPO with and without a memory"
 MEMORIES = {"none": None, "gru": "gru", "lstm": "lstm", "min_gru": "min_gru"}
+CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
 BATCH_SIZE = 64
 N_EVALS = 128
 
@@ -60,7 +64,10 @@ class Task(NamedTuple):
         n_updates: Number of updates.
         rollout_length: Steps taken in each environment before an update.
         gamma: Discount.
-        learning_rate: Step size.
+        learning_rate: Step size, at first.
+        decays: Whether it falls to zero.
+        entropy: Weight of the entropy.
+        trunk_size: Units of each layer of a trunk for actor and critic; `None` for default networks.
     """
 
     make: Callable[[], Environment]
@@ -68,6 +75,9 @@ class Task(NamedTuple):
     rollout_length: int
     gamma: float = 0.99
     learning_rate: float = 1e-3
+    decays: bool = False
+    entropy: float = 0.0
+    trunk_size: int | None = None
 
 
 def memory_chain(length: int) -> Environment:
@@ -101,7 +111,9 @@ TASKS = {
     "Pendulum without velocity": Task(
         functools.partial(without_velocities, "Pendulum-v1", 0, 1), 300, 128, 0.95
     ),
-    "MiniGrid-MemoryS8": Task(minigrid, 240, 128),
+    "MiniGrid-MemoryS8": Task(
+        minigrid, 240, 128, gamma=0.995, decays=True, entropy=0.02, trunk_size=128
+    ),
 }
 
 
@@ -145,16 +157,31 @@ def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarra
         batch_size=BATCH_SIZE,
         rollout_length=task.rollout_length,
         minibatch_size=BATCH_SIZE // 4,
-        memory=memory,
+        **networks(task, memory),
     )
-    optimizer = OptimizerParams(learning_rate=task.learning_rate, grad_clip=0.5)
+    rate = LinearSchedule(task.learning_rate, 0.0, n_updates) if task.decays else task.learning_rate
+    optimizer = OptimizerParams(learning_rate=rate, grad_clip=0.5)
     hyperparams = HyperParameters(
-        gamma=task.gamma, actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
+        gamma=task.gamma,
+        ent_coeff=task.entropy,
+        actor_optimizer_params=optimizer,
+        critic_optimizer_params=optimizer,
     )
     agent = PPO(task.make(), None, config)
     keys = jax.random.split(jax.random.key(0), args.seeds)
     _, metrics = jax.vmap(lambda key: agent.train(key, hyperparams))(keys)
     return np.asarray(metrics["returns"])[:, -1].mean(axis=-1)
+
+
+def networks(task: Task, memory: str | None) -> dict[str, Any]:
+    """The fields of the configuration that say what the networks are."""
+    if task.trunk_size is None:
+        return {"memory": memory}
+    layer = (task.trunk_size,)
+    trunk = Torso(2 * layer, nn.relu)
+    if memory is not None:
+        trunk = WithMemory(Torso(()), CELLS[memory](task.trunk_size), Torso(layer, nn.relu))
+    return {"trunk": trunk, "normalise_values": True}
 
 
 if __name__ == "__main__":
