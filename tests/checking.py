@@ -3,18 +3,15 @@
 from collections.abc import Callable
 
 from beartype import beartype
-from beartype.roar import BeartypeDecorHintPep3119Exception
+
+UNCHECKED = "Dense.__init__"
+"""A constructor with types of flax that cannot be checked: protocols."""
 
 
 def checked(function: Callable) -> Callable:
     """A function or class whose types are checked, but for functions that a call makes.
 
-    Checks of these are made anew at every call, which would take a fifth of the time of tracing. Fields
-    that a layer inherits from flax have types that cannot be checked: protocols.
+    Checks of these are made anew at every call, which would take a fifth of the time of tracing.
     """
-    if "<locals>" in function.__qualname__:
-        return function
-    try:
-        return beartype(function)
-    except BeartypeDecorHintPep3119Exception:
-        return function
+    name = function.__qualname__
+    return function if "<locals>" in name or name == UNCHECKED else beartype(function)

@@ -30,13 +30,8 @@ from jaxagents.networks import (
     mask_actions,
     observation_only,
 )
-from jaxagents.networks.initialisation import orthogonal_init
 
-_CELLS = {
-    "gru": functools.partial(nn.GRUCell, recurrent_kernel_init=orthogonal_init()),
-    "lstm": functools.partial(nn.OptimizedLSTMCell, recurrent_kernel_init=orthogonal_init()),
-    "min_gru": MinGRUCell,
-}
+_CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
 _WIDTH = 64
 """Units of each layer before and after a memory."""
 

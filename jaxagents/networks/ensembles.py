@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.initialisation import initialise_params, own_param
+from jaxagents.networks.initialisation import InitialisedOnce, initialise_params
 
 
-class Ensemble(nn.Module):
+class Ensemble(InitialisedOnce):
     """Runs several copies of a network on the same inputs, and stacks their outputs.
 
     Attributes:
@@ -33,7 +33,7 @@ class Ensemble(nn.Module):
             member = functools.partial(initialise_params, network)
             return jax.vmap(member, (0, *[None] * len(args)))(rngs, *args)
 
-        params = own_param(self, "members", init)
+        params = self.param("members", init)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
 
         def apply(params: PyTree, member: Array, *args: Any) -> PyTree:

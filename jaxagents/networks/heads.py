@@ -11,11 +11,10 @@ from flax.core import FrozenDict
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.dense import Dense
-from jaxagents.networks.initialisation import orthogonal_init
 from jaxagents.networks.torsos import Activation, Torso
 
-_SMALL = orthogonal_init(0.01)
-_UNIT = orthogonal_init()
+_SMALL = nn.initializers.orthogonal(0.01)
+_UNIT = nn.initializers.orthogonal(1.0)
 
 
 class CategoricalActor(nn.Module):

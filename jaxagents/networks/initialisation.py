@@ -1,58 +1,17 @@
 """Fresh parameters of a network."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
+from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
-from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
-Initialiser = Callable[..., Array]
 
-
-def traced_once(init: Initialiser) -> Initialiser:
-    """An initialiser whose steps are traced once for each shape.
-
-    Whenever a layer is applied, flax asks its initialisers for the shapes of its parameters, to compare
-    them with those that it has. Tracing an orthogonal initialiser takes longer than tracing the layer.
-
-    Args:
-        init: The initialiser.
-
-    Returns:
-        One of the same numbers.
-    """
-    compiled = jax.jit(init, static_argnums=(1, 2))
-
-    def of_shape(
-        key: Key[Array, ""], shape: Sequence[int], dtype: DTypeLike | None = None
-    ) -> Array:
-        return compiled(key, tuple(shape), dtype)
-
-    return of_shape
-
-
-@functools.cache
-def orthogonal_init(scale: float = 1.0) -> Initialiser:
-    """The initialiser of the weights of on-policy agents' networks.
-
-    Saxe et al., 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
-    networks".
-
-    Args:
-        scale: Factor of the orthogonal weights.
-
-    Returns:
-        The initialiser.
-    """
-    return traced_once(nn.initializers.orthogonal(scale))
-
-
-@functools.cache
-def default_init(scale: float = 1.0) -> Initialiser:
+def default_init(scale: float = 1.0) -> Callable[..., Array]:
     """The initialiser of the weights of learners' networks.
 
     Glorot and Bengio, 2010, "Understanding the difficulty of training deep feedforward neural
@@ -64,7 +23,48 @@ def default_init(scale: float = 1.0) -> Initialiser:
     Returns:
         The initialiser.
     """
-    return traced_once(nn.initializers.variance_scaling(scale, "fan_avg", "uniform"))
+    return nn.initializers.variance_scaling(scale, "fan_avg", "uniform")
+
+
+class InitialisedOnce(nn.Module):
+    """Base of modules whose parameters are initialised once.
+
+    Whenever a module of flax is applied, it asks for the shapes that the initialisers of its parameters
+    would give, to compare them with those that are there. Tracing an initialiser can take longer than
+    tracing the module.
+    """
+
+    @nn.nowrap
+    def param(
+        self,
+        name: str,
+        init_fn: Callable[..., Any],
+        *init_args: Any,
+        unbox: bool = True,
+        **options: Any,
+    ) -> PyTree:
+        """A parameter, which is initialised if it is not there; see `flax.linen.Module.param`.
+
+        Args:
+            name: Its name.
+            init_fn: Initialiser.
+            *init_args: What the initialiser is given after a random key; the first is the shape.
+            unbox: Whether metadata are left out.
+            **options: Further arguments of the initialiser.
+
+        Returns:
+            The parameter.
+
+        Raises:
+            ScopeParamShapeError: It is there, with another shape.
+        """
+        if not self.has_variable("params", name):
+            return super().param(name, init_fn, *init_args, unbox=unbox, **options)
+        value = self.get_variable("params", name)
+        value = nn.meta.unbox(value) if unbox else value
+        if init_args and jnp.shape(value) != tuple(init_args[0]):
+            raise ScopeParamShapeError(name, "/".join(self.path), jnp.shape(value), init_args[0])
+        return value
 
 
 def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
@@ -99,24 +99,6 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
         return variables, jax.tree.map(lambda _: True, variables)
 
     return vmappable_init(rng, *inputs)
-
-
-def own_param(module: nn.Module, name: str, init: Callable[[Key[Array, ""]], PyTree]) -> PyTree:
-    """A parameter of a module, which may be the parameters of a whole network.
-
-    Unlike by `module.param`, one that is there is not initialised once more, to compare shapes.
-
-    Args:
-        module: The module.
-        name: Name of the parameter.
-        init: Gives its first value, from a random key.
-
-    Returns:
-        The parameter.
-    """
-    if module.has_variable("params", name):
-        return module.get_variable("params", name)
-    return module.param(name, init)
 
 
 def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> PyTree:

@@ -1,6 +1,7 @@
 """Layers with noise in their parameters, by which a network explores."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,12 +13,12 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.networks.dense import dot_general
-from jaxagents.networks.initialisation import Initialiser, traced_once
+from jaxagents.networks.initialisation import InitialisedOnce
 
 _SIGMA = "_sigma"
 
 
-class NoisyDense(nn.Module):
+class NoisyDense(InitialisedOnce):
     r"""A dense layer that learns how much noise its weights and biases need.
 
     $$y = (\mu^w + \sigma^w \odot \varepsilon^w) \, x + \mu^b + \sigma^b \odot \varepsilon^b$$
@@ -35,7 +36,7 @@ class NoisyDense(nn.Module):
     """
 
     features: int
-    kernel_init: Initialiser = traced_once(nn.initializers.lecun_normal())
+    kernel_init: Callable[..., Array] = nn.initializers.lecun_normal()
     initial_sigma: float = 0.5
 
     @nn.compact

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Key, PyTree
 
-from jaxagents.networks.initialisation import initialise_params, own_param
+from jaxagents.networks.initialisation import InitialisedOnce, initialise_params
 from jaxagents.networks.recurrent import Recurrent
 
 
-class PerActor(nn.Module):
+class PerActor(InitialisedOnce):
     """Runs one network for each actor, and stacks the outputs along a leading `n_actors` axis.
 
     Attributes:
@@ -31,11 +31,11 @@ class PerActor(nn.Module):
     def __call__(self, obs: PyTree) -> PyTree:
         """Outputs of all actors, each with a leading `n_actors` axis."""
         axes = (0 if self.own_observations else None,)
-        params = own_param(self, "actors", lambda rng: _initial(self, rng, axes, obs))
+        params = self.param("actors", lambda rng: _initial(self, rng, axes, obs))
         return _apply(self, params, axes, obs)
 
 
-class PerActorWithMemory(Recurrent):
+class PerActorWithMemory(InitialisedOnce, Recurrent):
     """Runs one network with a memory for each actor; memories and outputs have an axis of actors.
 
     Attributes:
@@ -60,7 +60,7 @@ class PerActorWithMemory(Recurrent):
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """Takes one step; see `Recurrent`."""
         axes = (0, 0 if self.own_observations else None)
-        params = own_param(self, "actors", lambda rng: _initial(self, rng, axes, carry, obs))
+        params = self.param("actors", lambda rng: _initial(self, rng, axes, carry, obs))
         return _apply(self, params, axes, carry, obs)
 
     def unroll(

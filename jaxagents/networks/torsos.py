@@ -1,20 +1,21 @@
 """Networks that map observations to features."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.dense import Dense
-from jaxagents.networks.initialisation import Initialiser, orthogonal_init
 from jaxagents.networks.noisy import NoisyDense
 
 Activation = Callable[[Array], Array]
+Initialiser = Callable[..., Array]
 IMAGE_NDIM = 3
+_ORTHOGONAL = nn.initializers.orthogonal(np.sqrt(2.0))
 
 
 class MLP(nn.Module):
@@ -35,7 +36,7 @@ class MLP(nn.Module):
     activate_final: bool = True
     layer_norm: bool = False
     dropout_rate: float = 0.0
-    kernel_init: Initialiser = orthogonal_init(math.sqrt(2.0))
+    kernel_init: Initialiser = _ORTHOGONAL
     noisy: bool = False
 
     @nn.compact

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from flax.errors import ScopeParamShapeError
 from scripts import run_script
 
 from jaxagents.networks.dense import Dense, dot_general
@@ -174,22 +173,3 @@ def test_over_several_devices():
         )
     """
     run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
-
-
-def test_parameters_that_are_there_are_not_initialised_again():
-    calls = []
-
-    def init(key, shape, dtype):
-        calls.append(shape)
-        return jnp.ones(shape, dtype)
-
-    layer = Dense(WIDE, kernel_init=init)
-    params = layer.init(KEY, X)
-    assert calls == [(3, WIDE)]
-    jax.jit(layer.apply)(params, X)
-    assert calls == [(3, WIDE)]
-
-
-def test_parameters_of_another_shape_are_refused():
-    with pytest.raises(ScopeParamShapeError, match=r'"kernel".*\(4, 64\).*\(3, 64\)'):
-        Dense(WIDE).apply(PARAMS, jnp.ones((7, 4)))

@@ -1,47 +1,46 @@
-"""Initialisers, which are traced once for each shape, and parameters, which are initialised once."""
-
-import math
+"""Parameters that are initialised once."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from flax.errors import ScopeParamShapeError
 
-from jaxagents.networks import Ensemble, PerActor, default_init
-from jaxagents.networks.initialisation import orthogonal_init, traced_once
+from jaxagents.networks import Dense, Ensemble, NoisyDense, PerActor
 
 KEY = jax.random.key(0)
+ROWS = jnp.ones((7, 3))
 
 
-@pytest.mark.parametrize(
-    ("ours", "of_flax"),
-    [
-        (orthogonal_init(math.sqrt(2.0)), nn.initializers.orthogonal(math.sqrt(2.0))),
-        (default_init(0.5), nn.initializers.variance_scaling(0.5, "fan_avg", "uniform")),
-    ],
-    ids=["orthogonal", "glorot"],
-)
-def test_numbers_are_those_of_flax(ours, of_flax):
-    for shape, *dtype in [((6, 3),), ([3, 6], jnp.float32), ((2, 2, 4), jnp.float32)]:
-        found, known = ours(KEY, shape, *dtype), of_flax(KEY, tuple(shape), *dtype)
-        assert found.dtype == known.dtype
-        np.testing.assert_allclose(found, known, rtol=1e-6)
-
-
-def test_an_initialiser_is_traced_once_for_each_shape():
-    traced = []
+@pytest.mark.parametrize("layer", [Dense, NoisyDense])
+def test_layers_are_not_initialised_again(layer):
+    calls = []
 
     def init(key, shape, dtype):
-        traced.append(shape)
+        calls.append(shape)
         return jnp.ones(shape, dtype)
 
-    layer = nn.Dense(2, kernel_init=traced_once(init))
-    params = layer.init(KEY, jnp.ones(3))
-    for _ in range(3):
-        jax.eval_shape(layer.apply, params, jnp.ones(3))
-    layer.init(KEY, jnp.ones(5))
-    assert traced == [(3, 2), (5, 2)]
+    network = layer(4, kernel_init=init)
+    params = network.init(KEY, ROWS)
+    assert calls == [(3, 4)]
+    jax.jit(network.apply)(params, ROWS)
+    assert calls == [(3, 4)]
+
+
+@pytest.mark.parametrize("layer", [Dense, NoisyDense])
+def test_parameters_of_another_shape_are_refused(layer):
+    params = layer(64).init(KEY, ROWS)
+    with pytest.raises(ScopeParamShapeError, match=r'"kernel".*\(4, 64\).*\(3, 64\)'):
+        layer(64).apply(params, jnp.ones((7, 4)))
+
+
+def test_metadata_of_parameters_are_left_out():
+    init = nn.with_partitioning(nn.initializers.lecun_normal(), (None, "model"))
+    params = Dense(4, kernel_init=init).init(KEY, ROWS)
+    assert isinstance(params["params"]["kernel"], nn.Partitioned)
+    plain = nn.Dense(4).apply(nn.meta.unbox(params), ROWS)
+    np.testing.assert_allclose(Dense(4, kernel_init=init).apply(params, ROWS), plain, rtol=1e-6)
 
 
 @pytest.mark.parametrize("lift", [PerActor, Ensemble])
