@@ -120,8 +120,17 @@ def test_ctrl_c_says_how_to_go_on(copied, capsys, monkeypatch, is_within_an_upda
     assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {copied}\n"
 
 
+@pytest.fixture
+def handled_ctrl_c():
+    """Handles Ctrl-C as Python does, even in a process that began by ignoring it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handled_ctrl_c")
 def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
-    make_agent, handler = Run.make_agent, signal.getsignal(signal.SIGINT)
+    make_agent = Run.make_agent
 
     def make(run, folder):
         with contextlib.suppress(KeyboardInterrupt):
@@ -132,7 +141,7 @@ def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
     said = ends(["resume", str(copied), "--n-steps", "9"], 130, capsys)
     assert said == f"jaxagents: Stopped. To go on: jaxagents resume {copied}\n"
     assert steps_of(copied) == [0, 1, 2]
-    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
