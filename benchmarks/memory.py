@@ -32,8 +32,6 @@ MEMORIES = {"none": None, "gru": "gru", "lstm": "lstm", "min_gru": "min_gru"}
 CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
 BATCH_SIZE = 64
 N_EVALS = 128
-
-
 Look = Callable[[jax.Array], jax.Array]
 
 
@@ -93,10 +91,10 @@ def without_velocities(name: str, *positions: int) -> Environment:
 
 def minigrid() -> Environment:
     """MiniGrid's Memory, seen seven tiles wide and far as there, as a vector."""
-    return Seen(jaxagents.make("xminigrid:MiniGrid-MemoryS8", view_size=7), of_tiles)
+    return Seen(jaxagents.make("xminigrid:MiniGrid-MemoryS8", view_size=7), one_hot_tiles)
 
 
-def of_tiles(obs: jax.Array) -> jax.Array:
+def one_hot_tiles(obs: jax.Array) -> jax.Array:
     """A one-hot code of the kind and the colour of each tile."""
     kinds, colours = jax.nn.one_hot(obs[..., 0], 13), jax.nn.one_hot(obs[..., 1], 12)
     return jnp.concatenate([kinds, colours], axis=-1).ravel()
