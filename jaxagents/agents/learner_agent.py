@@ -68,7 +68,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def act(
         self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
     ) -> tuple[PyTree, Array]:
-        """The action of the policy, which has no memory; see `Behaviour`.
+        """The action of the policy; see `Behaviour`.
 
         Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
         is random.
@@ -127,21 +127,29 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             hyperparams,
             rng,
             Example(
-                observations=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation),
+                observations=self._example_observation(),
                 actions=self._zero_action(),
                 n_actions=int(space.n) if is_discrete(space) else None,
             ),
         )
+
+    def _example_observation(self) -> PyTree:
+        """An observation as the learner is given it."""
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
 
     def _learner_config(self) -> LearnerConfig:
         """The agent's configuration, with an encoder for its observations if they need one."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
         if not config.has_default_networks:
             return config
-        space = self.episodes.observation_space
-        n_categories = int(space.n) if is_discrete(space) else None
         seen = network_input(self._observation)
-        return config.replace(encoder=observation_encoder(seen, n_categories))
+        return config.replace(encoder=observation_encoder(seen, self._n_categories))
+
+    @property
+    def _n_categories(self) -> int | None:
+        """Number of values of an observation that is one integer."""
+        space = self.episodes.observation_space
+        return int(space.n) if is_discrete(space) else None
 
     # Actions in the learner's units and in those of the environment.
 
@@ -179,7 +187,11 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         self._learner_type.check_kinds(self.config, hyperparams)
         learner = jax.eval_shape(self._create_learner, key, hyperparams)
-        action = jax.eval_shape(self.policy, learner, self._observation)
+        _, action = jax.eval_shape(
+            lambda learner, obs: self.act(learner, self.initial_carry(learner), obs),
+            learner,
+            self._observation,
+        )
         check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:

@@ -13,6 +13,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
+from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
@@ -33,7 +34,7 @@ OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
 _SMALLEST_PRIORITY = 1e-6
 
 Act = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
-"""Draws actions, given a random key, the learner, observations and the number of steps made before."""
+"""Draws actions, given a random key, the learner, what it sees and the number of steps made before."""
 
 
 RewardScale = Callable[[Batch], Batch]
@@ -62,7 +63,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     A subclass may override how it explores (`_explore`).
     """
 
-    split_fields = ("envstate", "obs", "buffer", "received")
+    split_fields = ("envstate", "obs", "buffer", "received", "carry")
     collects_at_start = True
     _config_type = OffPolicyConfig
     _hyperparams_type = ReplayHyperparameters
@@ -76,7 +77,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         Args:
             key: Random key.
             learner: The learner.
-            obs: Observations of all environments.
+            obs: Observations of all environments, as
+                [`Remembered`][jaxagents.core.remembered.Remembered] where the learner has a memory.
             n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 
@@ -84,6 +86,25 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             Actions of the learner, one for each environment.
         """
         return learner.sample_actions(obs, seed=key)
+
+    def initial_carry(self, training: Learner) -> PyTree:
+        """The memory of the learner at the start of an episode; `()` if it has none.
+
+        Args:
+            training: The learner.
+
+        Returns:
+            The memory.
+        """
+        return self._recall.initial()
+
+    def act(
+        self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[PyTree, Array]:
+        """The action of a policy with or without a memory; see `LearnerAgent`."""
+        seen = self._recall.seen(carry, obs)
+        _, action = super().act(training, carry, seen, rng)
+        return self._recall.after(training, seen), action
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.
@@ -127,6 +148,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         rng, warmup_rngs = self._split(rng, self.config.n_warmup_steps)
         env_rngs = jax.random.split(env_rng, self.config.batch_size)
         obs, envstate = jax.vmap(self.episodes.reset)(env_rngs)
+        first_carry = self._recall.initial()
         runner = OffPolicyRunner(
             learner=self._create_learner(learner_rng, hyperparams),
             buffer=self._empty_buffer(),
@@ -135,6 +157,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             rng=rng,
             update_step=jnp.zeros((), jnp.int32),
             info={},
+            carry=jax.tree.map(lambda x: jnp.stack([x] * self.config.batch_size), first_carry),
         )
         if self.config.normalise_rewards:
             received = jnp.zeros(self.config.batch_size, jnp.float32)
@@ -153,12 +176,21 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             "next_observations": obs,
             "masks": jax.ShapeDtypeStruct((), jnp.float32),
             "ends": jax.ShapeDtypeStruct((), jnp.bool),
+            **self._recall.stored(self._recall.initial()),
         }
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
         if config.n_groups == 1:
             return DeviceBuffer.create(example, *sizes)
         return GroupedBuffer.create(example, *sizes, config.n_groups)
+
+    def _example_observation(self) -> PyTree:
+        return self._recall.seen(self._recall.initial(), super()._example_observation())
+
+    @property
+    def _recall(self) -> Recall:
+        """How the learner remembers."""
+        return Memoryless()
 
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
@@ -225,10 +257,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             self.config.rollout_length * n_envs
         )
 
-        def act_and_step(carry: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
-            buffer, obs, envstate = carry
+        recall = self._recall
+
+        def act_and_step(players: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
+            buffer, obs, envstate, carry = players
             n_steps, rngs = x
-            units = act(rngs[0], runner.learner, obs, earlier_steps + n_steps)
+            remembered = recall.seen(carry, obs)
+            units = act(rngs[0], runner.learner, remembered, earlier_steps + n_steps)
             actions = self._to_environment(units)
             step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
             taken = self.episodes.step_all(step_rngs, envstate, actions)
@@ -239,16 +274,21 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "next_observations": taken.next_obs,
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
+                **recall.stored(carry),
             }
+            carry = recall.fresh_where(
+                transitions["ends"], recall.after(runner.learner, remembered)
+            )
             given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
             seen = {key: transitions[key] for key in self._keys_of_statistics}
             flags = spoilt_environments(given)
-            return (buffer.add(transitions), taken.obs, taken.envstate), (flags, seen)
+            return (buffer.add(transitions), taken.obs, taken.envstate, carry), (flags, seen)
 
-        carry = (runner.buffer, runner.obs, runner.envstate)
+        players = (runner.buffer, runner.obs, runner.envstate, runner.carry)
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        (buffer, obs, envstate), (flags, seen) = jax.lax.scan(act_and_step, carry, (n_steps, rngs))
-        runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate)
+        players, (flags, seen) = jax.lax.scan(act_and_step, players, (n_steps, rngs))
+        buffer, obs, envstate, carry = players
+        runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate, carry=carry)
         if self.config.replicated_updates:
             seen = sharding.whole(seen)
         if self.config.normalise_rewards:
@@ -301,8 +341,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
         size, hyperparams = self.config.minibatch_size, learner.hyperparams
         if not self.config.prioritised_replay:
-            batch = scale(self._batch(buffer, buffer.sample_indices(rng, size), hyperparams))
+            indices = self._recall.sample_indices(buffer, rng, size)
+            batch = scale(self._batch(buffer, indices, hyperparams))
             learner, info = self._update(learner, batch)
+            info.pop("td_errors", None)
             return (learner, buffer.priorities), info
         indices, probabilities = buffer.sample_prioritised(rng, size)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
@@ -321,8 +363,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting
     ) -> Batch:
         n = self.config.n_step_returns
-        batch = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
-        return {**batch, "actions": self._to_learner(batch["actions"])}
+        rows = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
+        return self._recall.batch({**rows, "actions": self._to_learner(rows["actions"])})
 
     def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
         """Scales the rewards of batches for the learner; those of several steps as their sum."""

@@ -20,7 +20,6 @@ from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
-    MinGRUCell,
     PerActor,
     PerActorWithMemory,
     StateCritic,
@@ -30,8 +29,8 @@ from jaxagents.networks import (
     mask_actions,
     observation_only,
 )
+from jaxagents.networks.recurrent import memory_cell
 
-_CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
 _WIDTH = 64
 """Units of each layer before and after a memory."""
 
@@ -74,7 +73,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
             return make(features=())
         if config.memory is None:
             return make(n_categories=n_categories)
-        cell = _CELLS[config.memory](features=config.memory_size)
+        cell = memory_cell(config.memory, config.memory_size)
         torso = Torso(features=(_WIDTH,), n_categories=n_categories)
         return WithMemory(make(features=(_WIDTH,)), cell, torso)
 

@@ -125,6 +125,7 @@ class OffPolicyRunner(LearnerRunner):
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
         returns: Moments of such returns, by which they are; `()` otherwise.
+        carry: Memories of the critic, environments first; `()` if it has none.
     """
 
     buffer: PyTree
@@ -132,3 +133,4 @@ class OffPolicyRunner(LearnerRunner):
     obs: PyTree
     received: PyTree = ()
     returns: PyTree = ()
+    carry: PyTree = ()

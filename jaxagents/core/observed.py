@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from jaxtyping import PyTree
 
+from jaxagents.core.remembered import observation_of
+
 OBSERVATION = "observation"
 """The key of what is observed, where that is one thing beside others."""
 ACTION_MASK = "action_mask"
@@ -19,7 +21,7 @@ def action_mask(obs: PyTree) -> PyTree:
     """Which actions an observation allows.
 
     Args:
-        obs: One observation, or a batch of them.
+        obs: One observation, or a batch of them, which may come with what is remembered before it.
 
     Returns:
         Its entry `"action_mask"`; `None` if it is no dict, or has no such entry.
@@ -110,4 +112,5 @@ def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
 
 
 def _entry(obs: PyTree, name: str) -> PyTree:
+    obs = observation_of(obs)
     return obs.get(name) if isinstance(obs, Mapping) else None

@@ -141,6 +141,27 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         return ops.random_indices(key, batch_size, self.size)
 
+    def sample_sequences(
+        self, key: Key[Array, ""], n_sequences: int, length: int
+    ) -> Int[Array, "n_sequences length"]:
+        """Numbers of rows that follow each other in time, drawn uniformly, with replacement.
+
+        A sequence is of one environment, and may hold ends of episodes. So many times must have been
+        added.
+
+        Args:
+            key: Random key.
+            n_sequences: Number of sequences.
+            length: Number of rows of each.
+
+        Returns:
+            The numbers, in order of time.
+        """
+        n_starts = jnp.maximum(self.size - (length - 1) * self.n_envs, 0)
+        oldest = jnp.where(self.size == self.capacity, self.position, 0)
+        starts = oldest + ops.random_indices(key, n_sequences, n_starts)
+        return (starts[:, None] + self.n_envs * jnp.arange(length)) % self.capacity
+
     def take(self, indices: Int[Array, "*shape"]) -> PyTree:
         """Rows by their numbers.
 

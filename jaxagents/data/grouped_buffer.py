@@ -88,8 +88,19 @@ class GroupedBuffer(DeviceBuffer):
 
         return self._map_groups(sample, jax.random.split(key, self.n_groups))
 
-    def take(self, indices: Int[Array, "groups rows_of_each"]) -> PyTree:
-        """Rows by their numbers, with one leading axis."""
+    def sample_sequences(
+        self, key: Key[Array, ""], n_sequences: int, length: int
+    ) -> Int[Array, "groups sequences_of_each length"]:
+        """Numbers of rows that follow each other in time, equally many sequences of each group."""
+        n_of_each = self._rows_of_each(n_sequences, "n_sequences")
+
+        def sample(buffer: DeviceBuffer, key: Key[Array, ""]) -> Array:
+            return buffer.sample_sequences(key, n_of_each, length)
+
+        return self._map_groups(sample, jax.random.split(key, self.n_groups))
+
+    def take(self, indices: Int[Array, "groups rows_of_each *rest"]) -> PyTree:
+        """Rows by their numbers, with the groups joined."""
         return self._join(self._map_groups(DeviceBuffer.take, indices))
 
     def n_step(

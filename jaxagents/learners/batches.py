@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.remembered import observation_of
 
 _NUMBERS = ("rewards", "masks", "discounts", "weights")
 
@@ -146,7 +147,8 @@ def _check_axes(key: str, array: ArrayLike, axes: Sequence[str]) -> None:
 
 
 def _check_same_shapes(observations: PyTree, successors: PyTree) -> None:
-    shapes, next_shapes = (jax.tree.map(jnp.shape, tree) for tree in (observations, successors))
+    seen = observation_of(observations), observation_of(successors)
+    shapes, next_shapes = (jax.tree.map(jnp.shape, tree) for tree in seen)
     if shapes != next_shapes:
         raise ValueError(
             f"'next_observations' must be shaped as 'observations', {shapes}, got {next_shapes}."

@@ -15,7 +15,16 @@ from jaxagents.core.config import StaticConfig
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.networks import Masked, ObservationOnly, WithEncoder, normalised
+from jaxagents.core.remembered import Remembered
+from jaxagents.networks import (
+    Masked,
+    ObservationOnly,
+    Recurrent,
+    WithEncoder,
+    normalised,
+    observation_only,
+)
+from jaxagents.networks.from_memory import FromMemory
 from jaxagents.networks.nnx_modules import check_not_nnx
 
 
@@ -68,7 +77,12 @@ class LearnerConfig(StaticConfig):
 
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
+
+        Raises:
+            TypeError: The network has a memory, and observations do not come with it.
         """
+        if isinstance(observations, Remembered):
+            return FromMemory(self._recurrent(network, observations.obs))
         has_more = is_observed_beside(observations)
         encoded = self._behind_encoder(network)
         return self._normalised(ObservationOnly(encoded) if has_more else encoded)
@@ -87,7 +101,19 @@ class LearnerConfig(StaticConfig):
         encoded = self._behind_encoder(network)
         return self._normalised(Masked(encoded) if has_more else encoded)
 
+    def _recurrent(self, network: nn.Module, observations: PyTree) -> Recurrent:
+        has_more = is_observed_beside(observations)
+        whole = self._normalised(observation_only(network) if has_more else network)
+        assert isinstance(whole, Recurrent)
+        return whole
+
     def _behind_encoder(self, network: nn.Module) -> nn.Module:
+        if isinstance(network, Recurrent):
+            raise TypeError(
+                f"{type(network).__name__} has a memory, which this learner does not carry from step "
+                "to step. The critic_network of DQN, DDQN, C51 and QR-DQN may have one, in agents "
+                "that play in an environment on the device."
+            )
         return network if self.encoder is None else WithEncoder(self.encoder, network)
 
     def _normalised(self, network: nn.Module) -> nn.Module:

@@ -18,7 +18,7 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks import DiscreteCritic, DuelingCritic, with_noise
+from jaxagents.networks import ActionCritic, DiscreteCritic, DuelingCritic, with_noise
 from jaxagents.networks.initialisation import initialise
 
 _NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys split from the same
@@ -211,22 +211,37 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         return None
 
     @classmethod
+    def default_critic(
+        cls, config: ValueConfigT, features: tuple[int, ...], n_actions: int
+    ) -> ActionCritic:
+        """The default network, of vectors.
+
+        Args:
+            config: The learner's configuration.
+            features: Widths of the hidden layers.
+            n_actions: Number of actions.
+
+        Returns:
+            The network.
+        """
+        kind = DuelingCritic if config.dueling else DiscreteCritic
+        return kind(
+            features=features,
+            layer_norm=cls._layer_norm,
+            noisy=config.noisy,
+            n_actions=n_actions,
+            n_outputs=cls._n_outputs(config),
+        )
+
+    @classmethod
     def _create_critic(
         cls, config: ValueConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
     ) -> tuple[TrainState, PyTree]:
         """The network before its first gradient step, and its variables."""
-        default = DuelingCritic if config.dueling else DiscreteCritic
-        critic = config.critic_of(
-            config.critic_network
-            or default(
-                features=config.features,
-                layer_norm=cls._layer_norm,
-                noisy=config.noisy,
-                n_actions=example.action_size,
-                n_outputs=cls._n_outputs(config),
-            ),
-            example.observations,
-        )
+        critic = config.critic_network
+        if critic is None:
+            critic = cls.default_critic(config, config.features, example.action_size)
+        critic = config.critic_of(critic, example.observations)
         variables = initialise(critic, key, example.observations)
         return optimized(critic, variables, config.optimizer, learning_rate), variables
 
@@ -243,7 +258,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
 
         critic, info = self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
         reported = {name: x.mean() for name, x in info.items() if name != "td_errors"}
-        if "weights" in batch:
+        if "weights" in batch and "td_errors" in info:
             reported["td_errors"] = info["td_errors"]
         return critic, reported
 

@@ -1,5 +1,6 @@
 """Networks for actors and critics (flax.linen)."""
 
+from jaxagents.core.remembered import Remembered
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.critics import (
     ActionCritic,
@@ -64,6 +65,7 @@ __all__ = [
     "PerActorWithMemory",
     "Policy",
     "Recurrent",
+    "Remembered",
     "StateCritic",
     "Torso",
     "ValueCritic",

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,9 @@ from jaxagents.core.arrays import select
 from jaxagents.networks.cells import unroll_gates, unrolls_gates
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.torsos import Torso
+
+Memory = Literal["gru", "lstm", "min_gru"]
+"""Kinds of recurrent cells."""
 
 
 class Recurrent(nn.Module):
@@ -161,6 +165,26 @@ class MinGRUCell(nn.RNNCellBase):
         """The share of the memory that is kept, and what is added to it."""
         gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
         return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate
+
+
+_CELLS: dict[Memory, Callable[..., nn.RNNCellBase]] = {
+    "gru": nn.GRUCell,
+    "lstm": nn.OptimizedLSTMCell,
+    "min_gru": MinGRUCell,
+}
+
+
+def memory_cell(memory: Memory, size: int) -> nn.RNNCellBase:
+    """A recurrent cell.
+
+    Args:
+        memory: Its kind.
+        size: Number of its units.
+
+    Returns:
+        The cell.
+    """
+    return _CELLS[memory](features=size)
 
 
 def _one_after_the_other(

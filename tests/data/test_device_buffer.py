@@ -171,6 +171,19 @@ def test_samples_uniformly(n_adds):
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("n_adds", [3, 4, 9])
+def test_samples_sequences_of_each_environment_uniformly(n_adds):
+    length, (buffer, model) = 3, filled(20, 4, n_adds)
+    indices = buffer.sample_sequences(jax.random.key(0), 20_000, length)
+    numbers = np.asarray(buffer.take(indices)["actions"])
+    steps = 4 * np.arange(length)
+    np.testing.assert_array_equal(numbers, numbers[:, :1] + steps)
+    starts, counts = np.unique(numbers[:, 0], return_counts=True)
+    held = numbered(model)
+    assert set(starts.tolist()) == {i for i in held if i + steps[-1] in held}
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
 def test_the_key_decides_the_samples():
     buffer, _ = filled(20, 4, 5)
     keys = jax.random.split(jax.random.key(0), 2)

@@ -71,6 +71,11 @@ def test_every_group_gives_its_part_of_a_batch():
     parts = [x.take(i) for x, i in zip(single, indices, strict=True)]
     trees.assert_equal(grouped.take(indices), joined(parts))
     trees.assert_equal(grouped.sample(KEY, 12), joined(parts))
+    sequences = grouped.sample_sequences(KEY, 6, 2)
+    alone = [x.sample_sequences(k, 2, 2) for x, k in zip(single, keys, strict=True)]
+    trees.assert_equal(sequences, jnp.stack(alone))
+    parts = [x.take(i) for x, i in zip(single, sequences, strict=True)]
+    trees.assert_equal(grouped.take(sequences), joined(parts))
     several = [x.n_step(i, 3, 0.9) for x, i in zip(single, indices, strict=True)]
     trees.assert_close(grouped.n_step(indices, 3, 0.9), joined(several))
 

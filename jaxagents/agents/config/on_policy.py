@@ -12,9 +12,8 @@ from jaxagents.agents.config.base import Config
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.networks.recurrent import Memory
 
-Memory = Literal["gru", "lstm", "min_gru"]
-"""Kinds of recurrent cells."""
 Sharing = Literal["separate", "shared", "torso"]
 """Parameters that networks of several actors have in common: none, all, or those of hidden layers."""
 

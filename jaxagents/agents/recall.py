@@ -1,0 +1,187 @@
+"""How off-policy agents remember, if they do: in acting, and in what is drawn to learn from."""
+
+import abc
+from typing import cast, final
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from jaxagents.core.arrays import select
+from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.learners.learner import Batch, Learner
+from jaxagents.learners.q_learning import ValueLearner
+from jaxagents.networks import Recurrent
+
+_CARRIES = "carries"
+"""The key of memories in a replay buffer."""
+
+
+class Recall(abc.ABC):
+    """How the learner of an agent remembers."""
+
+    @abc.abstractmethod
+    def initial(self) -> PyTree:
+        """The memory at the start of an episode."""
+
+    @abc.abstractmethod
+    def seen(self, carry: PyTree, obs: PyTree) -> PyTree:
+        """What the learner is given to act by.
+
+        Args:
+            carry: The memory, or a batch of them.
+            obs: One observation, or as many.
+
+        Returns:
+            Observations, with what is remembered before them.
+        """
+
+    @abc.abstractmethod
+    def after(self, learner: Learner, seen: PyTree) -> PyTree:
+        """The memory after observations.
+
+        Args:
+            learner: The learner.
+            seen: What it was given.
+
+        Returns:
+            The memory, or a batch of them.
+        """
+
+    @abc.abstractmethod
+    def stored(self, carry: PyTree) -> dict[str, PyTree]:
+        """What transitions hold of the memory.
+
+        Args:
+            carry: The memory before each.
+
+        Returns:
+            Entries of the transitions.
+        """
+
+    @abc.abstractmethod
+    def sample_indices(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> Int[Array, "..."]:
+        """Draws the rows of a batch, uniformly.
+
+        Args:
+            buffer: The replay buffer.
+            key: Random key.
+            size: Number of rows.
+
+        Returns:
+            Their numbers.
+        """
+
+    @abc.abstractmethod
+    def batch(self, rows: dict[str, PyTree]) -> Batch:
+        """The rows as the learner is given them.
+
+        Args:
+            rows: Rows of the buffer, with the axes of their numbers in front.
+
+        Returns:
+            The batch.
+        """
+
+    def fresh_where(self, over: Bool[Array, "environments"], carry: PyTree) -> PyTree:
+        """The memories, which start anew where an episode is over.
+
+        Args:
+            over: Whether it is.
+            carry: Memories, environments first.
+
+        Returns:
+            The memories.
+        """
+        return jax.vmap(select, (0, None, 0))(over, self.initial(), carry)
+
+
+@final
+class Memoryless(Recall):
+    """Of a learner that acts by observations alone, and learns from single transitions."""
+
+    def initial(self) -> tuple[()]:
+        """No memory."""
+        return ()
+
+    def seen(self, carry: PyTree, obs: PyTree) -> PyTree:
+        """The observations."""
+        return obs
+
+    def after(self, learner: Learner, seen: PyTree) -> tuple[()]:
+        """No memory."""
+        return ()
+
+    def stored(self, carry: PyTree) -> dict[str, PyTree]:
+        """Nothing."""
+        return {}
+
+    def sample_indices(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> Int[Array, "..."]:
+        """Single rows."""
+        return buffer.sample_indices(key, size)
+
+    def batch(self, rows: dict[str, PyTree]) -> Batch:
+        """The rows as they are."""
+        return rows
+
+
+@final
+class Recurrence(Recall):
+    """Of a learner whose critic has a memory, and which learns from sequences.
+
+    Those go on from the memories that the buffer holds, as they were when it was acted by them.
+
+    Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement learning".
+    """
+
+    def __init__(self, network: Recurrent, sequence_length: int, burn_in: int) -> None:
+        """Takes the critic's network, and how many steps there are of a sequence and of its burn-in."""
+        self._network, self._length, self._burn_in = network, sequence_length, burn_in
+
+    def initial(self) -> PyTree:
+        """The memory of the network at the start of an episode."""
+        return self._network.initial()
+
+    def seen(self, carry: PyTree, obs: PyTree) -> Remembered:
+        """The observations, with the memory."""
+        return Remembered(carry, obs)
+
+    def after(self, learner: Learner, seen: PyTree) -> PyTree:
+        """The memory of the critic."""
+        return cast(ValueLearner, learner).critic(seen, method="after")
+
+    def stored(self, carry: PyTree) -> dict[str, PyTree]:
+        """The memory."""
+        return {_CARRIES: carry}
+
+    def sample_indices(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> Int[Array, "..."]:
+        """Rows that follow each other in time."""
+        return buffer.sample_sequences(key, size // self._length, self._length)
+
+    def batch(self, rows: dict[str, PyTree]) -> Batch:
+        """The steps of all sequences, one after another."""
+        ends = rows["ends"]
+        first = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
+        rows, first = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rows, first))
+        steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self._length, self._burn_in)
+        successors = Successors(steps, rows["next_observations"])
+        return {
+            **rows,
+            "observations": steps,
+            "next_observations": successors,
+            **self._weights(len(first)),
+        }
+
+    def _weights(self, size: int) -> dict[str, Array]:
+        """Weights of samples, of which those of the burn-in count for nothing."""
+        if not self._burn_in:
+            return {}
+        counts = jnp.arange(size) % self._length >= self._burn_in
+        return {"weights": counts * (self._length / (self._length - self._burn_in))}

@@ -1,0 +1,248 @@
+"""Q-learning from sequences, by critics with a memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+from probes import Allowed, Recall
+
+from jaxagents import C51, DDQN, DQN, c51, load_policy
+from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
+from jaxagents.learners.config import Example
+from jaxagents.networks import DiscreteCritic, WithMemory
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+LENGTH, BURN_IN = 5, 2
+NETWORK = WithMemory(DiscreteCritic(features=(), n_actions=2), nn.GRUCell(features=4))
+
+
+def make(kind=DQN, env=Recall, evaluates=True, **fields):
+    sizes = {"batch_size": 4, "buffer_size": 64, "learning_starts": 32, "minibatch_size": 16}
+    memory = {} if "critic_network" in fields else {"memory": "gru"}
+    small = {
+        "n_steps": 3,
+        "n_evals": 16,
+        "memory_size": 4,
+        "sequence_length": 4,
+        "features": (8, 8),
+    }
+    config = kind._config_type(**{**sizes, **small, **memory, **fields})
+    return kind(env(), None, config, evaluates)
+
+
+def train(agent, **options):
+    hyperparams = agent._hyperparams_type(critic_learning_rate=1e-2)
+    return agent.train(KEY, hyperparams, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember, and the metrics of its training."""
+    agent = make(DDQN, **LEARNING, memory_size=16)
+    _, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    return agent, metrics
+
+
+LEARNING = {
+    "n_steps": 250,
+    "eval_frequency": 250,
+    "n_evals": 64,
+    "batch_size": 8,
+    "buffer_size": 4096,
+    "learning_starts": 256,
+    "minibatch_size": 64,
+    "sequence_length": 8,
+    "burn_in": 1,
+    "features": (16, 16),
+}
+HYPERPARAMS = HyperParameters(gamma=0.9, critic_learning_rate=3e-3, epsilon_steps=1_000)
+
+
+def test_learns_what_only_a_memory_can(learnt):
+    assert learnt[1]["returns"][-1].mean() == 1.0
+    forgetful = make(DDQN, **LEARNING, memory=None)
+    _, metrics = forgetful.train(KEY, HYPERPARAMS, progress=False)
+    assert metrics["returns"][-1].mean() < 0.8
+
+
+def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
+    agent = learnt[0]
+    agent.export_policy(tmp_path / "policy.zip")
+    policy = load_policy(tmp_path / "policy.zip")
+    rng, obs, envstate = agent.env_reset(jax.random.key(5))
+    carry, exported_carry = agent.initial_carry(agent.learner), policy.initial_carry()
+    rewards = []
+    for _ in range(3):
+        seen = Remembered(carry, obs)
+        assert agent.q(seen).argmax() == agent.policy(seen)
+        carry, action = agent.act(agent.learner, carry, obs)
+        exported_carry, exported = policy.act(exported_carry, obs)
+        assert exported == action
+        rng, obs, envstate, reward, _, _ = agent.env_step(rng, envstate, action)
+        rewards.append(float(reward))
+    assert rewards == [0.0, 0.0, 1.0]
+
+
+def test_says_how_to_act_where_the_memory_is_missing(learnt):
+    for ask in (learnt[0].policy, learnt[0].q):
+        with pytest.raises(TypeError, match=r"has a memory: call agent.act\(learner, carry, obs\)"):
+            ask(jnp.zeros(2))
+
+
+def test_distributions_of_returns_are_learnt_for_allowed_actions():
+    head = C51._discrete_learner.default_critic(c51.AgentConfig(dueling=True), (8,), 4)
+    lstm = WithMemory(head, nn.OptimizedLSTMCell(features=4))
+    agent = make(C51, Allowed, evaluates=False, critic_network=lstm, double=True)
+    runner, _ = train(agent)
+    assert np.isfinite(runner.info["critic_loss"])
+    masks = runner.buffer.storage["observations"]["action_mask"]
+    taken = np.take_along_axis(masks, runner.buffer.storage["actions"][:, None], axis=1)
+    assert taken[: runner.buffer.size].all()
+
+
+def sequences(rng, n, first):
+    """A batch of sequences, and the same as a learner is given it."""
+    steps = len(first)
+    obs, next_obs = rng.normal(size=(2, n, steps, 2)).astype(np.float32)
+    carry = rng.normal(size=(n, steps, 4)).astype(np.float32)
+    plain = {
+        "actions": rng.integers(0, 2, (n, steps)),
+        "rewards": rng.normal(size=(n, steps)).astype(np.float32),
+        "masks": rng.integers(0, 2, (n, steps)).astype(np.float32),
+    }
+    flat = {name: jnp.asarray(x.reshape(-1)) for name, x in plain.items()}
+    vectors = [jnp.asarray(x.reshape(n * steps, -1)) for x in (carry, obs, next_obs)]
+    seen = Steps(*vectors[:2], jnp.tile(first, n), steps, BURN_IN)
+    given = {**flat, "observations": seen, "next_observations": Successors(seen, vectors[2])}
+    return plain | {"obs": obs, "next_obs": next_obs, "carry": carry}, given
+
+
+def learner_of(network):
+    example = Example(Remembered(network.initial(), jnp.zeros(2)), jnp.zeros((), int), 2)
+    config = AgentConfig(critic_network=network, sequence_length=LENGTH, minibatch_size=LENGTH)
+    return DDQNLearner.from_config(config, HyperParameters(), 0, example)
+
+
+def test_values_and_double_targets_are_those_of_single_steps():
+    """Within a sequence the memory goes on, starts anew with an episode, and reaches true successors."""
+    first = np.array([False, False, True, False, True])
+    plain, given = sequences(np.random.default_rng(0), 3, first)
+    learner = learner_of(NETWORK)
+    target = learner.target_critic.params
+    target = jax.tree.map(lambda x: x + 0.1, target)
+    learner = learner.replace(target_critic=learner.target_critic.replace(params=target))
+    step = jax.jit(NETWORK.apply)
+    values, targets = [], []
+    for i in range(3):
+        online = aimed = plain["carry"][i, 0]
+        for t in range(LENGTH):
+            if first[t]:
+                online = aimed = np.zeros(4, np.float32)
+            obs, next_obs = plain["obs"][i, t], plain["next_obs"][i, t]
+            online, q = step({"params": learner.critic.params["network"]}, online, obs)
+            aimed, _ = step({"params": target["network"]}, aimed, obs)
+            values.append(q)
+            _, chosen = step({"params": learner.critic.params["network"]}, online, next_obs)
+            _, next_q = step({"params": target["network"]}, aimed, next_obs)
+            following = 0.99 * plain["masks"][i, t] * next_q[chosen.argmax()]
+            targets.append(plain["rewards"][i, t] + following)
+    q = learner.q(given["observations"])
+    np.testing.assert_allclose(q, np.stack(values), rtol=1e-4, atol=1e-5)
+    found = jax.jit(DDQNLearner._q_target)(learner, given)
+    np.testing.assert_allclose(found, np.stack(targets), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_learnt_from_the_burn_in():
+    _, given = sequences(np.random.default_rng(1), 2, np.zeros(LENGTH, bool))
+    learner, steps = learner_of(NETWORK), given["observations"]
+
+    def of_trained_steps(obs, carry):
+        q = learner.q(steps.replace(obs=obs, carry=carry)).reshape(2, LENGTH, 2)
+        return q[:, BURN_IN:].sum()
+
+    of_obs, of_carry = jax.grad(of_trained_steps, (0, 1))(steps.obs, steps.carry)
+    counts = np.abs(of_obs).sum(axis=-1).reshape(2, LENGTH) > 0
+    np.testing.assert_array_equal(counts, [[False] * BURN_IN + [True] * (LENGTH - BURN_IN)] * 2)
+    np.testing.assert_array_equal(of_carry, 0.0)
+    batch = make(
+        sequence_length=LENGTH, minibatch_size=2 * LENGTH, burn_in=BURN_IN, learning_starts=40
+    )
+    rows = {"ends": jnp.zeros((2, LENGTH), bool), "carries": steps.carry.reshape(2, LENGTH, 4)}
+    rows |= {name: jnp.zeros((2, LENGTH, 2)) for name in ("observations", "next_observations")}
+    weights = batch._recall.batch(rows)["weights"]
+    np.testing.assert_allclose(weights, [0.0, 0.0, 5 / 3, 5 / 3, 5 / 3] * 2, rtol=1e-6)
+
+
+def test_the_buffer_holds_the_memories_that_were_acted_by():
+    n_envs, n_times = 4, 10
+    agent = make(learning_starts=n_envs * n_times)
+    runner = agent.start(KEY, HyperParameters())
+    rows = jax.tree.map(
+        lambda x: np.asarray(x)[: n_envs * n_times].reshape(n_times, n_envs, *x.shape[1:]),
+        runner.buffer.storage,
+    )
+    critic = runner.learner.critic
+    after = jax.jit(lambda seen: critic(seen, method="after"))
+    carry = np.zeros((n_envs, 4), np.float32)
+    for t in range(n_times):
+        np.testing.assert_allclose(rows["carries"][t], carry, rtol=1e-5, atol=1e-6)
+        carry = after(Remembered(rows["carries"][t], rows["observations"][t]))
+        carry = np.where(rows["ends"][t][:, None], 0.0, carry)
+    assert rows["ends"].any()
+    np.testing.assert_allclose(runner.carry, carry, rtol=1e-5, atol=1e-6)
+
+
+def test_interrupted_and_restored_is_uninterrupted(tmp_path):
+    fields = {"normalise_observations": True, "burn_in": 1}
+    whole, _ = train(make(n_steps=4, **fields))
+    train(make(n_steps=2, checkpoint_dir=tmp_path, **fields))
+    agent = make(n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    runner, _ = agent.restore("last")
+    resumed, _ = agent.train(None, None, runner, n_steps=2, progress=False)
+    trees.assert_equal(whole, resumed)
+
+
+def test_two_devices_make_the_training_of_one():
+    agent = make(n_groups=2, replicated_updates=True, evaluates=False)
+    alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
+    trees.assert_close(alone, shared)
+
+
+def test_seeds_can_be_vmapped():
+    agent, keys = make(evaluates=False), jax.random.split(KEY, 2)
+    runners, _ = jax.vmap(lambda key: agent.train(key, HyperParameters()))(keys)
+    alone, _ = agent.train(keys[1], HyperParameters(), progress=False)
+    trees.assert_close(jax.tree.map(lambda x: x[1], runners.learner), alone.learner)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"memory": "GRU"}, r"memory must be None or one of \('gru', .* got 'GRU'"),
+        ({"memory": "gru", "critic_network": NETWORK}, "is for the default network, but"),
+        ({"n_step_returns": 3}, "n_step_returns must be 1 where the critic has a memory"),
+        ({"prioritised_replay": True}, "prioritised_replay must be False where the critic has"),
+        (
+            {"minibatch_size": 18},
+            r"multiple of sequence_length \* n_groups \(4\).*16 or 20 would do",
+        ),
+        ({"burn_in": 4}, r"burn_in must be less than sequence_length \(4\), got 4"),
+        ({"burn_in": -1}, "burn_in must be an integer of 0 or more"),
+        ({"learning_starts": 12}, r"learning_starts must be at least .* \(16\), so that"),
+        ({"encoder": nn.Dense(3)}, "put it into the critic's, as the torso"),
+    ],
+)
+def test_names_what_does_not_go_with_a_memory(fields, message):
+    with pytest.raises(ValueError, match=message):
+        make(**fields) if "memory" not in fields else AgentConfig(**fields)
+
+
+def test_other_learners_refuse_a_memory():
+    with pytest.raises(
+        TypeError, match="WithMemory has a memory, which this learner does not carry"
+    ):
+        DDQNLearner.create(0, jnp.zeros(2), jnp.zeros((), int), n_actions=2, critic_network=NETWORK)
