@@ -223,7 +223,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
     def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
         runner, steps, rngs = self._play(runner)
         learner, infos = self._epochs(runner.learner, steps, rngs)
-        if self.config.normalise_observations:
+        if learner.observes:
             learner = learner.observe(self._observed(steps.obs))
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
         flags = jax.tree.map(lambda x: x.any(axis=0), steps.spoilt)

@@ -56,7 +56,11 @@ def test_the_nearest_preset_is_named():
 
 def test_the_rate_falls_over_all_gradient_steps():
     config = jaxagents.ppo.AgentConfig(n_steps=10, batch_size=16, minibatch_size=4, actor_epochs=3)
-    assert annealed(config).optimizer.keywords == {"n_gradient_steps": 120}
+    assert annealed(config).optimizer.keywords == {
+        "n_gradient_steps": 10 * 4 * config.critic_epochs
+    }
+    config = jaxagents.reinforce.AgentConfig(n_steps=10, critic_epochs=4)
+    assert annealed(config).optimizer.keywords == {"n_gradient_steps": 40}
     config = jaxagents.sac.AgentConfig(n_steps=10, gradient_steps=2)
     assert annealed(config).optimizer.keywords == {"n_gradient_steps": 20}
     with pytest.raises(TypeError, match="takes the configuration of an agent"):

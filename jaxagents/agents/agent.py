@@ -268,7 +268,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         self._check_hyperparams(hyperparams, several=True)
         callbacks = as_callbacks(callbacks)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        grid = Grid.of(as_key(rngs), hyperparams)
+        keys = as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
+        grid = Grid.of(keys, hyperparams)
         earlier = restore_members(self, grid)
         known = None if earlier is None else earlier.history
         check_same_evaluations(known, self.eval_during_training, self.program.n_evals)

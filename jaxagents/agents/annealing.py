@@ -44,7 +44,8 @@ def annealed(config: ConfigT) -> ConfigT:
         TypeError: The configuration is of another kind.
     """
     if isinstance(config, OnPolicyConfig):
-        n_gradient_steps = config.n_steps * config.actor_epochs * config.n_minibatches
+        n_epochs = max(config.actor_epochs, config.critic_epochs)
+        n_gradient_steps = config.n_steps * n_epochs * config.n_minibatches
     elif isinstance(config, LearnerAgentConfig):
         n_gradient_steps = config.n_steps * config.gradient_steps
     else:

@@ -227,7 +227,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
-        if not self.config.normalise_observations:
+        if not runner.learner.observes:
             return runner
         return runner.replace(learner=runner.learner.observe(self._observed(observations)))
 
@@ -257,7 +257,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             self.config.rollout_length * n_envs
         )
 
-        recall = self._recall
+        recall, keys_of_statistics = self._recall, self._keys_of_statistics(runner.learner)
 
         def act_and_step(players: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
             buffer, obs, envstate, carry = players
@@ -280,7 +280,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 transitions["ends"], recall.after(runner.learner, remembered)
             )
             given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
-            seen = {key: transitions[key] for key in self._keys_of_statistics}
+            seen = {key: transitions[key] for key in keys_of_statistics}
             flags = spoilt_environments(given)
             return (buffer.add(transitions), taken.obs, taken.envstate, carry), (flags, seen)
 
@@ -295,12 +295,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             runner = self._with_rewards(runner, seen)
         return runner, jax.tree.map(lambda x: x.any(axis=0), flags), seen.get("observations")
 
-    @property
-    def _keys_of_statistics(self) -> tuple[str, ...]:
+    def _keys_of_statistics(self, learner: Learner) -> tuple[str, ...]:
         """The parts of transitions of which there are statistics."""
-        config = self.config
-        observations = ("observations",) if config.normalise_observations else ()
-        return observations + (("rewards", "ends") if config.normalise_rewards else ())
+        observations = ("observations",) if learner.observes else ()
+        return observations + (("rewards", "ends") if self.config.normalise_rewards else ())
 
     def _with_rewards(self, runner: OffPolicyRunner, seen: dict[str, Array]) -> OffPolicyRunner:
         """The runner whose statistics of returns have further rewards in them."""

@@ -172,6 +172,12 @@ class Program(Generic[HyperparametersT, RunnerT]):
             outcomes.returns,
             **info,
         )
+        if "returns" not in metrics:
+            raise ValueError(
+                f"{type(self.behaviour).__name__}._eval_metrics must give 'returns', by which the best "
+                f"checkpoint is found, but gives {sorted(metrics)}: add entries to those of "
+                "super()._eval_metrics(...)."
+            )
         return {**outcomes.info, **metrics, "lengths": outcomes.lengths}
 
     def record(

@@ -20,6 +20,8 @@ from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.declarations import check_action_mask
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
+    Normalised,
+    NormalisedRecurrent,
     PerActor,
     PerActorWithMemory,
     StateCritic,
@@ -105,6 +107,8 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """Whether observations, or what a trunk makes of them, have a leading axis of actors."""
         if self.config.trunk is not None:
             trunk = make_network("trunk", None, self.config)
+            while isinstance(trunk, Normalised | NormalisedRecurrent):
+                trunk = trunk.network
             return isinstance(trunk, PerActor | PerActorWithMemory)
         seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]

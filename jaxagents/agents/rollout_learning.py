@@ -32,7 +32,7 @@ from jaxagents.agents.value_scale import (
 from jaxagents.learners.fits import Fit, Share, with_examples
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
-from jaxagents.learners.losses import Info, losses_and_info
+from jaxagents.learners.losses import Info, check_shape, losses_and_info
 from jaxagents.learners.train_state import TrainState
 
 
@@ -48,11 +48,13 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> Runner:
         fits = self._fits(runner, traj)
+        self._check_divergence(fits[0])
         actor, critic = fit(fits, rngs, share=self._share, **self._minibatches)
         obs = self._observed(traj.obs)
         return runner.replace(
             actor_training=actor.training.observe(obs),
             critic_training=critic.training.observe(obs),
+            targets=self._targets_after(runner, traj),
             info=info_of_update(actor.info, critic.info, traj),
         )
 
@@ -77,7 +79,9 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
         """How actor and critic are fitted to a rollout."""
         config, hyperparams = self.config, runner.hyperparams
-        fitted = in_units_of_critic(traj, runner.targets) if config.normalise_values else traj
+        fitted = traj
+        if config.normalise_values:
+            fitted = in_units_of_critic(traj, runner.targets, self._targets_after(runner, traj))
         learns_in_order = isinstance(self._critic, RecurrentCritic)
         dealt = sequences if learns_in_order else self._policy
 
@@ -112,9 +116,26 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             prepare=samples,
         )
         actor, critic = with_examples((actor, critic), config.n_minibatches, self._share)
+        self._check_losses(actor, critic, traj.terminated.size // config.n_minibatches)
         if actor.example.is_per_sample:
             actor = actor._replace(prepare=samples_of_actor)
         return actor, critic
+
+    def _check_losses(self, actor: Fit, critic: Fit, n_samples: int) -> None:
+        """Raises unless losses are of samples, or one number."""
+        for hook, of_network in (("_actor_loss", actor), ("_critic_loss", critic)):
+            shape = of_network.example.losses.shape
+            check_shape(f"{type(self).__name__}.{hook}", shape, n_samples, self._actors_shape)
+
+    def _check_divergence(self, actor: Fit) -> None:
+        """Raises unless the actor's loss reports what stops its epochs."""
+        if actor.kl_threshold is not None and "kl" not in actor.example.info:
+            raise TypeError(
+                f"{type(self).__name__}._actor_loss must report 'kl', by which _kl_threshold stops its "
+                f"epochs, but reports {sorted(actor.example.info)}: give its dict an entry "
+                "'kl': ops.approximate_kl(log_prob, log_prob_old), or override _kl_threshold to return "
+                "None."
+            )
 
     def _with_learning_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with all that is learned from it.
@@ -126,11 +147,14 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             traj = sharding.whole(traj)
             traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
         runner, traj = self._with_values(*self._with_rewards(runner, traj))
-        traj = self._with_targets(runner, traj)
-        if self.config.normalise_values:
-            targets, weights = self._observed((traj.target, playing(traj.obs)))
-            runner = runner.replace(targets=observe_targets(targets, weights, runner.targets))
-        return runner, traj
+        return runner, self._with_targets(runner, traj)
+
+    def _targets_after(self, runner: Runner, traj: Transition) -> PyTree:
+        """The moments of returns after those of a rollout; `()` unless values are normalised."""
+        if not self.config.normalise_values:
+            return runner.targets
+        targets, weights = self._observed((traj.target, playing(traj.obs)))
+        return observe_targets(targets, weights, runner.targets)
 
     def _log_probs(self, actor: TrainState, traj: Transition) -> Float[Array, "..."]:
         """Log-probabilities of the actions of a rollout under an actor."""

@@ -99,6 +99,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             A new random key, the first observation and the environment's state.
         """
         self.episodes.env.check_compiled()
+        as_key(rng)  # or a TypeError says so
         rng, reset_rng = jax.random.split(rng)
         return rng, *self.episodes.reset(as_key(reset_rng))
 

@@ -33,6 +33,10 @@ def with_targets(
 
     Returns:
         The rollout.
+
+    Raises:
+        TypeError: A step gives something else than two arrays.
+        ValueError: It gives arrays of other shapes.
     """
     value, next_value = traj.value, traj.next_value
     terminated, truncated = (
@@ -44,8 +48,8 @@ def with_targets(
     def step(
         after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        advantage, advantage_out = advantages(after[0], inputs[0])
-        target, target_out = returns(after[1], inputs[1])
+        advantage, advantage_out = _backward(advantages, after[0], inputs[0])
+        target, target_out = _backward(returns, after[1], inputs[1])
         return (advantage, target), (advantage_out, target_out)
 
     inputs = (
@@ -55,6 +59,19 @@ def with_targets(
     bootstrap = (jnp.zeros_like(value), next_value)
     advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
     return traj._replace(advantage=advantage, target=target)
+
+
+def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
+    name, output = ".".join(step.__qualname__.split(".")[-2:]), step(after, inputs)
+    expected = "what the step before is given, and the output of this step"
+    if not isinstance(output, tuple) or len(output) != 2:
+        raise TypeError(f"{name} must return two arrays, {expected}, got {output!r}.")
+    shapes = [jnp.shape(x) for x in output]
+    if shapes != [after.shape] * 2:
+        raise ValueError(
+            f"{name} must return two arrays of shape {after.shape}, {expected}, got shapes {shapes}."
+        )
+    return output
 
 
 def _append_axes(x: Array, ndim: int) -> Array:

@@ -56,13 +56,19 @@ def with_true_values(traj: Transition, moments: ops.Moments) -> Transition:
     return traj._replace(value=values[0], next_value=values[1])
 
 
-def in_units_of_critic(traj: Transition, moments: ops.Moments) -> Transition:
-    """A rollout whose values and targets are in the critic's units."""
+def in_units_of_critic(traj: Transition, moments: ops.Moments, after: ops.Moments) -> Transition:
+    """A rollout in the critic's units.
 
-    def normalised(x: Float[Array, "time environments *actors"]) -> Array:
-        return ops.normalise(x, moments, jnp.inf)
+    Args:
+        traj: The rollout, with true values and targets.
+        moments: Moments of the targets of earlier rollouts.
+        after: Those with the targets of this one.
 
-    return traj._replace(value=normalised(traj.value), target=normalised(traj.target))
+    Returns:
+        The rollout with the values that the critic gave, and with targets as it is to give them.
+    """
+    value = ops.normalise(traj.value, moments, jnp.inf)
+    return traj._replace(value=value, target=ops.normalise(traj.target, after, jnp.inf))
 
 
 def _shares_params(network: nn.Module | None) -> bool:

@@ -110,11 +110,10 @@ class StaticConfig(KnownFields):
         return dataclasses.replace(self, **changes)
 
     def _check_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            number = positive(f"{type(self).__name__}.{name}", value)
+        needed = {x.name for x in dataclasses.fields(self) if "None" not in str(x.type)}
+        given = [name for name in names if name in needed or getattr(self, name) is not None]
+        for name in given:
+            number = positive(f"{type(self).__name__}.{name}", getattr(self, name))
             object.__setattr__(self, name, number)
 
     def _check_names(self, name: str) -> None:

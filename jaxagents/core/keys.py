@@ -12,11 +12,12 @@ RandomKey = Key[Array, "..."] | UInt32[Array, "... 2"]
 """Random keys, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
 
 
-def as_key(rng: Any) -> Key[Array, "..."]:
+def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
     """A typed random key, from one or from a raw `jax.random.PRNGKey`.
 
     Args:
         rng: Typed keys of any shape, or raw keys with a trailing axis of two words.
+        example: What would be right, for the error.
 
     Returns:
         The typed keys.
@@ -29,7 +30,7 @@ def as_key(rng: Any) -> Key[Array, "..."]:
         return rng
     if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
         return jax.random.wrap_key_data(jnp.asarray(rng))
-    raise TypeError(f"Expected a random key such as jax.random.key(0), got {rng!r}.")
+    raise TypeError(f"Expected a random key such as {example}, got {rng!r}.")
 
 
 def single_key(rng: Any, what: str) -> Key[Array, ""]:

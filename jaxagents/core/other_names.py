@@ -19,6 +19,13 @@ OTHER_NAMES = {
     "target_kl": "kl_threshold",
     "target_update_rate": "tau",
     "hidden_dims": "features",
+    "hidden_sizes": "features",
+    "net_arch": "features",
+    "actor_lr": "actor_learning_rate",
+    "critic_lr": "critic_learning_rate",
+    "polyak": "tau",
+    "exploration_fraction": "epsilon_steps",
+    "exploration_final_eps": "epsilon",
     "num_qs": "n_critics",
     "train_freq": "rollout_length",
     "buffer_capacity": "buffer_size",
@@ -47,6 +54,7 @@ _TRACED = (
     "epsilon",
 )
 _GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
+_OF_NETWORKS = ("features", "activation")
 
 
 def advice(name: str, known: Collection[str]) -> str:
@@ -70,6 +78,11 @@ def advice(name: str, known: Collection[str]) -> str:
         return (
             f"It is a parameter of the optimizers: HyperParameters(actor_optimizer_params="
             f"OptimizerParams({ours}=...)), and critic_optimizer_params likewise."
+        )
+    if ours in _OF_NETWORKS and "critic_epochs" in known:
+        return (
+            f"It is a field of networks: actor_network=jaxagents.networks.CategoricalActor(n_actions, "
+            f"{ours}=...), critic_network=jaxagents.networks.StateCritic({ours}=...)."
         )
     if ours == "learning_rate" and "gradient_steps" in known:
         return "Learning rates, such as critic_learning_rate, are fields of HyperParameters."

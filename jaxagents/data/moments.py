@@ -20,14 +20,14 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
         arrays: An array with a first axis of rows, or nested dicts of them.
 
     Returns:
-        [`Moments`][jaxagents.ops.Moments] for each array; `None` for images, and for arrays that are not
-        of floats.
+        [`Moments`][jaxagents.ops.Moments] for each array, of whatever type; those of no samples for
+        images.
     """
     if isinstance(arrays, dict):
         return {name: moments_of_rows(array) for name, array in arrays.items()}
     array = rows.whole(arrays)
-    if array.dtype.kind != "f" or array.ndim > _MOST_AXES:
-        return None
+    if array.ndim > _MOST_AXES:
+        return ops.no_moments()
     mean, std = Normalisation.of(array)
     count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
     return ops.Moments(mean, np.square(std), count)

@@ -41,4 +41,4 @@ LearnerT = TypeVar("LearnerT", bound=LearnerLike)
 
 def observes(learner: object) -> TypeGuard[Learner]:
     """Whether a learner has running statistics of its observations."""
-    return isinstance(learner, Learner) and learner.config.normalise_observations
+    return isinstance(learner, Learner) and learner.observes

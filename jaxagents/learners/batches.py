@@ -107,9 +107,16 @@ def check_batch(
 
     Raises:
         KeyError: A key is missing.
-        TypeError: Discrete actions are not integers.
+        TypeError: The batch is no dict of arrays, or discrete actions are not integers.
         ValueError: An array has too few or too many axes, or not the sizes of the others.
     """
+    if not isinstance(batch, Mapping):
+        raise TypeError(
+            f"A learner is given a dict of arrays under {list(keys)}, got a {type(batch).__name__}."
+        )
+    lists = [key for key in ("actions", *_NUMBERS) if isinstance(batch.get(key), list | tuple)]
+    if lists:
+        raise TypeError(f"{lists[0]!r} must be an array, got a list: give np.array(...).")
     missing = [key for key in keys if key not in batch]
     if missing:
         raise KeyError(

@@ -33,6 +33,7 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks.normalised import OBSERVED
 
 _RATE = "_learning_rate"
 
@@ -248,8 +249,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     def observe(self, observations: PyTree) -> Self:
         """The learner after its networks have observed more.
 
-        It changes the running statistics of observations, if there are any: with
-        `normalise_observations=True`, call it after `update`. Agents, and trainings on the host, do so.
+        It changes the running statistics of observations, if there are any (`observes`): call it after
+        `update`. Agents, and trainings on the host, do so.
 
         Args:
             observations: Observations with leading axes, or the
@@ -263,6 +264,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             return x.observe(observations) if isinstance(x, TrainState) else x
 
         return jax.tree.map(after, self, is_leaf=lambda x: isinstance(x, TrainState))
+
+    @property
+    def observes(self) -> bool:
+        """Whether its networks have running statistics of observations."""
+        states = jax.tree.leaves(self, is_leaf=lambda x: isinstance(x, TrainState))
+        return any(isinstance(x, TrainState) and OBSERVED in x.extra_variables for x in states)
 
     def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
         """The learner with noise in its networks, by which it explores, if it has networks for that.

@@ -21,9 +21,34 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
     losses, info = output if isinstance(output, tuple) and len(output) == 2 else (output, {})
     if not isinstance(info, dict):
         info = {"kl": info}
+    info = {name: jnp.asarray(x) if isinstance(x, int | float) else x for name, x in info.items()}
     if not all(hasattr(x, "dtype") for x in [losses, *info.values()]):
         raise TypeError(
             "A loss hook must return an array of losses, one for each sample or one for all, alone or "
             f"with a dict of arrays that describe the samples, got {output!r}."
         )
     return jnp.asarray(losses), info
+
+
+def check_shape(
+    hook: str, shape: tuple[int, ...], n_samples: int, actors_shape: tuple[int, ...]
+) -> None:
+    """Raises unless losses are of samples, or a single number.
+
+    Args:
+        hook: Name of the hook that gives them.
+        shape: Their shape.
+        n_samples: Number of samples of a minibatch.
+        actors_shape: `()` for one actor, `(n_actors,)` for several.
+
+    Raises:
+        ValueError: The shape is another, as of arrays that were broadcast against each other.
+    """
+    expected = (n_samples, *actors_shape)
+    if shape in ((), (n_samples,), expected):
+        return
+    of_each = " and actor" if actors_shape else ""
+    raise ValueError(
+        f"{hook} must give one loss for each sample{of_each}, of shape {expected}, or a single number, "
+        f"got shape {shape}: is one of its arrays of shape ({n_samples}, 1)?"
+    )

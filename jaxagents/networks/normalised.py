@@ -54,12 +54,10 @@ class RunningNorm(nn.Module):
         """Adds observations to the moments.
 
         Args:
-            observations: Observations with leading axes, or the moments of each array of them, `None`
-                for those that are left alone.
+            observations: Observations with leading axes, or the moments of each array of them, whatever
+                they are of those that are left alone.
         """
-        leaves = jax.tree.leaves(
-            observations, is_leaf=lambda x: x is None or isinstance(x, ops.Moments)
-        )
+        leaves = jax.tree.leaves(observations, is_leaf=lambda x: isinstance(x, ops.Moments))
         mask = actor_mask(observations)
         pairs = zip(leaves, self.get_variable(OBSERVED, _MOMENTS), strict=True)
         self.put_variable(OBSERVED, _MOMENTS, tuple(_after(*pair, mask) for pair in pairs))

@@ -83,6 +83,18 @@ def test_evaluation_metrics_may_be_made_of_it():
     np.testing.assert_array_equal(metrics["cost"], 6)
 
 
+def test_evaluation_metrics_keep_the_returns():
+    class Renamed(PPO):
+        def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+            return {"scores": returns}
+
+    agent = Renamed(Costly(), None, PPO_CASE.config())
+    with pytest.raises(
+        ValueError, match=r"Renamed._eval_metrics must give 'returns'.*\['scores'\]"
+    ):
+        agent.train(KEY, PPO_CASE.hyperparams())
+
+
 def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
     with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
         WithRates(Costly(), None, PPO_CASE.config())

@@ -10,7 +10,7 @@ from registry import AGENTS
 
 from jaxagents import PPO, load_policy
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import CategoricalActor, Normalised
+from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
 from jaxagents.td3 import TD3Learner
@@ -219,6 +219,18 @@ def test_a_network_that_normalises_needs_no_switch():
     runner, _ = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
     assert moments(runner.actor_training).count == 64
     assert not runner.critic_training.extra_variables
+
+
+def test_a_learner_that_normalises_needs_no_switch():
+    critic = Normalised(DiscreteCritic(features=(8,), n_actions=2))
+    for name in ("DQN", "PQN"):
+        case = CASES[name]
+        agent = case.make(FarOff, False, n_steps=1, critic_network=critic)
+        runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+        config = agent.config
+        n_collected = config.rollout_length * config.batch_size
+        observed = runner.buffer.size if name == "DQN" else n_collected
+        assert moments(runner.learner.critic).count == observed
 
 
 def test_without_the_switches_a_runner_is_as_before():

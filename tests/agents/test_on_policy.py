@@ -156,3 +156,24 @@ def n_gradient_steps(training):
         if "count" in jax.tree_util.keystr(path)
     ]
     return max(counts)
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "message"),
+    [
+        (lambda value: value, TypeError, "must return two arrays"),
+        (
+            lambda value: (0.0, 0.0),
+            ValueError,
+            r"arrays of shape \(6,\), .* got shapes \[\(\), \(\)",
+        ),
+    ],
+)
+def test_hooks_of_trajectories_return_two_arrays(output, error, message):
+    class Own(PPO):
+        def _trajectory_advantages(self, advantage, traj):
+            return output(advantage)
+
+    agent = Own(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    with pytest.raises(error, match=rf"Own._trajectory_advantages .*{message}"):
+        agent.train(KEY, HyperParameters(), progress=False)

@@ -11,7 +11,14 @@ from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
 from jaxagents.agents import shared_trunk
-from jaxagents.networks import CategoricalActor, StateCritic, Torso, WithMemory, for_each_actor
+from jaxagents.networks import (
+    CategoricalActor,
+    StateCritic,
+    Torso,
+    WithMemory,
+    for_each_actor,
+    normalised,
+)
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 from jaxagents.sharding import make_mesh
 
@@ -127,6 +134,20 @@ def test_goes_with_masks_and_several_actors(lifted):
     runner = jax.eval_shape(agent.program.start, KEY, hyperparams())
     jax.eval_shape(agent.program.advance, runner, np.int32(1))
     assert runner.carry.shape == ((8, 2, 8) if lifted else (8, 8))
+
+
+@pytest.mark.parametrize("lift", [lambda trunk: trunk, normalised], ids=["plain", "normalised"])
+def test_actors_behind_trunks_of_their_own_see_nothing_of_each_other(lift):
+    class Two(MatchSign):
+        def __init__(self):
+            super().__init__(2)
+
+    agent = make(Two, IPPO, trunk=lift(for_each_actor(Torso(features=(4,)), 2)))
+    obs = jnp.zeros((2, 2))
+    actor = jax.eval_shape(lambda: agent._create_networks(KEY, KEY, obs)[0])
+    kernels = {x.shape for x in jax.tree.leaves(actor.params["network"]) if x.ndim > 1}
+    assert all(shape[0] == 2 for shape in kernels), kernels
+    assert not any(8 in shape for shape in kernels)
 
 
 def test_refuses_what_does_not_fit():

@@ -7,7 +7,7 @@ import trees
 from probes import BestAction
 from registry import AGENTS
 
-from jaxagents import ops
+from jaxagents import PPO, ops
 from jaxagents.agents.value_scale import observe_targets
 from jaxagents.networks import PerActor, StateCritic
 from jaxagents.sharding import make_mesh
@@ -35,22 +35,43 @@ def test_values_and_targets_against_numpy():
     def collect(runner):
         collected, traj, _ = agent._rollout(runner)
         learnt_from, traj = agent._with_learning_targets(collected, traj)
-        return learnt_from, traj, agent._fits(learnt_from, traj)[1].inputs[1]
+        targets = agent._targets_after(learnt_from, traj)
+        return targets, traj, agent._fits(learnt_from, traj)[1].inputs[1]
 
     for _ in range(3):
         critic, before = runner.critic_training, runner.targets
-        learnt_from, traj, learnt_values = collect(runner)
+        targets, traj, learnt_values = collect(runner)
         raw = np.asarray(jax.vmap(jax.vmap(critic))(traj.obs))
         values = raw * np.sqrt(before.variance) + before.mean
         np.testing.assert_allclose(traj.value, values, rtol=1e-4, atol=1e-4)
         returns.append(np.asarray(traj.target, float))
         so_far = np.concatenate(returns).reshape(-1, 2)
-        np.testing.assert_allclose(learnt_from.targets.mean, so_far.mean(0), rtol=1e-5)
-        np.testing.assert_allclose(learnt_from.targets.variance, so_far.var(0), rtol=1e-3)
+        np.testing.assert_allclose(targets.mean, so_far.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(targets.variance, so_far.var(0), rtol=1e-3)
         units = (returns[-1] - so_far.mean(0)) / so_far.std(0)
         np.testing.assert_allclose(learnt_values, units, rtol=1e-3, atol=1e-4)
         runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)
-        trees.assert_close(runner.targets, learnt_from.targets)
+        trees.assert_close(runner.targets, targets)
+
+
+def test_old_values_are_those_that_the_critic_gave():
+    class Clipped(PPO):
+        """Reports how far values are from those of the rollout."""
+
+        def _critic_loss_input(self, runner, traj):
+            return traj.obs, (traj.target, traj.value)
+
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            targets, before = targets
+            values = self._values(training, obs)
+            return (values - targets) ** 2, {"moved": jnp.abs(values - before)}
+
+    config = CASES["PPO"].config(n_steps=2, normalise_values=True, critic_epochs=1)
+    agent = Clipped(Large(), None, config, eval_during_training=False)
+    runner = agent.start(KEY, CASES["PPO"].hyperparams(learning_rate=0.0))
+    for _ in range(2):
+        runner = agent.advance(runner, 1)
+        np.testing.assert_allclose(runner.info["moved"], 0.0, atol=1e-4)
 
 
 def test_a_critic_learns_large_returns_at_once():

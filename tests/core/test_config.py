@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from jaxagents import ppo, reinforce
+from jaxagents import dqn, ppo, reinforce, sac
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
@@ -29,8 +29,15 @@ class Network(nn.Module):
         (lambda: OptimizerParams(lr=0.9), "no field 'lr'. Did you mean 'learning_rate'?"),
         (lambda: OptimizerParams(x=0.9), "Its fields are: learning_rate, eps, grad_clip"),
         (lambda: AgentConfig(num_envs=8), "no field 'num_envs'. Did you mean 'batch_size'?"),
+        (lambda: AgentConfig(features=(8,)), "networks.CategoricalActor(n_actions, features=...)"),
+        (lambda: AgentConfig(hidden_sizes=(8,)), "networks.StateCritic(features=...)"),
+        (lambda: sac.HyperParameters(actor_lr=1.0), "Did you mean 'actor_learning_rate'?"),
+        (lambda: dqn.HyperParameters(exploration_fraction=1.0), "Did you mean 'epsilon_steps'?"),
         (lambda: AgentConfig(n_steps=2.5), "n_steps must be an integer, got 2.5"),
         (lambda: AgentConfig(n_steps=True), "n_steps must be an integer, got True"),
+        (lambda: AgentConfig(eval_frequency=None), "eval_frequency must be an integer, got None"),
+        (lambda: AgentConfig(batch_size=None), "batch_size must be an integer, got None"),
+        (lambda: AgentConfig(max_episode_steps=None), "max_episode_steps must be an integer"),
         (
             lambda: AgentConfig(optimizer=optax.adam(1e-3)),
             "optimizer must be a function that makes",

@@ -26,6 +26,49 @@ def test_losses_come_alone_with_a_dict_or_with_a_divergence():
             losses_and_info(wrong)
 
 
+def test_what_is_reported_may_be_a_number():
+    _, info = losses_and_info((jnp.arange(3.0), {"kl": 0.5}))
+    assert info["kl"] == jnp.float32(0.5)
+
+
+def broadcast_critic(hook):
+    class Broadcast(PPO):
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            values = self._values(training, obs)
+            return hook(values, targets)
+
+    return Broadcast
+
+
+@pytest.mark.parametrize(
+    ("hook", "shape"),
+    [
+        (lambda values, targets: (values[:, None] - targets) ** 2, r"\(16, 16\)"),
+        (lambda values, targets: ((values - targets) ** 2)[:, None], r"\(16, 1\)"),
+        (lambda values, targets: ((values - targets) ** 2)[:8], r"\(8,\)"),
+    ],
+)
+def test_losses_that_are_not_of_samples_are_refused(hook, shape):
+    message = rf"Broadcast._critic_loss must give one loss .* shape \(16,\), .* got shape {shape}"
+    with pytest.raises(ValueError, match=message):
+        train(broadcast_critic(hook))
+
+
+def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
+    class Silent(PPO):
+        def _actor_loss(self, *inputs):
+            return super()._actor_loss(*inputs)[0]
+
+    with pytest.raises(TypeError, match=r"Silent._actor_loss must report 'kl'.*approximate_kl"):
+        train(Silent)
+
+    class Unlimited(Silent):
+        def _kl_threshold(self, hyperparams):
+            return None
+
+    assert np.isfinite(train(Unlimited)[1]["actor_loss"][1])
+
+
 class OfTheWhole(PPO):
     """PPO by losses of whole minibatches."""
 

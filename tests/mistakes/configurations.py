@@ -127,6 +127,26 @@ def optimizer_that_is_made():
     ppo.AgentConfig(optimizer=optax.adam(1e-3))
 
 
+@mistake(
+    TypeError, r"optimizer must take a learning_rate, which is a hyperparameter, as optax\.adam"
+)
+def optimizer_without_a_rate():
+    """An optimizer that would not heed its learning rate: `optimizer=lambda: optax.adam(1e-3)`."""
+    ppo.AgentConfig(optimizer=lambda: optax.adam(1e-3))
+
+
+@mistake(TypeError, r"no field 'features'. It is a field of networks: actor_network=.*features=\.")
+def width_in_the_configuration():
+    """The layers of PPO's networks in its configuration."""
+    ppo.AgentConfig(features=(256, 256))
+
+
+@mistake(TypeError, r"AgentConfig\.eval_frequency must be an integer, got None")
+def none_for_a_number():
+    """`None` for a number that is needed."""
+    ppo.AgentConfig(eval_frequency=None)
+
+
 @mistake(TypeError, r"AgentConfig\.n_steps is traced .* Only hyperparameters may be traced")
 def traced_field():
     """A static field inside of `jit` or `vmap`."""

@@ -217,6 +217,18 @@ def transition_of_another_type():
     buffer.add_transition({**TRANSITION, "actions": np.float32(0)})
 
 
+@mistake(TypeError, r"A learner is given a dict of arrays under \['observations', .*got a tuple")
+def batch_that_is_no_dict():
+    """A batch that is a tuple."""
+    dqn_learner().update((np.zeros((4, 2)), np.zeros(4, np.int32)))
+
+
+@mistake(TypeError, r"'actions' must be an array, got a list: give np\.array")
+def list_in_a_batch():
+    """A list in a batch."""
+    dqn_learner().update({**arrays(4), "actions": [0, 1, 0, 1]})
+
+
 @mistake(KeyError, r"The learner learns from .*, but the batch lacks \['masks'\]; it has")
 def incomplete_batch():
     """A batch that lacks an array."""

@@ -16,6 +16,7 @@ from jaxagents.networks import (
     WithMemory,
     normalised,
 )
+from jaxagents.networks.normalised import RunningNorm
 
 KEY = jax.random.key(0)
 
@@ -72,6 +73,17 @@ def test_only_observing_changes_the_statistics():
     np.testing.assert_allclose(moments.mean, obs.mean(0))
     (before,) = state.extra_variables["observed"]["statistics"]["moments"]
     assert before.count == 0
+
+
+def test_masks_may_leave_parts_out():
+    norm = RunningNorm()
+    obs = {"observation": jnp.ones(2), "action_mask": (jnp.ones(3, bool), None)}
+    variables = norm.init(KEY, obs)
+    batch = jax.tree.map(lambda x: jnp.stack([x, 3.0 * x]), obs)
+    _, changed = norm.apply(variables, batch, method="observe", mutable=["observed"])
+    _, moments = changed["observed"]["moments"]
+    np.testing.assert_allclose(moments.mean, [2.0, 2.0])
+    assert norm.apply(changed, obs)["action_mask"][1] is None
 
 
 def test_a_network_without_statistics_observes_nothing():

@@ -11,7 +11,7 @@ from flax import struct
 from jaxagents.agents.config.base import Config
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.learners.optimizer import OptimizerParams, accepted_names
 from jaxagents.networks.recurrent import Memory
 
 Sharing = Literal["separate", "shared", "torso"]
@@ -91,10 +91,21 @@ class OnPolicyConfig(Config):
         )
         self._check_divides("n_groups", "batch_size")
         self._check_optimizer(self.optimizer)
+        self._check_learning_rate()
         self._check_trunk()
         self._check_memory()
         self._check_sharing()
         self._check_minibatches()
+
+    def _check_learning_rate(self) -> None:
+        fixed = getattr(self.optimizer, "keywords", {})
+        given = getattr(self.optimizer, "__name__", self.optimizer)
+        if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
+            raise TypeError(
+                f"{type(self).__name__}.optimizer must take a learning_rate, which is a hyperparameter, "
+                f"as optax.adam does, got {given}: to fix it nevertheless, give "
+                "functools.partial(optax.adam, learning_rate=1e-3)."
+            )
 
     def _check_minibatches(self) -> None:
         name, n_samples = type(self).__name__, self.batch_size * self.rollout_length
