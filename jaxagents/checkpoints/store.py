@@ -301,7 +301,13 @@ class Store:
         """The step of the kept checkpoint that a function of the metrics chooses."""
         history = self._kept_history(steps)
         kept = history[self.step_name]
-        index = int(best_fn(history))
+        chosen = np.asarray(best_fn(history))
+        if chosen.ndim or chosen.dtype.kind not in "iu":
+            raise TypeError(
+                f"best_fn must give the index of one of the {len(kept)} kept checkpoints, an integer, "
+                f"got {chosen!r}: such as metrics['returns'].mean(axis=1).argmax()."
+            )
+        index = int(chosen)
         if not -len(kept) <= index < len(kept):
             raise ValueError(
                 f"best_fn gave index {index}, but there are {len(kept)} kept checkpoints."

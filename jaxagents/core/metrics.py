@@ -85,11 +85,17 @@ class MetricStats(struct.PyTreeNode):
 
         Raises:
             TypeError: It is a dict of metrics, or a name.
+            ValueError: There is nothing along its last axis, or no axis.
         """
         if isinstance(metric, Mapping | str):
             given = f"a dict of {sorted(metric)}" if isinstance(metric, Mapping) else repr(metric)
             raise TypeError(f"summarize takes one metric, such as metrics['returns'], got {given}.")
         metric = jnp.asarray(metric, dtype=float)
+        if not metric.shape or not metric.shape[-1]:
+            raise ValueError(
+                "summarize takes a metric with values along its last axis, such as metrics['returns'], "
+                f"got one of shape {metric.shape}."
+            )
         return cls(
             episode_metric=metric,
             mean=metric.mean(axis=-1),

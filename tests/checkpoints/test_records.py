@@ -167,6 +167,9 @@ def test_refuses_what_is_not_there(tmp_path):
         agent.restore("newest")
     with pytest.raises(ValueError, match="best_fn gave index 9"):
         agent.restore("best", best_fn=lambda metrics: 9)
+    for wrong in (0.5, np.zeros(2, int), True):
+        with pytest.raises(TypeError, match=r"best_fn must give the index .*, an integer, got"):
+            agent.restore("best", best_fn=lambda metrics, wrong=wrong: wrong)
 
 
 def test_without_evaluation_there_is_a_last_but_no_best(tmp_path):

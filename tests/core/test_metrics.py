@@ -2,12 +2,13 @@
 
 import jax
 import numpy as np
+import pytest
 from flax import linen as nn
 from probes import MatchSign
 from registry import AGENTS
 from trees import assert_close
 
-from jaxagents.core.metrics import join, mean_metrics
+from jaxagents.core.metrics import MetricStats, join, mean_metrics
 
 KEY = jax.random.key(0)
 
@@ -29,6 +30,12 @@ def test_points_may_have_another_name_and_metrics_keep_their_order():
     joined = join(earlier, later, "step")
     assert list(joined) == ["step", "a"]
     np.testing.assert_array_equal(joined["step"], [0, 5])
+
+
+@pytest.mark.parametrize("metric", [3.0, np.zeros((2, 0))])
+def test_nothing_cannot_be_summarised(metric):
+    with pytest.raises(ValueError, match="with values along its last axis, such as metrics"):
+        MetricStats.of(metric)
 
 
 def test_means_are_taken_of_all_and_of_each_actor():
