@@ -1,4 +1,4 @@
-"""Trains PPO with and without a memory, where what is seen now is not enough.
+"""Trains PPO, or DDQN, with and without a memory, where what is seen now is not enough.
 
 In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
 lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
@@ -22,13 +22,20 @@ import numpy as np
 from flax import linen as nn
 
 import jaxagents
-from jaxagents import PPO, LinearSchedule
+from jaxagents import DDQN, PPO, LinearSchedule, dqn
+from jaxagents.agents.agent import Agent
+from jaxagents.agents.config import Memory
 from jaxagents.envs import Environment, Step, as_environment
 from jaxagents.networks import MinGRUCell, Torso, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
-TITLE = "# PPO with and without a memory"
-MEMORIES = {"none": None, "gru": "gru", "lstm": "lstm", "min_gru": "min_gru"}
+TITLE = "# {} with and without a memory"
+MEMORIES: dict[str, Memory | None] = {
+    "none": None,
+    "gru": "gru",
+    "lstm": "lstm",
+    "min_gru": "min_gru",
+}
 CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "min_gru": MinGRUCell}
 BATCH_SIZE = 64
 N_EVALS = 128
@@ -118,7 +125,8 @@ TASKS = {
 def main() -> None:
     """Runs the benchmark, and prints its table."""
     args = parse_args()
-    lines = [TITLE, "", "| Task | Memory | Mean return, by seed | Mean |"]
+    train = AGENTS[args.agent]
+    lines = [TITLE.format(args.agent), "", "| Task | Memory | Mean return, by seed | Mean |"]
     lines += ["|---|---|---|---|"]
     for name in args.tasks:
         for memory in args.memories:
@@ -137,6 +145,7 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
+    add("--agent", choices=list(AGENTS), default="PPO")
     add("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     add("--memories", nargs="+", default=list(MEMORIES), choices=list(MEMORIES))
     add("--seeds", type=int, default=3)
@@ -145,9 +154,9 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarray:
-    """Mean returns after training, of each seed."""
-    n_updates = max(1, round(args.share * task.n_updates))
+def train_ppo(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
+    """Mean returns of PPO after training, of each seed."""
+    n_updates = n_updates_of(task, args)
     config = AgentConfig(
         n_steps=n_updates,
         eval_frequency=n_updates,
@@ -165,13 +174,48 @@ def train(task: Task, memory: str | None, args: argparse.Namespace) -> np.ndarra
         actor_optimizer_params=optimizer,
         critic_optimizer_params=optimizer,
     )
-    agent = PPO(task.make(), None, config)
+    return mean_returns(PPO(task.make(), None, config), hyperparams, args)
+
+
+def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
+    """Mean returns of DDQN after as many steps of environments, of each seed."""
+    n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length
+    n_updates = -(-n_steps // (16 * 4))
+    config = dqn.AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        n_evals=N_EVALS,
+        batch_size=16,
+        rollout_length=4,
+        buffer_size=65_536,
+        learning_starts=2_048,
+        minibatch_size=256,
+        features=(64, 64),
+        memory=memory,
+        sequence_length=16,
+    )
+    hyperparams = dqn.HyperParameters(
+        gamma=task.gamma, tau=0.01, critic_learning_rate=1e-3, epsilon_steps=0.3 * n_steps
+    )
+    return mean_returns(DDQN(task.make(), None, config), hyperparams, args)
+
+
+AGENTS = {"PPO": train_ppo, "DDQN": train_ddqn}
+
+
+def n_updates_of(task: Task, args: argparse.Namespace) -> int:
+    """Updates of PPO."""
+    return max(1, round(args.share * task.n_updates))
+
+
+def mean_returns(agent: Agent, hyperparams: Any, args: argparse.Namespace) -> np.ndarray:
+    """Mean returns of an agent after training, of each seed."""
     keys = jax.random.split(jax.random.key(0), args.seeds)
     _, metrics = jax.vmap(lambda key: agent.train(key, hyperparams))(keys)
     return np.asarray(metrics["returns"])[:, -1].mean(axis=-1)
 
 
-def networks(task: Task, memory: str | None) -> dict[str, Any]:
+def networks(task: Task, memory: Memory | None) -> dict[str, Any]:
     """The fields of the configuration that say what the networks are."""
     if task.trunk_size is None:
         return {"memory": memory}
