@@ -15,6 +15,7 @@ from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
@@ -110,7 +111,7 @@ def imitate(
 
     Args:
         actor: A policy.
-        batch: Observations and actions.
+        batch: Observations and actions; its `weights`, if it has any, weigh the samples too.
         weights: Weight of each action.
         training: Keyword arguments of the policy in training.
 
@@ -120,7 +121,7 @@ def imitate(
 
     def loss_fn(params: PyTree) -> tuple[Array, Info]:
         policy = actor(batch["observations"], params=params, **training)
-        loss = -(weights * policy.log_prob(batch["actions"])).mean()
+        loss = -weighted_mean(weights * policy.log_prob(batch["actions"]), batch)
         return loss, {"actor_loss": loss}
 
     return actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
@@ -167,9 +168,10 @@ class BCLearner(Learner[BCConfig, BCHyperparameters]):
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             policy = self.actor(batch["observations"], params=params, **self.config.training(key))
-            log_likelihood = policy.log_prob(batch["actions"]).mean()
-            info = {"actor_loss": -log_likelihood, "log_likelihood": log_likelihood}
-            return -log_likelihood, {**info, **self._agreement(policy.mode(), batch["actions"])}
+            log_probs = policy.log_prob(batch["actions"])
+            loss = -weighted_mean(log_probs, batch)
+            info = {"actor_loss": loss, "log_likelihood": log_probs.mean()}
+            return loss, {**info, **self._agreement(policy.mode(), batch["actions"])}
 
         actor, info = self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
         return self.replace(rng=rng, actor=actor), info

@@ -19,6 +19,7 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparamet
 from jaxagents.core.observed import action_mask
 from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
+from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -134,7 +135,8 @@ class CQLLearner(SACLearner):
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
     actor-critic with a penalty that makes the values of all actions small, and those of the data's
     actions large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
-    weight of the penalty.
+    weight of the penalty. The `weights` of a batch weigh its samples in the loss of the critics and in
+    the penalty, but as in SAC not in the losses of the policy, the temperature and the weight.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
@@ -186,9 +188,9 @@ class CQLLearner(SACLearner):
             values_of = jax.vmap(functools.partial(self.critic, params=params), (None, 0), -1)
             values = values_of(batch["observations"], actions)  # encodes observations once
             data_values = values[..., 0]
-            bellman_loss, info = self._critic_loss(data_values, targets)
+            bellman_loss, info = self._critic_loss(data_values, targets, batch)
             penalties = ops.conservative_penalty(values[..., 1:], log_probs, data_values)
-            loss = bellman_loss + weight * penalties.mean(axis=-1).sum()
+            loss = bellman_loss + weight * weighted_mean(penalties, batch).sum()
             info = {**info, "critic_loss": loss, "bellman_loss": bellman_loss}
             return loss, {**info, "conservative_penalty": penalties.mean()}
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Self
 
 import jax
-import jax.numpy as jnp
 import optax
 from flax import linen as nn
 from jaxtyping import Array, Float, Key, PyTree
@@ -15,7 +14,8 @@ from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner
+from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -145,7 +145,8 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.value(batch["observations"], params=params)
-            loss = ops.expectile_loss(values, q, self.hyperparams.expectile).mean()
+            losses = ops.expectile_loss(values, q, self.hyperparams.expectile)
+            loss = weighted_mean(losses, batch)
             return loss, {"value_loss": loss, "v": values.mean()}
 
         return self.value.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
@@ -170,8 +171,8 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.critic(batch["observations"], batch["actions"], params=params)
-            loss = jnp.square(values - targets).mean(axis=-1).sum()
-            return loss, {"critic_loss": loss, "q": values.mean()}
+            loss, info = squared_error(values, targets, batch)
+            return loss, {"critic_loss": loss, **info}
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 

@@ -46,16 +46,30 @@ class SACConfig(ActorCriticConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        name = type(self).__name__
         self._check_positive("n_target_critics")
-        if self.n_target_critics is not None and self.n_target_critics > self.n_critics:
-            raise ValueError(
-                f"{name}.n_target_critics must not exceed n_critics ({self.n_critics}), got "
-                f"{self.n_target_critics}."
-            )
+        if self.critic_network is None:
+            self.check_chosen_of(self.n_critics, "n_critics")
         if not 0.0 <= self.critic_dropout_rate < 1.0:
             raise ValueError(
-                f"{name}.critic_dropout_rate must lie in [0, 1), got {self.critic_dropout_rate}."
+                f"{type(self).__name__}.critic_dropout_rate must lie in [0, 1), got "
+                f"{self.critic_dropout_rate}."
+            )
+
+    def check_chosen_of(self, n_critics: int, what: str) -> None:
+        """Raises if targets would take more critics than there are.
+
+        Args:
+            n_critics: Number of critics.
+            what: What says so.
+
+        Raises:
+            ValueError: They would.
+        """
+        n_chosen = self.n_target_critics
+        if n_chosen is not None and n_chosen > n_critics:
+            raise ValueError(
+                f"{type(self).__name__}.n_target_critics must not exceed {what} ({n_critics}), got "
+                f"{n_chosen}."
             )
 
     def in_update(self, key: Key[Array, ""], number: int) -> dict[str, Any]:
@@ -169,6 +183,12 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
                 hyperparams.temperature_learning_rate,
             ),
         )
+
+    def _check_networks(self, example: Example) -> None:
+        super()._check_networks(example)
+        inputs = self._critic_inputs(example.observations, example.actions)
+        values = jax.eval_shape(TrainState.__call__, self.critic, *inputs)
+        self.config.check_chosen_of(len(values), "the number of critics of critic_network")
 
     @staticmethod
     def _default_actor(config: SACConfig, example: Example) -> nn.Module:

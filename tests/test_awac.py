@@ -30,6 +30,7 @@ def parameters(learner):
 def reference_update(learner, batch):
     """The update of the paper's algorithm, with the actions that the learner draws."""
     params, hp, n = parameters(learner), learner.hyperparams, len(batch["rewards"])
+    sample_weights = batch.get("weights", np.ones(n))
     obs, actions, next_obs = (batch[k] for k in ("observations", "actions", "next_observations"))
     _, next_key, own_key, _ = jax.random.split(learner.rng, 4)
     next_drawn = np.clip(learner.actor(next_obs).sample(next_key), -1.0, 1.0)
@@ -44,11 +45,12 @@ def reference_update(learner, batch):
     )
     pairs = np.concatenate([obs, actions], axis=-1)
     errors = weights @ pairs.T - targets
-    critic_loss = (errors**2).mean(axis=-1).sum()
-    critic = weights - RATES["critic_learning_rate"] * 2 * errors @ pairs / n
+    critic_loss = (sample_weights * errors**2).mean(axis=-1).sum()
+    slopes = 2 * (sample_weights * errors) @ pairs / n
+    critic = weights - RATES["critic_learning_rate"] * slopes
 
     advantage = least(critic, obs, actions) - least(critic, obs, drawn)
-    share = np.minimum(np.exp(hp.beta * advantage), hp.max_weight)[:, None]
+    share = (sample_weights * np.minimum(np.exp(hp.beta * advantage), hp.max_weight))[:, None]
     actor, log_std = params["actor"]["weights"], params["actor"]["log_std"]
     mean, std = np.tanh(obs @ actor), np.exp(log_std)
     z = (actions - mean) / std
@@ -80,3 +82,16 @@ def test_an_update_is_that_of_the_paper(hyperparams, has_discounts):
     expected, numbers = reference_update(learner, batch)
     assert_close(parameters(moved), expected)
     assert_close({name: info[name] for name in numbers}, numbers)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1.0])
+def test_samples_are_weighed(largest):
+    batch = transitions(False, (16,))
+    weights = np.random.default_rng(1).uniform(high=largest, size=16)
+    batch["weights"] = weights.astype(np.float32)
+    learner = linear_learner(batch)
+    moved, info = learner.update(batch)
+    expected, numbers = reference_update(learner, batch)
+    assert_close(parameters(moved), expected)
+    assert_close({name: info[name] for name in numbers}, numbers)
+    assert (info["actor_loss"] == 0.0) == (largest == 0.0)

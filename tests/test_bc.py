@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import linen as nn
 from learner_registry import transitions
-from trees import assert_close
+from trees import assert_close, assert_equal
 
 from jaxagents import ops
 from jaxagents.bc import BCLearner, DiscreteBCLearner
@@ -94,6 +94,20 @@ def test_a_discrete_update_is_a_step_down_the_cross_entropy():
     )
     expected = weights + 0.1 * batch["observations"].T @ (taken - probabilities) / 16
     assert_close(moved.actor.params["weights"], expected)
+
+
+@pytest.mark.parametrize("learner", [BCLearner, DiscreteBCLearner])
+def test_samples_are_weighed(learner):
+    batch = transitions(learner.discrete_actions, (16,))
+    learner = create(learner, batch, optimizer=optax.sgd)
+    weights = np.repeat(np.float32([2.0, 0.0]), 8)
+    moved, info = learner.update({**batch, "weights": weights})
+    of_half, half_info = learner.update(jax.tree.map(lambda x: x[:8], batch))
+    assert_close(moved.actor.params, of_half.actor.params)
+    assert_close(info["actor_loss"], half_info["actor_loss"])
+    moved, info = learner.update({**batch, "weights": 0 * weights})
+    assert info["actor_loss"] == 0.0
+    assert_equal(moved.actor.params, learner.actor.params)
 
 
 @pytest.mark.parametrize("std", [0.5, (0.5, 2.0)], ids=str)

@@ -66,6 +66,7 @@ def softmax(x):
 def reference_critic_update(learner, batch, weight):
     """Equation 4 of the paper, for the actions that the learner draws."""
     obs, n = batch["observations"], len(batch["rewards"])
+    share = batch.get("weights", np.ones(n))
     _, critic_key, _ = jax.random.split(learner.rng, 3)
     target_key, sample_key = jax.random.split(critic_key)
     sampled, log_probs = learner._sampled_actions(sample_key, jax.tree.map(jnp.asarray, batch))
@@ -83,15 +84,16 @@ def reference_critic_update(learner, batch, weight):
     values, sample_values = weights @ pairs.T, np.einsum("bsi,ci->cbs", samples, weights)
     logits = sample_values - float64(log_probs)
     penalties = np.log(np.exp(logits).sum(axis=-1)) - values
-    bellman_loss = 0.5 * ((values - targets) ** 2).mean(axis=-1).sum()
+    bellman_loss = 0.5 * (share * (values - targets) ** 2).mean(axis=-1).sum()
 
-    bellman_slope = (values - targets) @ pairs / n
-    penalty_slope = np.einsum("cbs,bsi->ci", softmax(logits), samples) / n - pairs.mean(axis=0)
+    bellman_slope = share * (values - targets) @ pairs / n
+    penalty_slope = np.einsum("b,cbs,bsi->ci", share, softmax(logits), samples) / n
+    penalty_slope -= share @ pairs / n
     moved = weights - RATES["critic_learning_rate"] * (bellman_slope + weight * penalty_slope)
     info = {
         "bellman_loss": bellman_loss,
         "conservative_penalty": penalties.mean(),
-        "critic_loss": bellman_loss + weight * penalties.mean(axis=-1).sum(),
+        "critic_loss": bellman_loss + weight * (share * penalties).mean(axis=-1).sum(),
         "q": values.mean(),
     }
     return moved, info
@@ -119,6 +121,20 @@ def test_the_critics_are_updated_as_in_the_paper(kwargs, n_step):
     tau = kwargs.get("tau", 0.005)
     target = tau * expected + (1.0 - tau) * float64(learner.target_critic.params["weights"])
     assert_close(moved.target_critic.params["weights"], target)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1.0])
+def test_samples_are_weighed_for_the_critics(largest):
+    batch = transitions(False, (16,))
+    weights = np.random.default_rng(1).uniform(high=largest, size=16)
+    batch["weights"] = weights.astype(np.float32)
+    learner = continuous_learner(batch, **RATES)
+    moved, info = learner.update(batch)
+    expected, expected_info = reference_critic_update(learner, batch, 5.0)
+    assert_close(moved.critic.params["weights"], expected)
+    assert_close({name: info[name] for name in expected_info}, expected_info)
+    assert info["td_errors"].shape == (16,)
+    assert (info["critic_loss"] == 0.0) == (largest == 0.0)
 
 
 def test_actions_are_drawn_from_three_distributions():

@@ -77,16 +77,17 @@ def reference_update(params, batch, hp):
     obs, actions, n = batch["observations"], batch["actions"], len(batch["rewards"])
     pairs = np.concatenate([obs, actions], axis=-1)
     q = (params["target_critic"]["weights"] @ pairs.T).min(axis=0)
+    share = batch.get("weights", np.ones(n))
 
     error = q - obs @ params["value"]["weights"]
-    slope = np.where(error < 0, 1 - hp.expectile, hp.expectile)
+    slope = share * np.where(error < 0, 1 - hp.expectile, hp.expectile)
     value_loss = (slope * error**2).mean()
     value = (
         params["value"]["weights"] + RATES["value_learning_rate"] * 2 * (slope * error) @ obs / n
     )
 
     advantage = q - obs @ value
-    weights = np.minimum(np.exp(hp.beta * advantage), hp.max_weight)[:, None]
+    weights = (share * np.minimum(np.exp(hp.beta * advantage), hp.max_weight))[:, None]
     actor, log_std = params["actor"]["weights"], params["actor"]["log_std"]
     mean, std = np.tanh(obs @ actor), np.exp(log_std)
     z = (actions - mean) / std
@@ -99,8 +100,9 @@ def reference_update(params, batch, hp):
     discounts = batch.get("discounts", hp.gamma)
     targets = batch["rewards"] + discounts * batch["masks"] * (batch["next_observations"] @ value)
     errors = params["critic"]["weights"] @ pairs.T - targets
-    critic_loss = (errors**2).mean(axis=-1).sum()
-    critic = params["critic"]["weights"] - RATES["critic_learning_rate"] * 2 * errors @ pairs / n
+    critic_loss = (share * errors**2).mean(axis=-1).sum()
+    slopes = 2 * (share * errors) @ pairs / n
+    critic = params["critic"]["weights"] - RATES["critic_learning_rate"] * slopes
     target = hp.tau * critic + (1 - hp.tau) * params["target_critic"]["weights"]
 
     moved = {
@@ -129,6 +131,20 @@ def test_an_update_is_that_of_the_paper(hyperparams):
     expected, losses = reference_update(parameters(learner), batch, learner.hyperparams)
     assert_close(parameters(moved), expected)
     assert_close({name: info[name] for name in losses}, losses)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1.0])
+def test_samples_are_weighed(largest):
+    batch = transitions(False, (16,))
+    weights = np.random.default_rng(1).uniform(high=largest, size=16)
+    batch["weights"] = weights.astype(np.float32)
+    learner = linear_learner(batch)
+    moved, info = learner.update(batch)
+    expected, losses = reference_update(parameters(learner), batch, learner.hyperparams)
+    assert_close(parameters(moved), expected)
+    assert_close({name: info[name] for name in losses}, losses)
+    assert info["td_errors"].shape == (16,)
+    assert (info["actor_loss"] == 0.0) == (largest == 0.0)
 
 
 def test_further_scalars():

@@ -243,3 +243,14 @@ def test_critics_with_many_updates_learn_rewards(name, options):
 def test_says_which_critics_there_can_be(options, message):
     with pytest.raises(ValueError, match=message):
         ROW.create(**options)
+
+
+def test_critics_of_your_own_are_as_many_as_they_are():
+    of_three = ensemblize(Critic, 3)((8,))
+    learner = ROW.create(critic_network=of_three, n_target_critics=3)  # n_critics is 2
+    _, info = learner.update(BATCH)
+    assert np.isfinite(info["critic_loss"])
+    for n_critics in (2, 10):
+        options = {"n_critics": n_critics, "n_target_critics": 4}
+        with pytest.raises(ValueError, match=r"of critics of critic_network \(3\), got 4"):
+            ROW.create(critic_network=of_three, **options)

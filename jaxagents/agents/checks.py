@@ -173,12 +173,15 @@ def check_one_observation(obs: PyTree, expected: PyTree) -> None:
             )
 
 
-def check_dataset_observations(observations: PyTree, expected: PyTree) -> None:
+def check_dataset_observations(
+    observations: PyTree, expected: PyTree, key: str = "observations"
+) -> None:
     """Raises unless a dataset's observations are those of an environment.
 
     Args:
         observations: Arrays with a leading axis of rows.
         expected: One observation of the environment, as shapes.
+        key: Their key in the dataset.
 
     Raises:
         ValueError: Structure or shape differ.
@@ -187,7 +190,7 @@ def check_dataset_observations(observations: PyTree, expected: PyTree) -> None:
     own = jax.tree.map(lambda x: tuple(x.shape), expected)
     if found != own:
         raise ValueError(
-            f"The dataset's observations have shape {found}, but those of the environment have {own}."
+            f"The dataset's {key} have shape {found}, but those of the environment have {own}."
         )
 
 

@@ -1,6 +1,7 @@
 """The base of agents that learn from a fixed dataset."""
 
 import functools
+import zlib
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,14 +24,16 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset
 from jaxagents.data.moments import moments_of_rows
 from jaxagents.data.return_range import reward_factor
-from jaxagents.data.values import check_values
+from jaxagents.data.values import check_allowed, check_values
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.learner import Batch, Info, LearnerT
+from jaxagents.networks.torsos import IMAGE_NDIM
 
 _OPTIONAL_KEYS = ("discounts",)
+_OBSERVED_KEYS = ("observations", "next_observations")
 _TOLERANCE = 1e-3
-_copies: WeakKeyDictionary[Dataset, dict[Hashable, "Groups"]] = WeakKeyDictionary()
+_copies: WeakKeyDictionary[Dataset, dict[Hashable, "_Copy"]] = WeakKeyDictionary()
 """The copies of each dataset that agents have on the device."""
 
 
@@ -64,20 +67,28 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 training.
             dataset: Transitions, with observations and actions as the environment has them. Agents with
                 the same dataset share its arrays on the device, which stay there as long as the
-                dataset exists. If several processes train together, each gives its own part.
+                dataset exists. An agent has them as they were when it was made: later changes in place
+                are seen by the next one. If several processes train together, each gives its own part.
 
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
             TypeError: It is no dataset, or discrete actions are not integers; or see
                 [`Agent`][jaxagents.Agent].
-            ValueError: The dataset does not fit the environment, has too few rows, or holds NaN; or see
-                [`Agent`][jaxagents.Agent].
+            ValueError: The dataset does not fit the environment, has too few rows, takes an action that
+                its mask forbids, or holds NaN; or see [`Agent`][jaxagents.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
         self.data = self._to_device(dataset)
-        if config.normalise_observations:
+        if self._observes():
             self._moments = _of_all_processes(moments_of_rows(dataset["observations"]))
+
+    def _observes(self) -> bool:
+        """Whether a network of the learner has statistics of observations."""
+        if self.config.normalise_observations or self.config.has_default_networks:
+            return self.config.normalise_observations
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        return jax.eval_shape(self._create_learner, key, self._hyperparams_type()).observes
 
     def _to_device(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
@@ -101,19 +112,37 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"{n_groups} groups."
             )
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
-        check_dataset_observations(arrays["observations"], self._observation)
-        self._check_actions(np.asarray(arrays["actions"]))
+        observed = [key for key in _OBSERVED_KEYS if key in arrays]
+        for key in observed:
+            check_dataset_observations(arrays[key], self._observation, key)
+        actions = np.asarray(arrays["actions"])
+        self._check_actions(actions)
+        if is_discrete(self.episodes.action_space):
+            check_allowed(arrays["observations"], actions)
         copies = _copies.setdefault(dataset, {})
         scales = isinstance(self.config, OfflineAgentConfig) and self.config.normalise_rewards
         factor = reward_factor(dataset) if scales else None
         kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups, factor)
-        if kind not in copies:
+        digest = _digest(arrays)
+        if kind not in copies or copies[kind].digest != digest:
             check_values(arrays)
             arrays["actions"] = self._to_learner(arrays["actions"])
+            arrays |= {key: self._as_played(arrays[key]) for key in observed}
             if factor is not None:
                 arrays["rewards"] = arrays["rewards"] * factor
-            copies[kind] = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
-        return copies[kind]
+            groups = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
+            copies[kind] = _Copy(groups, digest)
+        return copies[kind].groups
+
+    def _as_played(self, observations: PyTree) -> PyTree:
+        """Whole numbers as real ones where the environment has these, but images as they are."""
+
+        def as_played(x: np.ndarray, one: jax.ShapeDtypeStruct) -> np.ndarray:
+            is_table = x.dtype.kind in "iu" and one.ndim < IMAGE_NDIM
+            is_real = jnp.issubdtype(one.dtype, jnp.floating)
+            return x.astype(np.float32) if is_table and is_real else x
+
+        return jax.tree.map(as_played, observations, self._observation)
 
     def _groups_of_this_process(self) -> int:
         n_groups, n_processes = self.config.n_groups, jax.process_count()
@@ -147,7 +176,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> LearnerRunner:
         learner_rng, rng = jax.random.split(rng)
         learner = self._create_learner(learner_rng, hyperparams)
-        if self.config.normalise_observations:
+        if learner.observes:
             learner = learner.observe(self._moments)
         runner = LearnerRunner(
             learner=learner,
@@ -227,6 +256,25 @@ class Groups(NamedTuple):
 
     arrays: dict[str, PyTree]
     sizes: Int[Array, "groups"]
+
+
+class _Copy(NamedTuple):
+    """A copy of a dataset on the device.
+
+    Attributes:
+        groups: The copy.
+        digest: A digest of what was copied, by which a change of the dataset's arrays is noticed.
+    """
+
+    groups: Groups
+    digest: tuple[int, ...]
+
+
+def _digest(arrays: dict[str, PyTree]) -> tuple[int, ...]:
+    return tuple(
+        zlib.crc32(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+        for x in jax.tree.leaves(arrays)
+    )
 
 
 def _of_all_processes(moments: PyTree) -> PyTree:

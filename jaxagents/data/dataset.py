@@ -36,6 +36,7 @@ class Dataset(Sampled):
     """
 
     _seed: int = 0  # for datasets that were pickled without one
+    _single_steps: "Dataset | None" = None
 
     def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
         """Makes a dataset.
@@ -120,6 +121,11 @@ class Dataset(Sampled):
         """Number of rows."""
         return self._size
 
+    @property
+    def single_steps(self) -> "Dataset":
+        """The `rewards`, `masks` and `ends` that `n_step` was given; without it, the dataset itself."""
+        return self if self._single_steps is None else self._single_steps
+
     # Choosing rows.
 
     def get_subset(self, indx: PyTree) -> "Dataset":
@@ -164,7 +170,10 @@ class Dataset(Sampled):
     def _subset(self, indx: PyTree, seed: int) -> "Dataset":
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
         flat = {name: array[chosen] for name, array in self._flat.items()}
-        return Dataset(rows.unflatten(flat), seed)
+        subset = Dataset(rows.unflatten(flat), seed)
+        if self._single_steps is not None:
+            subset._single_steps = self._single_steps._subset(chosen, seed)
+        return subset
 
     # Transforming.
 
@@ -212,7 +221,9 @@ class Dataset(Sampled):
             "ends": flat["ends"][last],
             "discounts": discounts.astype(np.float32),
         }
-        return Dataset(rows.unflatten({**flat, **columns}), self._seed)
+        stepped = Dataset(rows.unflatten({**flat, **columns}), self._seed)
+        stepped._single_steps = Dataset({key: flat[key] for key in ("rewards", "masks", "ends")})
+        return stepped
 
     def _check_can_step(self) -> None:
         for key in ("rewards", "next_observations", "masks", "ends"):
@@ -255,7 +266,10 @@ class Dataset(Sampled):
                 raise ValueError(f"{key!r} has shape {shape}, but {keys[0]!r} has {expected}.")
         normalisation = Normalisation.of(rows.whole(self._flat[keys[0]]))
         normalised = {key: normalisation(rows.whole(self._flat[key])) for key in keys}
-        return Dataset(rows.unflatten({**self._flat, **normalised}), self._seed), normalisation
+        dataset = Dataset(rows.unflatten({**self._flat, **normalised}), self._seed)
+        if "rewards" not in keys:
+            dataset._single_steps = self._single_steps
+        return dataset, normalisation
 
     # On disk.
 

@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from jaxtyping import PyTree
@@ -178,6 +178,28 @@ class ReplayBuffer(Sampled):
         if not 0 <= n <= len(self):
             raise ValueError(f"n must lie in [0, {len(self)}], the transitions held, got {n}.")
         return rows.take(self._flat, np.arange(self._n_added - n, self._n_added) % self._capacity)
+
+    def end_episodes(self, environments: Collection[int] | None = None) -> list[int]:
+        """Marks the newest transition of environments as the last of its episode.
+
+        So no row goes on in one that is added later, such as that of another training.
+
+        Args:
+            environments: Their numbers; those without transitions do not matter. By default all.
+
+        Returns:
+            The numbers of these transitions, counted from the first ever added.
+
+        Raises:
+            KeyError: Transitions have no entry `ends`.
+        """
+        held = np.arange(self._n_added - len(self), self._n_added)
+        of_one = np.zeros(self._capacity, int)
+        numbers = self._flat.get(ENVIRONMENTS, of_one)[held % self._capacity]
+        chosen = np.unique(numbers) if environments is None else environments
+        newest = [int(held[numbers == i][-1]) for i in chosen if i in numbers]
+        self._flat["ends"][np.array(newest, int) % self._capacity] = True
+        return newest
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of the transitions held, oldest first.

@@ -48,16 +48,25 @@ class ReturnRange(NamedTuple):
 
         Args:
             dataset: Has `rewards` and `ends`, and its rows follow each other in time. Rows after the
-                last end do not count.
+                last end do not count. That of [`n_step`][jaxagents.data.Dataset.n_step] has the range
+                of the single steps.
 
         Returns:
             The range.
 
         Raises:
             KeyError: A key is missing.
-            ValueError: There is not one reward and end for each row, a reward is NaN or infinite, or a
-                row with a mask of 0 is not an end.
+            ValueError: There is not one reward and end for each row, a reward is NaN or infinite, a row
+                with a mask of 0 is not an end, or the rewards of single steps are not known.
         """
+        if isinstance(dataset, Dataset):
+            dataset = dataset.single_steps
+        if "discounts" in dataset:
+            raise ValueError(
+                "normalise_rewards needs the rewards of single steps, but those of a dataset with "
+                "'discounts' are sums over several. Give the dataset that n_step returns, not a copy of "
+                "its arrays: it knows them."
+            )
         for key in ("rewards", "ends"):
             if key not in dataset:
                 raise KeyError(

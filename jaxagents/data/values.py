@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
+from jaxagents.core.observed import action_mask
 from jaxagents.data import rows
 
 _ROWS_AT_ONCE = 2**16
@@ -28,6 +30,33 @@ def check_values(arrays: Mapping[str, Any]) -> None:
             _check_rows(name, values, lambda x: ~np.isfinite(x), "is NaN or infinite")
         if name == "masks":
             _check_rows(name, values, lambda x: (x != 0) & (x != 1), _WRONG_MASK)
+
+
+def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
+    """Raises if a discrete action was taken that the mask of its observation forbids.
+
+    Where a mask allows no action at all, as after the end of an episode, all count as allowed.
+
+    Args:
+        observations: Arrays with a first axis of rows.
+        actions: The action of each row.
+
+    Raises:
+        ValueError: There is such an action; the error names its row.
+    """
+    mask = action_mask(observations)
+    if mask is None or (np.ndim(actions), np.ndim(mask)) != (1, 2):
+        return
+    allowed = np.asarray(rows.whole(mask), bool)
+    is_taken = actions[:, None] == np.arange(allowed.shape[-1])
+    wrong = np.flatnonzero(allowed.any(axis=-1) & ~(allowed & is_taken).any(axis=-1))
+    if wrong.size:
+        row = wrong[0]
+        raise ValueError(
+            f"The dataset takes action {actions[row]} in row {row}, whose action_mask allows only "
+            f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
+            f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
+        )
 
 
 def _check_rows(

@@ -10,6 +10,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 from jaxtyping import Array, PyTree
 
 from jaxagents.data import Dataset, ReplayBuffer, rows
+from jaxagents.data.values import check_allowed
 from jaxagents.envs.on_host.vectors import spaces_of_one
 from jaxagents.host.config import HostConfig, OfflineConfig
 from jaxagents.host.evaluation import check_single
@@ -89,11 +90,12 @@ def check_dataset_actions(learner: LearnerLike, dataset: Dataset) -> None:
 
     Raises:
         ValueError: Continuous actions are outside of [-1, 1], or discrete ones are not 0, 1, 2, ... up
-            to the number of the learner's actions.
+            to the number of the learner's actions, or one of them is forbidden by a mask.
     """
     for actions in jax.tree.leaves(dataset["actions"]) if "actions" in dataset else []:
         if getattr(learner, "discrete_actions", actions.dtype.kind in "iu"):
             _check_discrete(actions, _n_actions(learner))
+            check_allowed(dataset.get("observations"), actions)
         elif actions.dtype.kind in "iuf" and actions.size:
             _check_continuous(actions)
 

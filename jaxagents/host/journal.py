@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.data import ReplayBuffer, rows
-from jaxagents.data.replay_buffer import ENVIRONMENTS
 
 _TRANSITIONS = "transitions"
 _EXTRAS = "extras"
@@ -100,13 +99,8 @@ class Journal:
 
     def end_episodes(self, environments: Collection[int]) -> None:
         """Marks the newest transition of environments, given by number, as the last of its episode."""
-        state, capacity = self._buffer.state_dict(), self._buffer.capacity
-        held = np.arange(state["n_added"] - len(self._buffer), state["n_added"])
-        of = state["transitions"].get(ENVIRONMENTS, np.zeros(capacity, int))[held % capacity]
-        newest = [held[of == i][-1] for i in environments if i in of]
-        if newest:
-            state["transitions"]["ends"][np.array(newest) % capacity] = True
-            self._parts[-1] = self._parts[-1]._replace(stop=int(min(newest)))  # to write them again
+        if newest := self._buffer.end_episodes(environments):
+            self._parts[-1] = self._parts[-1]._replace(stop=min(newest))  # to write them again
 
     def _count_from(self, n_added: int) -> None:
         """Empties the buffer, as if so many transitions had been added before."""

@@ -79,7 +79,8 @@ def train_online(
         eval_env: Another environment, in which the learner is evaluated at every point, in the same
             episodes each time and by the modes of its distributions, unless
             `config.eval_deterministic` is false. By default it is not evaluated.
-        buffer: Where transitions go; by default an empty one of `config.buffer_size`.
+        buffer: Where transitions go; by default an empty one of `config.buffer_size`. The newest that
+            it holds of each environment are marked as the last of their episodes.
         resume: Whether to go on from the last checkpoint of `config.checkpoint_dir`, if there is one.
             The buffer is then filled from there.
         loggers: Receive `evaluation/...` at points, and `training/...` and `steps_per_second` at logs.
@@ -111,6 +112,7 @@ def train_online(
             buffer = ReplayBuffer.create(example, config.buffer_size)
         check_buffer(buffer, example)
         store = _store(config, resume)
+        buffer.end_episodes()  # in whose midst an earlier training may have stopped
         journal = None if store is None else Journal(store.replay, buffer)
         episodes = episodes_of(played, config.seed)
         config = config.in_turns_of(episodes.n_envs)

@@ -110,7 +110,7 @@ def check_batch(
         TypeError: The batch is no dict of arrays, or discrete actions are not integers.
         ValueError: An array has too few or too many axes, or not the sizes of the others.
     """
-    if not isinstance(batch, Mapping):
+    if not hasattr(batch, "keys"):
         raise TypeError(
             f"A learner is given a dict of arrays under {list(keys)}, got a {type(batch).__name__}."
         )

@@ -10,7 +10,7 @@ from registry import AGENTS
 
 from jaxagents import PPO, load_policy
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised
+from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised, Policy
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
 from jaxagents.td3 import TD3Learner
@@ -231,6 +231,14 @@ def test_a_learner_that_normalises_needs_no_switch():
         n_collected = config.rollout_length * config.batch_size
         observed = runner.buffer.size if name == "DQN" else n_collected
         assert moments(runner.learner.critic).count == observed
+
+
+def test_an_offline_learner_that_normalises_needs_no_switch():
+    case = CASES["BC"]
+    network = Normalised(Policy(features=(8,), action_dim=1))
+    agent = case.make(FarOff, False, n_steps=1, actor_network=network)
+    runner = agent.start(KEY, case.hyperparams())
+    assert moments(runner.learner.actor).count > 0
 
 
 def test_without_the_switches_a_runner_is_as_before():

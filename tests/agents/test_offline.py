@@ -1,13 +1,14 @@
 """What is particular to agents that learn from a dataset."""
 
+import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from probes import Box, Discrete, Endless, MatchSign, Probe, Target
+from probes import Allowed, Box, Discrete, Endless, MatchSign, Probe, Target
 
-from jaxagents import BC, CQL, DQN, IQL, SAC, bc, cql, dqn, iql, sac
+from jaxagents import BC, CQL, DQN, IQL, SAC, bc, cql, dqn, iql, sac, td3bc
 from jaxagents.bc import DiscreteBCLearner
 from jaxagents.data import Dataset
 
@@ -357,6 +358,38 @@ def test_agents_of_equal_datasets_share_programs():
     assert n_traced > 0
 
 
+def test_datasets_whose_arrays_were_changed_in_place_are_copied_anew():
+    dataset = discrete_data()
+    before = small(CQL, MatchSign(), dataset)
+    taken = np.array(rows_of(before)["rewards"])
+    dataset["rewards"][:] += 1.0
+    after = small(CQL, MatchSign(), dataset)
+    np.testing.assert_array_equal(rows_of(after)["rewards"], dataset["rewards"])
+    np.testing.assert_array_equal(rows_of(before)["rewards"], taken)
+    assert after != before
+    assert small(CQL, MatchSign(), dataset) == after
+    dataset["rewards"][3] = np.nan
+    with pytest.raises(ValueError, match="'rewards' is NaN"):
+        small(CQL, MatchSign(), dataset)
+
+
+def test_whole_numbers_are_normalised_as_reals_are():
+    env, env_params = gymnax.make("Pendulum-v1")
+    whole = np.random.default_rng(0).integers(-5, 6, (32, 3))
+    outcomes = []
+    for observations in (whole, whole.astype(np.float32)):
+        dataset = box_data(
+            actions=np.zeros((32, 1), np.float32),
+            observations=observations,
+            next_observations=observations,
+        )
+        agent = td3bc.TD3BC(env, env_params, td3bc.AgentConfig(**SMALL), dataset=dataset)
+        outcomes.append(agent.train(KEY, hyperparams(td3bc.TD3BC), progress=False))
+    trees.assert_close(*outcomes)
+    (moments,) = outcomes[0][0].learner.actor.extra_variables["observed"]["statistics"]["moments"]
+    np.testing.assert_allclose(moments.mean, whole.mean(axis=0), rtol=1e-6)
+
+
 def test_agents_are_equal_if_they_have_one_dataset():
     dataset = box_data()
     agent = small(BC, Target(), dataset)
@@ -423,6 +456,21 @@ def test_actions_outside_of_the_box_are_refused(low, high):
     )
     with pytest.raises(ValueError, match=message):
         small(BC, Target(), box_data(actions=actions))
+
+
+def test_actions_that_the_masks_forbid_are_refused():
+    masks = np.tile([True, True, False, False], (32, 1))
+    masks[9] = False  # where an episode is over
+    observations = {"observation": np.zeros((32, 2), np.float32), "action_mask": masks}
+    small(BC, Allowed(None), discrete_data(observations=observations))
+    actions = np.where(np.arange(32) < 7, 0, 3)
+    message = r"takes action 3 in row 7.*allows only \[0, 1\].*24 of 32 rows"
+    for agent in (BC, CQL):
+        data = discrete_data(
+            observations=observations, next_observations=observations, actions=actions
+        )
+        with pytest.raises(ValueError, match=message):
+            small(agent, Allowed(None), data)
 
 
 def test_actions_of_another_shape_are_refused():

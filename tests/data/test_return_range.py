@@ -1,5 +1,7 @@
 """The returns of datasets, by which rewards are scaled."""
 
+import pickle
+
 import numpy as np
 import pytest
 import registry
@@ -7,7 +9,7 @@ from probes import MatchSign
 
 from jaxagents import iql
 from jaxagents.data import Dataset
-from jaxagents.data.return_range import ReturnRange
+from jaxagents.data.return_range import ReturnRange, reward_factor
 
 CASES = {case.name: case for case in registry.OFFLINE}
 REWARDS = np.array([1.0, 2.0, 4.0, -1.0, 0.5, 9.0], np.float32)
@@ -44,6 +46,44 @@ def test_it_is_that_of_whole_episodes():
 def test_datasets_without_one_are_refused(arrays, error, message):
     with pytest.raises(error, match=message):
         _ = ReturnRange.of(arrays).factor
+
+
+def four_episodes():
+    """Episodes of ten rows, whose rewards are 1, 2, 3 and 4."""
+    rows = np.zeros((40, 2), np.float32)
+    return Dataset(
+        {
+            "observations": rows,
+            "actions": rows[:, :1],
+            "rewards": np.repeat(np.arange(1, 5, dtype=np.float32), 10),
+            "next_observations": rows,
+            "masks": np.ones(40, np.float32),
+            "ends": np.arange(40) % 10 == 9,
+        }
+    )
+
+
+def test_several_steps_have_the_scale_of_single_ones():
+    dataset = four_episodes()
+    stepped = dataset.n_step(3, 0.99)
+    assert reward_factor(dataset) == np.float32(10 / 30)
+    assert reward_factor(stepped) == reward_factor(dataset)
+    assert reward_factor(pickle.loads(pickle.dumps(stepped))) == reward_factor(dataset)
+    normalised, _ = stepped.normalise(["observations"])
+    assert reward_factor(normalised) == reward_factor(dataset)
+    assert reward_factor(stepped.get_subset(slice(20))) == reward_factor(
+        dataset.get_subset(slice(20))
+    )
+    config = CASES["IQL"].config(normalise_rewards=True)
+    agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=stepped)
+    np.testing.assert_allclose(agent.data.arrays["rewards"][0], stepped["rewards"] / 3, rtol=1e-6)
+
+
+def test_several_steps_whose_single_ones_are_not_known_are_refused():
+    arrays = {**four_episodes().n_step(3, 0.99)}
+    for dataset in (arrays, Dataset(arrays)):
+        with pytest.raises(ValueError, match=r"rewards of single steps, but .* 'discounts'"):
+            reward_factor(dataset)
 
 
 def test_agents_have_scaled_rewards_on_the_device():

@@ -119,6 +119,12 @@ def test_offline_they_are_those_of_the_dataset():
     normalised = config.replace(normalise_rewards=True)
     again, _ = train_offline(small_learner(), Dataset(arrays), normalised, progress=False)
     trees.assert_equal(again, learner)
+    stepped = Dataset(arrays).n_step(3, 0.99)
+    scaled = {**stepped, "rewards": stepped["rewards"] * reward_factor(arrays)}
+    trees.assert_equal(
+        train_offline(small_learner(), stepped, normalised, progress=False)[0],
+        train_offline(small_learner(), scaled, config, progress=False)[0],
+    )
     for state in (learner.actor, learner.critic, learner.target_critic):
         np.testing.assert_allclose(moments(state).mean, obs.mean(0, dtype=np.float64), rtol=1e-6)
         np.testing.assert_allclose(moments(state).variance, np.float64(obs).var(0), rtol=1e-3)

@@ -13,6 +13,7 @@ from compilations import compilations
 from gymnasium import spaces
 from loops import Clock, Counting, Line, Picture, Recorder, Tiny
 
+from jaxagents.bc import DiscreteBCLearner
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.dqn import DQNLearner
 from jaxagents.host import (
@@ -215,6 +216,22 @@ def test_a_filled_buffer_is_learned_from_at_once():
     assert learner.n_updates == 4  # there is nothing to learn from before the first step
 
 
+def test_episodes_of_an_earlier_training_do_not_go_on_in_this_one():
+    buffer = buffer_for(Line(), 200)
+    short = ONLINE.replace(n_steps=4, start_steps=4)
+    train_online(line_learner(), Line(), short, buffer=buffer)
+    assert not buffer.to_dataset()["ends"][-1]  # in the middle of an episode
+    copied = ReplayBuffer.create_from_initial_dataset(buffer.to_dataset(), 200)
+    for filled in (buffer, copied):
+        train_online(line_learner(), Line(), short.replace(seed=1), buffer=filled)
+        rows = filled.to_dataset()
+        assert rows["ends"][3]
+        assert rows["masks"][3] == 1.0
+        several = rows.n_step(3, 0.9)
+        assert several["rewards"][3] == rows["rewards"][3]
+        np.testing.assert_array_equal(several["next_observations"][3], rows["next_observations"][3])
+
+
 def test_compiles_one_update():
     learner = Tiny.create(np.zeros(2), 1, discrete=False)
     with compilations() as made:
@@ -370,6 +387,21 @@ def test_refuses_a_dataset_that_lacks_a_key():
     data = {key: value for key, value in line_data().items() if key != "masks"}
     with pytest.raises(KeyError, match="masks"):
         train_offline(line_learner(), data, OFFLINE)
+
+
+def test_refuses_a_dataset_with_actions_that_its_masks_forbid():
+    masks = np.eye(3, dtype=np.int8)[np.arange(8) % 3]
+    masks[5] = 0  # where an episode is over
+    observations = {"observation": np.zeros((8, 1), np.float32), "action_mask": masks}
+    arrays = {"observations": observations, "actions": np.arange(8) % 3}
+    example = jax.tree.map(lambda x: x[0], arrays)
+    learner = DiscreteBCLearner.create(0, **example, n_actions=3, features=(8,))
+    _, metrics = train_offline(learner, arrays, OFFLINE)
+    assert np.isfinite(metrics["actor_loss"][1:]).all()
+    arrays["actions"][6:] = 2
+    message = r"takes action 2 in row 6.*allows only \[0\].*2 of 8 rows"
+    with pytest.raises(ValueError, match=message):
+        train_offline(learner, arrays, OFFLINE)
 
 
 def test_refuses_to_evaluate_in_the_environment_of_training():

@@ -299,6 +299,21 @@ def test_refuses_to_evaluate_in_an_environment_of_the_vector():
         train(env, eval_env=gymnasium.wrappers.TimeLimit(env.envs[1], 5))
 
 
+def test_episodes_of_an_earlier_training_do_not_go_on_in_this_one():
+    one_each = CONFIG.replace(
+        n_steps=N_ENVS, start_steps=N_ENVS
+    )  # of episodes of two steps at least
+    *_, buffer, _ = train(vector(), one_each)
+    assert not buffer.last(N_ENVS)["ends"].any()
+    train_online(walker(), vector(), CONFIG.replace(n_steps=12, seed=1), buffer=buffer)
+    oldest = {name: x[:N_ENVS] for name, x in buffer.last(len(buffer)).items()}
+    np.testing.assert_array_equal(oldest["ends"], True)
+    np.testing.assert_array_equal(oldest["masks"], 1.0)
+    of_one = 1 + 12 // N_ENVS
+    of_three = buffer.to_dataset().n_step(3, 0.9)
+    np.testing.assert_array_equal(of_three["rewards"][::of_one], oldest["rewards"])
+
+
 def test_refuses_a_buffer_that_does_not_tell_environments_apart():
     buffer = ReplayBuffer.create(example_transition(Walk()), 9)
     with pytest.raises(
