@@ -1,5 +1,6 @@
 """Policies as files: weights as safetensors, beside the program that acts by them."""
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -11,13 +12,15 @@ import numpy as np
 from jax import export
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import AnyArray, is_key
 from jaxagents.core.extras import require
 from jaxagents.core.keys import RandomKey, as_key
+from jaxagents.core.observed import CRITIC_STATE, without_critic_state
 
 _FORMAT = "1"
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _EXTRA = "jaxagents[export]"
+_ENDING = ".safetensors"
 
 Act = Callable[..., tuple[PyTree, PyTree]]
 """Maps what acts, a memory, one observation and perhaps a random key to the memory and an action."""
@@ -49,8 +52,9 @@ class ExportedPolicy:
         self.metadata = metadata
         self._carry = carry
         self._calls = {name: jax.jit(program.call) for name, program in programs.items()}
-        inputs = programs["greedy"].in_avals
-        self._shapes = [tuple(x.shape[1:]) for x in inputs[len(weights) + len(carry) :]]
+        inputs = programs["greedy"].in_avals[len(weights) :]
+        one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in inputs]
+        self._remembered, self._observed = one[: len(carry)], one[len(carry) :]
 
     def __call__(self, observation: PyTree, rng: RandomKey | None = None) -> PyTree:
         """The action of a policy without a memory.
@@ -63,7 +67,7 @@ class ExportedPolicy:
             One action, or a batch of them.
 
         Raises:
-            TypeError: The policy has a memory.
+            TypeError: The policy has a memory, or the observation is of other numbers.
             ValueError: The observation is shaped otherwise.
         """
         if self._carry:
@@ -90,7 +94,8 @@ class ExportedPolicy:
         """The action of a policy with or without a memory.
 
         Args:
-            carry: The memory: at first that of `initial_carry`, then what this gives.
+            carry: The memory: at first that of `initial_carry`, then what this gives. `None` or `()`
+                serves a policy without one.
             observation: One observation, or a batch of them along a first axis.
             rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
@@ -98,29 +103,59 @@ class ExportedPolicy:
             The memory afterwards, and one action, or a batch of them.
 
         Raises:
-            ValueError: The observation is shaped otherwise.
+            TypeError: The observation is of other numbers.
+            ValueError: The observation or the memory is shaped otherwise.
         """
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(observation)]
+        leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
+        pairs = zip(leaves, self._observed, strict=True)
+        observed = [_cast(x, like.dtype, "an observation") for x, like in pairs]
         keys = [] if rng is None else [_key_data(as_key(rng), batch)]
-        inputs = carry, leaves, *keys
+        inputs = self._memory_of(carry, batch), observed, *keys
         if not batch:
             inputs = jax.tree.map(lambda x: x[None], inputs)
         found = self._calls["greedy" if rng is None else "drawn"](self.weights, *inputs)
         return found if batch else jax.tree.map(lambda x: x[0], found)
 
+    def _leaves_of(self, observation: PyTree) -> list[np.ndarray]:
+        """The arrays of an observation; for a policy of a single array, a list of numbers is one."""
+        if len(self._observed) == 1 and isinstance(observation, list):
+            with contextlib.suppress(ValueError):  # of lists of several lengths
+                observation = np.asarray(observation)
+        leaves = jax.tree.leaves(observation)
+        if len(leaves) > len(self._observed):
+            leaves = jax.tree.leaves(without_critic_state(observation))
+        return [np.asarray(leaf) for leaf in leaves]
+
     def _batch_of(self, leaves: list[np.ndarray]) -> tuple[int, ...]:
-        shapes = [x.shape for x in leaves]
-        if shapes == self._shapes:
+        shapes, expected = [x.shape for x in leaves], [x.shape for x in self._observed]
+        if shapes == expected:
             return ()
-        if leaves and [shape[1:] for shape in shapes] == self._shapes and all(shapes):
+        if leaves and [shape[1:] for shape in shapes] == expected and all(shapes):
             sizes = {shape[0] for shape in shapes}
+            if sizes == {0}:
+                raise ValueError(
+                    f"The batch of observations is empty, of shape {_short(shapes)}: give at least one."
+                )
             if len(sizes) == 1:
                 return (sizes.pop(),)
         raise ValueError(
-            f"This policy takes an observation of shape {_short(self._shapes)}, or a batch of them, got "
+            f"This policy takes an observation of shape {_short(expected)}, or a batch of them, got "
             f"shape {_short(shapes)}."
         )
+
+    def _memory_of(self, carry: PyTree, batch: tuple[int, ...]) -> list[AnyArray]:
+        leaves = [x if isinstance(x, Array) else np.asarray(x) for x in jax.tree.leaves(carry)]
+        shapes, expected = [x.shape for x in leaves], [(*batch, *x.shape) for x in self._remembered]
+        if shapes != expected:
+            first = f"policy.initial_carry({', '.join(map(str, batch))})"
+            whose = f"a batch of {batch[0]} observations" if batch else "one observation"
+            needed = (
+                f"a memory of shapes {expected}, as {first} gives it," if expected else "no memory"
+            )
+            raise ValueError(f"This policy takes {needed} with {whose}, got shapes {shapes}.")
+        pairs = zip(leaves, self._remembered, strict=True)
+        return [_cast(x, like.dtype, "a memory") for x, like in pairs]
 
 
 def load_policy(path: str | os.PathLike) -> ExportedPolicy:
@@ -172,7 +207,7 @@ def export_policy(
     """Writes a policy to a file.
 
     Args:
-        path: The file, which must not exist.
+        path: The file, which must not exist, and whose name ends in `.safetensors` or not at all.
         act: Maps what acts, a memory, one observation and perhaps a random key to the memory and an
             action.
         acting: What acts, such as a network with its parameters.
@@ -181,9 +216,15 @@ def export_policy(
         metadata: Texts that are kept with it.
 
     Raises:
+        ValueError: The name of the file has another ending.
         FileExistsError: The file exists.
         ImportError: safetensors is not installed.
     """
+    if Path(path).suffix not in ("", _ENDING):
+        raise ValueError(
+            f"export_policy writes a file of safetensors, which jaxagents.load_policy reads, not one of "
+            f"{Path(path).suffix}: let its name end in {_ENDING}, got {path}."
+        )
     numpy_files = require("safetensors.numpy", _EXTRA)
     require("flatbuffers", _EXTRA)
     if Path(path).exists():
@@ -201,10 +242,19 @@ def export_policy(
         return jax.tree.leaves(after), action
 
     key = jax.random.key_data(jax.random.key(0))
-    used = _weights_read(step, weights, memory, shapes, key)
+    read_weights, _, read_leaves, _ = _inputs_read(step, weights, memory, shapes, key)
+    used = {name: x for name, x in weights.items() if read_weights[name]}
+    given = _needs_giving(observation, read_leaves)
+
+    def step_of_given(
+        weights: dict[str, Array], memory: list[Array], leaves: list[Array], *keys: Array
+    ) -> tuple[list[Array], PyTree]:
+        return step(weights, memory, _with_zeros(leaves, shapes, given), *keys)
+
+    seen = [x for x, is_given in zip(shapes, given, strict=True) if is_given]
     programs = {
-        "greedy": _export_batched(step, used, memory, shapes),
-        "drawn": _export_batched(step, used, memory, shapes, key),
+        "greedy": _export_batched(step_of_given, used, memory, seen),
+        "drawn": _export_batched(step_of_given, used, memory, seen, key),
     }
     tensors = {
         **{f"weights/{name}": np.asarray(array) for name, array in used.items()},
@@ -237,14 +287,26 @@ def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str
     return {name: x for name, x in named.items() if not is_key(x)}, rebuild
 
 
-def _weights_read(
-    step: Callable[..., tuple[list[Array], PyTree]], weights: Mapping[str, Array], *inputs: PyTree
-) -> dict[str, Array]:
-    """The weights that a program reads."""
-    program = export.export(jax.jit(step))(dict(weights), *inputs)
-    names = sorted(weights)
-    read = [names[i] for i in program.module_kept_var_idx if i < len(names)]
-    return {name: weights[name] for name in read}
+def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTree) -> PyTree:
+    """Whether a program reads its inputs, for each of their arrays."""
+    kept = export.export(jax.jit(step))(*inputs).module_kept_var_idx
+    leaves, structure = jax.tree.flatten(inputs)
+    return jax.tree.unflatten(structure, [i in kept for i in range(len(leaves))])
+
+
+def _needs_giving(observation: PyTree, is_read: list[bool]) -> list[bool]:
+    """Whether a policy is given the arrays of an observation: not those that a critic alone reads."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(observation)
+    of_critic = [path[:1] == (jax.tree_util.DictKey(CRITIC_STATE),) for path, _ in paths]
+    return [reads or not hides for reads, hides in zip(is_read, of_critic, strict=True)]
+
+
+def _with_zeros(
+    leaves: list[Array], shapes: list[jax.ShapeDtypeStruct], given: list[bool]
+) -> list[Array]:
+    """The arrays of an observation, of which zeros are those that are not given."""
+    left, pairs = iter(leaves), zip(shapes, given, strict=True)
+    return [next(left) if is_given else jnp.zeros(x.shape, x.dtype) for x, is_given in pairs]
 
 
 def _export_batched(
@@ -263,6 +325,20 @@ def _export_batched(
 
 def _key_data(rng: Key[Array, ""], batch: tuple[int, ...]) -> np.ndarray:
     return np.asarray(jax.random.key_data(jax.random.split(rng, batch) if batch else rng))
+
+
+def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
+    """Numbers in the dtype that a program takes; those that it would round are refused."""
+    whole = np.bool_, jnp.integer
+    kinds = whole if jnp.issubdtype(dtype, jnp.integer) else (*whole, jnp.floating)
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
+        raise TypeError(
+            f"This policy takes {what} of dtype {dtype}, got {x.dtype}: cast it first, as by "
+            f"np.asarray(x, np.{dtype})."
+        )
+    if x.dtype == dtype:
+        return x
+    return x != 0 if dtype.kind == "b" else x.astype(dtype)
 
 
 def _under(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from jaxagents.agents.actor_outputs import check_logits, check_moments, check_pa
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
+    check_components,
     is_bounded,
     is_box,
     is_discrete,
@@ -111,6 +112,7 @@ def check_action_space(space: Space, squash_actions: bool, agent: str, env: str)
     """
 
     def check(part: Space) -> None:
+        check_components(part, f"{env}.action_space")
         if is_discrete(part) or is_multi_discrete(part):
             return
         if not is_box(part):

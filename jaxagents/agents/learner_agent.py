@@ -18,7 +18,7 @@ from jaxagents.core.observed import network_input
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.envs.declarations import check_action_mask
-from jaxagents.envs.spaces import box_bounds, is_bounded, is_box, is_discrete
+from jaxagents.envs.spaces import box_bounds, check_components, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
 from jaxagents.networks import observation_encoder
@@ -207,6 +207,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             raise ValueError(
                 f"{name} acts in {acts_in} spaces, but {env_name}.action_space is {space!r}."
             )
+        check_components(space, f"{env_name}.action_space")
         if kind == "box" and not (is_bounded(space) and math.prod(space.shape)):
             raise ValueError(
                 f"{name} needs a box of actions with finite bounds, but {env_name}.action_space is "

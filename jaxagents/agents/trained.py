@@ -107,10 +107,14 @@ class Trained(
         [`load_policy`][jaxagents.load_policy] reads it. The file is one of safetensors, with the weights
         that the policy acts by under `weights/...`, and its program as `jax.export` gives it.
 
+        What centralised critics see, the entry `"critic_state"`, is no part of the observations that it
+        takes, since no actor reads it.
+
         Args:
             path: The file, such as `policy.safetensors`.
 
         Raises:
+            ValueError: The name of the file has another ending.
             FileExistsError: The file exists.
             ImportError: safetensors is not installed.
             RuntimeError: The agent has not been trained.

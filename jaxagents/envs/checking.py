@@ -7,7 +7,6 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree
 
-from jaxagents.core.arrays import is_traced
 from jaxagents.core.compilation import quick_jit
 from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
@@ -15,7 +14,8 @@ from jaxagents.envs.checks import doubts_about_dtypes, mistakes_in_shapes
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
 from jaxagents.envs.random_play import Player, Sampler, play_at_random, player_of
-from jaxagents.envs.spaces import Space
+from jaxagents.envs.spaces import Space, check_components, map_spaces
+from jaxagents.envs.tracing import told_of_writing, traced_attributes
 
 _N_ENVS = 8
 _FOR_EVER = int(np.iinfo(np.int32).max)
@@ -145,7 +145,7 @@ def _trace(
         if type(error) is TypeError:  # those of JAX have types of their own
             raise
         mistakes = [_told(error, "traced"), *_changed_attributes(env, before)]
-        raise ValueError(_all_of(mistakes, name)) from error
+        raise ValueError(_all_of(list(dict.fromkeys(mistakes)), name)) from error
     mistakes += _changed_attributes(env, before)
     if mistakes:
         raise ValueError(_all_of(mistakes, name))
@@ -160,19 +160,17 @@ def _player_of(episodes: Episodes, sample_action: Sampler | None) -> Player:
             "There is no action_space to draw actions from: declare one, or give sample_action, such as "
             "lambda key: jax.random.uniform(key, (2,))."
         )
+    name = f"{episodes.env.wording.environment}.action_space"
+    map_spaces(lambda space: check_components(space, name), episodes.action_space)
     return player_of(episodes.action_space, episodes.actors_shape)
 
 
 def _changed_attributes(env: Any, before: dict[str, Any]) -> list[str]:
     """Complaints about attributes that a reset or a step wrote to."""
-    name, now = type(env).__name__, getattr(env, "__dict__", {})
+    now = getattr(env, "__dict__", {})
     changed = [key for key, value in before.items() if now.get(key) is not value]
-    leaked = [key for key, value in now.items() if any(map(is_traced, jax.tree.leaves(value)))]
-    return [
-        f"A reset or a step writes to {name}.{key}. They are traced once, not called at every step, so "
-        "what they write is lost or, if it is traced, fails later: keep whatever changes in the state."
-        for key in dict.fromkeys([*changed, *leaked])
-    ]
+    names = dict.fromkeys([*changed, *traced_attributes(now)])
+    return told_of_writing(type(env).__name__, list(names))
 
 
 def _all_of(mistakes: list[str], name: str) -> str:

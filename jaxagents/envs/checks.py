@@ -22,7 +22,7 @@ from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.random_play import player_of
-from jaxagents.envs.tracing import traced_step
+from jaxagents.envs.tracing import check_keeps_nothing, traced_step
 
 
 def check_one_actor(env: Environment, name: str) -> None:
@@ -66,13 +66,15 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         action: An action, as shapes.
 
     Raises:
-        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, or numbers that
-            are drawn on the host are a part of its program.
+        TypeError: Its reset or step cannot be compiled.
+        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, numbers that
+            are drawn on the host are a part of its program, or it writes to itself.
     """
     with without_constant_noise(episodes.env, action):
         mistakes = mistakes_in_shapes(episodes, action)
     if mistakes:
         raise ValueError("\n".join(mistakes))
+    check_keeps_nothing(episodes.env)
     for doubt in doubts_about_kinds(episodes.env):
         warnings.warn(doubt, stacklevel=2)
 

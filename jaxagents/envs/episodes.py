@@ -10,9 +10,17 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
+from jaxagents.core.numbers import positive
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment, Moment
-from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces, network_space
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    check_is_space,
+    is_box,
+    map_spaces,
+    network_space,
+)
 
 _MANY_ENVIRONMENTS = 256
 """From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
@@ -119,11 +127,20 @@ class Episodes:
             actors_shape: `()` for one actor, `(n_actors,)` for several.
             info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
             shows_critic_state: Whether observations hold what a centralised critic sees.
+
+        Raises:
+            TypeError: The environment declares something else than spaces, or its limit is no integer.
+            ValueError: Its limit is not positive.
         """
+        name = env.wording.environment
+        check_is_space(env.action_space, f"{name}.action_space")
+        check_is_space(env.observation_space, f"{name}.observation_space")
         self.env = env
         self.shows_critic_state = shows_critic_state
         self.info_names = info_names or InfoNames()
-        self.max_steps = max_steps if env.max_steps is None else min(max_steps, env.max_steps)
+        self.max_steps = max_steps
+        if env.max_steps is not None:
+            self.max_steps = min(max_steps, positive(f"{name}.max_steps", env.max_steps))
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))

@@ -1,6 +1,8 @@
 """Telling spaces apart by their attributes, whichever suite they come from."""
 
 import dataclasses
+import inspect
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -75,8 +77,8 @@ class Composite:
 
 
 def is_discrete(space: Space) -> bool:
-    """Whether a space holds the integers from 0 to `space.n - 1`."""
-    return hasattr(space, "n")
+    """Whether a space holds the integers from 0 to `space.n - 1`, one at a time."""
+    return hasattr(space, "n") and not getattr(space, "shape", None)
 
 
 def is_box(space: Space) -> bool:
@@ -148,6 +150,62 @@ def box_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
     shape = tuple(space.shape)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+
+
+def check_is_space(space: Any, what: str) -> None:
+    """Raises if something that is declared as a space is a class, a method or a number.
+
+    Args:
+        space: What is declared.
+        what: Its name, for the message.
+
+    Raises:
+        TypeError: It is.
+    """
+    if isinstance(space, type):
+        raise TypeError(
+            f"{what} is the class {space.__name__}: make a space of it, such as Discrete(4)."
+        )
+    if inspect.isroutine(space):
+        raise TypeError(
+            f"{what} is a method, but must be a space: write @property above it, or make it an "
+            f"attribute, such as {what.rpartition('.')[2]} = Discrete(4)."
+        )
+    if isinstance(space, numbers.Number):
+        raise TypeError(
+            f"{what} is {space!r}, which is no space: declare one, such as Discrete({space}) of "
+            "jaxagents.envs.spaces."
+        )
+
+
+def check_components(space: Space, what: str) -> None:
+    """Raises if agents cannot give the values of a space that is not made of others.
+
+    Args:
+        space: The space.
+        what: Its name, for the message.
+
+    Raises:
+        ValueError: Integers do not start at 0, or have several axes, or a box has a component of a
+            single value or of none.
+    """
+    if is_multi_discrete(space) and np.ndim(space.nvec) != 1:
+        raise ValueError(
+            f"{what} must be of vectors, of which nvec has one axis, got {space!r}: flatten it, and "
+            "reshape the actions in the step."
+        )
+    if (is_discrete(space) or is_multi_discrete(space)) and np.any(getattr(space, "start", 0)):
+        raise ValueError(
+            f"{what} must hold integers that start at 0, got {space!r}: leave out start, and add it to "
+            "the actions in the step."
+        )
+    if is_box(space):
+        low, high = box_bounds(space)
+        if not np.all(low < high):
+            raise ValueError(
+                f"{what} must have low below high in every component, got {space!r}: leave out those "
+                "that cannot vary."
+            )
 
 
 def is_bounded(space: Space) -> bool:

@@ -82,13 +82,39 @@ class WithMemory(Recurrent):
     cell: nn.RNNCellBase = nn.GRUCell(features=64)
     torso: nn.Module = Torso(features=(64,))
 
+    def __post_init__(self) -> None:
+        """Raises unless the cell is one.
+
+        Raises:
+            TypeError: It is something else.
+        """
+        cell = self.cell
+        if not isinstance(cell, nn.RNNCellBase):
+            is_class = isinstance(cell, type)
+            found = f"the class {cell.__name__}" if is_class else f"a {type(cell).__name__}"
+            raise TypeError(
+                "WithMemory.cell must be an instance of nn.RNNCellBase, such as nn.GRUCell(64), "
+                f"got {found}."
+            )
+        super().__post_init__()
+
     @nn.nowrap
     def initial(self) -> PyTree:
         """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
     def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`."""
+        """Takes one step; see `Recurrent`.
+
+        Raises:
+            ValueError: The memory has other shapes than the initial one.
+        """
+        found, expected = jax.tree.map(jnp.shape, (carry, jax.eval_shape(self.initial)))
+        if found != expected:
+            raise ValueError(
+                f"This network needs a memory of shape {expected}: at first that of "
+                f"agent.initial_carry(training), then what agent.act returns, got shape {found}."
+            )
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output)
 

@@ -10,7 +10,7 @@ from probes import Probe
 from registry import OnPolicyCase
 
 from jaxagents import IPPO, PPO, check_env, load_policy
-from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
+from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, is_discrete
 from jaxagents.networks import CategoricalActor
 from jaxagents.ppo import AgentConfig
 
@@ -114,6 +114,42 @@ def test_spaces_of_other_suites_serve(space):
     assert jax.tree.map(np.shape, action) == jax.tree.map(np.shape, dict(drawn) if isinstance(
         drawn, dict) else tuple(drawn) if isinstance(drawn, list) else drawn)  # fmt: skip
     assert check_env(Any(space), n_steps=10).n_steps == 80
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (gymnasium_spaces.Discrete(3, start=1), "must hold integers that start at 0, got Discrete"),
+        (
+            gymnasium_spaces.MultiDiscrete([3, 2], start=[0, 1]),
+            "must hold integers that start at 0",
+        ),
+        (
+            gymnasium_spaces.MultiDiscrete([[3, 2]]),
+            "must be of vectors, of which nvec has one axis",
+        ),
+        (
+            Box(np.array([0.0, 1.0]), np.array([1.0, 1.0]), (2,)),
+            "must have low below high in every",
+        ),
+        (Box(np.nan, 1.0, (2,)), "must have low below high in every"),
+        (gymnasium_spaces.MultiBinary(2), "acts in discrete and box spaces"),
+    ],
+)
+def test_parts_whose_values_no_agent_gives_are_refused(part, message):
+    space = Composite({"turn": Discrete(3), "odd": part})
+    with pytest.raises(ValueError, match=message):
+        PPO(Any(space), None, AgentConfig())
+    drawn = "cannot be drawn" if isinstance(part, gymnasium_spaces.MultiBinary) else message
+    with pytest.raises(ValueError, match=drawn):
+        check_env(Any(space), n_steps=10)
+
+
+def test_a_space_of_several_flags_is_not_discrete():
+    for space in (Discrete(3), gymnasium_spaces.Discrete(3), gymnax_spaces.Discrete(3)):
+        assert is_discrete(space)
+    for space in (gymnasium_spaces.MultiBinary(3), MultiDiscrete((3,)), Box(0.0, 1.0, ())):
+        assert not is_discrete(space)
 
 
 def test_boxes_among_the_parts_bound_actions():

@@ -9,7 +9,8 @@ from flax import linen as nn
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents import PPO, load_policy, ops, ppo
+from jaxagents import MAPPO, PPO, load_policy, ops, ppo
+from jaxagents.core.observed import without_critic_state
 from jaxagents.networks import WithMemory
 
 KEY = jax.random.key(0)
@@ -62,6 +63,13 @@ def test_a_policy_with_a_memory_is_given_it(tmp_path):
         policy(obs)
     carry, batch = policy.initial_carry(), policy.initial_carry(3)
     own = agent.initial_carry(agent.actor_training)
+    for wrong in ((), None, batch, own[None, None]):
+        with pytest.raises(ValueError, match=r"\[\(4,\)\], as policy\.initial_carry\(\) gives it"):
+            policy.act(wrong, obs[0])
+    with pytest.raises(
+        ValueError, match=r"policy\.initial_carry\(3\) gives it, with a batch of 3 obs"
+    ):
+        policy.act(carry, obs)
     for step in range(2):
         carry, action = policy.act(carry, obs[step])
         batch, actions = policy.act(batch, obs)
@@ -94,6 +102,119 @@ def test_refuses_what_does_not_fit(tmp_path):
     (tmp_path / "other").write_bytes(b"something else")
     with pytest.raises(ValueError, match="is no file of safetensors"):
         load_policy(tmp_path / "other")
+
+
+class Images(MatchSign):
+    """Observes bytes and a mask of actions."""
+
+    def observe(self, state):
+        return {
+            "pixels": jnp.full(3, 100 * (1 + state.sign), jnp.uint8),
+            "action_mask": jnp.array([True, False]),
+        }
+
+
+def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path):
+    agent = fresh(CASES["PPO"])
+    agent.export_policy(tmp_path / "numbers")
+    policy = load_policy(tmp_path / "numbers")
+    expected = policy(np.array([1.0, 0.0], np.float32))
+    for other in (
+        np.array([1, 0]),
+        np.array([1, 0], np.float16),
+        np.array([True, False]),
+        [1.0, 0],
+    ):
+        assert policy(other) == expected
+    assert policy([[1.0, 0.0]] * 3).shape == (3,)
+    with pytest.raises(
+        TypeError, match="takes an observation of dtype float32, got complex128: cast"
+    ):
+        policy(np.array([1j, 0.0]))
+    agent = PPO(Images(), None, CASES["PPO"].config(actor_network=None))
+    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    agent.export_policy(tmp_path / "images")
+    policy = load_policy(tmp_path / "images")
+    pixels = np.array([200, 200, 200])
+    for mask in ([0, 1], [0.0, 2.0]):
+        for dtype in (np.int8, np.float32):
+            assert policy({"pixels": pixels, "action_mask": np.array(mask, dtype)}) == 1
+    with pytest.raises(
+        TypeError, match=r"dtype uint8, got float64: cast .* np\.asarray\(x, np\.uint8"
+    ):
+        policy({"pixels": pixels / 255, "action_mask": np.ones(2)})
+
+
+def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path):
+    agent = fresh(CASES["PPO"])
+    with pytest.raises(
+        ValueError, match=r"load_policy reads, not one of \.onnx: let its name end in"
+    ):
+        agent.export_policy(tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    with pytest.raises(ValueError, match=r"batch of observations is empty, of shape \(0, 2\)"):
+        policy(np.zeros((0, 2)))
+    for nothing in (None, (), []):
+        assert policy.act(nothing, np.zeros(2))[1] == policy(np.zeros(2))
+    with pytest.raises(
+        ValueError, match=r"takes no memory with one observation, got shapes \[\(4,\)"
+    ):
+        policy.act(np.zeros(4), np.zeros(2))
+
+
+class Overseen(MatchSign):
+    """Shows critics more than actors."""
+
+    def critic_state(self, state, params):
+        return {"sign": state.sign, "time": state.time}
+
+
+class Positions(Overseen):
+    """Observes a dict, of which critics see a part."""
+
+    def observe(self, state):
+        return {"position": super().observe(state), "critic_state": state.sign}
+
+
+@pytest.mark.parametrize("env", [Overseen, Positions])
+def test_what_critics_see_is_not_needed_to_act(env, tmp_path):
+    config = CASES["MAPPO"].config(actor_network=None, critic_network=None)
+    agent = MAPPO(env(2), None, config)
+    agent.collect_training(agent.start(KEY, CASES["MAPPO"].hyperparams()), {})
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    obs = observations_of(agent)
+    expected = jax.vmap(agent.policy, (None, 0))(agent.actor_training, obs)
+    seen = without_critic_state(obs)
+    for given in (seen, *seen.values(), obs):
+        trees.assert_close(policy(given), expected)
+
+
+class Spy(nn.Module):
+    """Acts by what only critics should see."""
+
+    @nn.compact
+    def __call__(self, obs):
+        return nn.Dense(2)(obs["critic_state"][None])
+
+
+class Spying(Remembering):
+    def _actor_network(self):
+        return Spy()
+
+    def _for_observation(self, field, network):
+        return network if field == "actor_network" else super()._for_observation(field, network)
+
+
+def test_a_policy_that_reads_what_critics_see_is_given_it(tmp_path):
+    agent = Spying(Positions(), None, CASES["PPO"].config(actor_network=None, critic_network=None))
+    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    agent.export_policy(tmp_path / "policy")
+    obs = observations_of(agent)
+    expected = jax.vmap(agent.policy, (None, 0))(agent.actor_training, obs)
+    trees.assert_close(load_policy(tmp_path / "policy")(obs), expected)
 
 
 def test_selects_one_training_out_of_many():

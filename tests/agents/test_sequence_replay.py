@@ -71,8 +71,8 @@ def test_learns_what_only_a_memory_can(learnt):
 
 def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
     agent = learnt[0]
-    agent.export_policy(tmp_path / "policy.zip")
-    policy = load_policy(tmp_path / "policy.zip")
+    agent.export_policy(tmp_path / "policy.safetensors")
+    policy = load_policy(tmp_path / "policy.safetensors")
     rng, obs, envstate = agent.env_reset(jax.random.key(5))
     carry, exported_carry = agent.initial_carry(agent.learner), policy.initial_carry()
     rewards = []

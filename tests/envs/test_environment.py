@@ -12,8 +12,8 @@ from flax import struct
 from gymnax.environments import spaces
 from probes import Box, Discrete, Probe
 
-from jaxagents import DQN, IPPO, PPO, Environment, dqn
-from jaxagents.envs import Episodes, Step, as_environment
+from jaxagents import DQN, IPPO, PPO, Environment, check_env, dqn
+from jaxagents.envs import Episodes, FrameStack, Step, as_environment
 from jaxagents.envs.adapters import Functional, Gymnax
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -277,3 +277,112 @@ def test_refuses_a_space_that_is_missing():
 
     refused("PPO needs Undeclared.action_space; without it", Undeclared())
     refused("DQN needs Undeclared.action_space", Undeclared(), DQN, dqn.AgentConfig())
+
+
+@pytest.mark.parametrize(
+    ("limit", "error", "message"),
+    [
+        (0, ValueError, "must be a positive integer, got 0"),
+        (-5, ValueError, "must be a positive integer, got -5"),
+        (10.5, TypeError, r"must be an integer, got 10\.5"),
+        (True, TypeError, "must be an integer, got True"),
+        ("30", TypeError, "must be an integer, got '30'"),
+    ],
+)
+def test_a_limit_that_is_no_number_of_steps_is_refused(limit, error, message):
+    env = Meeting()
+    env.max_steps = limit
+    with pytest.raises(error, match=rf"Meeting\.max_steps {message}"):
+        Episodes(env, 100)
+
+
+def test_a_limit_among_parameters_is_named_as_there():
+    env, params = gymnax.make("CartPole-v1")
+    with pytest.raises(ValueError, match="max_steps_in_episode must be a positive integer, got 0"):
+        as_environment(env, params.replace(max_steps_in_episode=0))
+
+
+def test_a_limit_is_a_number_or_none():
+    env = Meeting()
+    assert Episodes(env, 100).max_steps == 100
+    env.max_steps = np.int64(30)
+    assert Episodes(env, 100).max_steps == 30
+
+
+class Leaking(Meeting):
+    """Keeps its first positions in itself."""
+
+    def reset(self, key):
+        self.kept = super().reset(key)
+        return self.kept
+
+
+class LeakingFunctional(Probe):
+    """The same beside parameters, where truncations are asked for before anything else."""
+
+    def reset_env(self, key, params):
+        self.kept = super().reset_env(key, params)
+        return self.kept
+
+    def is_truncated(self, state, params):
+        return state.time > 3
+
+
+def test_an_environment_that_keeps_something_in_itself_is_refused_wherever_it_is():
+    for env, agent in (
+        (Leaking(), IPPO),
+        (FrameStack(Leaking(), 2), IPPO),
+        (LeakingFunctional(), PPO),
+    ):
+        name = "LeakingFunctional" if agent is PPO else "Leaking"
+        with pytest.raises(
+            ValueError, match=rf"A reset or a step writes to {name}\.kept\. They are"
+        ):
+            agent(env, None, CONFIG)
+    with pytest.raises(ValueError, match="writes to") as error:
+        check_env(LeakingFunctional())
+    assert str(error.value).count("writes to") == 1
+
+
+def test_arguments_are_those_that_are_given():
+    class Extra(Line):
+        def step(self, key, state, action, params=None):
+            return super().step(key, state, action)
+
+    class Compiled(Line):
+        @jax.jit
+        def reset(self, key):
+            return jnp.zeros(1), jnp.zeros(())
+
+    class Gymnastic(Line):
+        def step(self, action):
+            return super().step(None, None, action)
+
+    class Undeclared(Line):
+        def reset(self, key, params):
+            return super().reset(key)
+
+    assert as_environment(Extra()) == Extra()
+    assert as_environment(Compiled()) == Compiled()
+    with pytest.raises(
+        TypeError, match=r"Gymnastic\.step must be step\(self, key, state, action\), got"
+    ):
+        FrameStack(Gymnastic())
+    with pytest.raises(
+        TypeError, match=r"Undeclared\.reset must be reset\(self, key\), got reset\(key, p"
+    ):
+        as_environment(Undeclared())
+
+
+@pytest.mark.parametrize("place", ["obs", "state"])
+@pytest.mark.parametrize("value", ["left", np.array("left"), object()])
+def test_compiled_environments_return_arrays(place, value):
+    class Talking(Line):
+        def step(self, key, state, action):
+            step = super().step(key, state, action)
+            return step._replace(**{place: {"message": value, "number": 1}})
+
+    with pytest.raises(
+        TypeError, match=rf"Talking\.step returns .* in {place}\.message, but what com"
+    ):
+        PPO(Talking(), None, CONFIG)

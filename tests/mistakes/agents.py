@@ -432,3 +432,13 @@ def half_an_update():
 def updates_backwards():
     """A negative number of updates for `advance`."""
     agent().advance(runner(), -1)
+
+
+@mistake(
+    ValueError, r"export_policy writes a file of safetensors.*not one of \.onnx: let its name end"
+)
+def policy_for_another_program():
+    """A policy exported under the name of another kind of file."""
+    agent = make_ppo()
+    agent.collect_training(runner_of(agent), {})
+    agent.export_policy("policy.onnx")

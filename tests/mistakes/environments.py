@@ -5,13 +5,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces as gymnasium_spaces
 from probes import Box, Discrete, MatchSign, Target
 
-from jaxagents import BC, IPPO, PPO, Environment, bc, ippo, ppo
+from jaxagents import BC, IPPO, PPO, Environment, bc, check_env, ippo, ppo
+from jaxagents.envs import Step
 from mistakes.entries import Theme
 from mistakes.things import hyperparams, make_bc, make_dqn, make_ppo, make_sac
 
 mistake = Theme("Environments")
+_TWO = Discrete(2)
 
 
 class Spaces(NamedTuple):
@@ -25,6 +28,20 @@ class Wrong(MatchSign):
 
     def step_env(self, key, state, action, params):
         return self.change(*super().step_env(key, state, action, params))
+
+
+class Still(Environment):
+    """An environment in which nothing happens, in a space that is given."""
+
+    def __init__(self, action_space=_TWO, max_steps=None):
+        self.action_space = action_space
+        self.max_steps = max_steps
+
+    def reset(self, key):
+        return jnp.zeros(2), jnp.zeros(2)
+
+    def step(self, key, state, action):
+        return Step(state, state, 0.0, False, False, {})
 
 
 @mistake(TypeError, r"MatchSign is a class: pass an environment, such as MatchSign\(\)")
@@ -272,14 +289,180 @@ def tuple_for_a_step():
 def parameters_of_an_environment():
     """Parameters besides an `Environment`."""
 
-    class Still(Environment):
-        def reset(self, key):
-            return jnp.zeros(2), jnp.zeros(2)
-
-        def step(self, key, state, action):
-            return state
-
     PPO(Still(), {"gravity": 9.8}, ppo.AgentConfig())
+
+
+@mistake(
+    TypeError, r"Gymnastic\.step must be step\(self, key, state, action\), got step\(action\): "
+)
+def step_of_an_action_alone():
+    """A subclass of `Environment` with the step of Gymnasium."""
+
+    class Gymnastic(Still):
+        def step(self, action):
+            return jnp.zeros(2), 0.0, False, False, {}
+
+    make_ppo(Gymnastic())
+
+
+@mistake(TypeError, r"Gymnastic\.reset must be reset\(self, key\), got reset\(\*, seed=None\): ")
+def reset_of_gymnasium():
+    """A subclass of `Environment` with the reset of Gymnasium."""
+
+    class Gymnastic(Still):
+        def reset(self, *, seed=None):
+            return jnp.zeros(2), {}
+
+    make_dqn(Gymnastic())
+
+
+@mistake(
+    TypeError, r"Talking\.step returns 'left' in info\.message, but .*leave it out, or give a num"
+)
+def text_in_the_info():
+    """A text in the info of a compiled environment."""
+
+    class Talking(Still):
+        def step(self, key, state, action):
+            return super().step(key, state, action)._replace(info={"message": "left"})
+
+    make_ppo(Talking())
+
+
+@mistake(
+    TypeError, r"Talking\.reset_env returns 'left' in obs\.message, but .*leave it out, or give"
+)
+def text_in_an_observation():
+    """A text in an observation of a compiled environment."""
+
+    class Talking(MatchSign):
+        def observe(self, state):
+            return {"sign": state.sign, "message": "left"}
+
+    make_dqn(Talking())
+
+
+@mistake(
+    ValueError, r"A reset or a step writes to Forgetful\.start\..*keep whatever changes in the st"
+)
+def state_in_the_environment():
+    """An environment whose reset writes to `self`."""
+
+    class Forgetful(Still):
+        def reset(self, key):
+            self.start = jax.random.normal(key, (2,))
+            return self.start, self.start
+
+    make_ppo(Forgetful())
+
+
+@mistake(
+    ValueError, r"A reset or a step writes to Forgetful\.last\..*keep whatever changes in the sta"
+)
+def last_action_in_the_environment():
+    """An environment whose step writes to `self`."""
+
+    class Forgetful(MatchSign):
+        def step_env(self, key, state, action, params):
+            self.last = action
+            return super().step_env(key, state, action, params)
+
+    make_dqn(Forgetful())
+
+
+@mistake(TypeError, r"Python\.reset is not written in JAX: .*jaxagents\.host")
+def check_of_an_environment_in_numpy():
+    """`check_env` of an environment in NumPy."""
+
+    class Python(Still):
+        def reset(self, key):
+            return np.asarray(jax.random.normal(key, (2,))), jnp.zeros(2)
+
+    check_env(Python())
+
+
+@mistake(TypeError, r"Still\.action_space is the class Discrete: .*such as Discrete\(4\)")
+def class_of_spaces():
+    """The class of a space instead of a space."""
+    make_ppo(Still(Discrete))
+
+
+@mistake(TypeError, r"Still\.action_space is 4, which is no space: .*such as Discrete\(4\)")
+def number_of_actions():
+    """The number of actions instead of their space."""
+    make_dqn(Still(4))
+
+
+@mistake(TypeError, r"Asked\.action_space is a method, .*@property above it, .* = Discrete\(4\)")
+def method_for_a_space():
+    """A space given by a method of an `Environment`."""
+
+    class Asked(Still):
+        def __init__(self):
+            """Declares nothing."""
+
+        def action_space(self):
+            return Discrete(4)
+
+    make_ppo(Asked())
+
+
+@mistake(
+    TypeError, r"Attribute\.action_space must be a method action_space\(params\) .*got Discrete"
+)
+def attribute_for_a_method():
+    """A space as an attribute beside `reset_env` and `step_env`."""
+
+    class Attribute(MatchSign):
+        action_space = Discrete(2)
+
+    make_ppo(Attribute())
+
+
+@mistake(ValueError, r"Still\.max_steps must be a positive integer, got 0")
+def no_steps():
+    """Episodes of no steps."""
+    make_ppo(Still(max_steps=0))
+
+
+@mistake(TypeError, r"Still\.max_steps must be an integer, got '30' \(str\)")
+def text_for_a_number_of_steps():
+    """A text for the length of episodes."""
+    make_dqn(Still(max_steps="30"))
+
+
+@mistake(
+    ValueError, r"PPO acts in discrete and box spaces, .* Still\.action_space is MultiBinary\(2\)"
+)
+def flags_for_actions():
+    """PPO in a space of several flags, `MultiBinary`."""
+    make_ppo(Still(gymnasium_spaces.MultiBinary(2)))
+
+
+@mistake(
+    ValueError, r"Still\.action_space must hold integers that start at 0, got .*start=1.*: leave"
+)
+def actions_from_one_on():
+    """Discrete actions of a compiled environment that do not start at 0."""
+    make_dqn(Still(gymnasium_spaces.Discrete(3, start=1)))
+
+
+@mistake(ValueError, r"Still\.action_space must be of vectors, .* nvec has one axis.*: flatten it")
+def matrix_of_actions():
+    """Several discrete actions along two axes."""
+    make_ppo(Still(gymnasium_spaces.MultiDiscrete([[2, 3]])))
+
+
+@mistake(ValueError, r"Still\.action_space must have low below high in every component, got Box")
+def box_without_a_width():
+    """A box of actions with a component of a single value."""
+    PPO(Still(Box(0.0, 0.0, (2,))), None, ppo.AgentConfig())
+
+
+@mistake(ValueError, r"Still\.action_space must have low below high in every component, got Box")
+def box_upside_down():
+    """SAC in a box of actions whose bounds are the wrong way round."""
+    make_sac(Still(Box(1.0, -1.0, (2,))))
 
 
 @mistake(ValueError, r"PPO needs Bare\.action_space; without it, subclass PPOBase")

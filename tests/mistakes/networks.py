@@ -20,7 +20,16 @@ from jaxagents.networks import (
 )
 from jaxagents.networks.vision import make_encoder
 from mistakes.entries import Theme
-from mistakes.things import ON_POLICY, hyperparams, key, make_box_ppo, make_dqn, make_ppo, make_sac
+from mistakes.things import (
+    ON_POLICY,
+    hyperparams,
+    key,
+    make_box_ppo,
+    make_dqn,
+    make_ppo,
+    make_sac,
+    runner_of,
+)
 
 mistake = Theme("Networks")
 
@@ -298,3 +307,13 @@ def scalar_action():
 def minibatches_that_do_not_divide_environments():
     """More minibatches than environments, for networks with a memory."""
     PPO(MatchSign(), None, ppo.AgentConfig(**ON_POLICY, memory="gru", minibatches_per_epoch=8))
+
+
+@mistake(
+    ValueError,
+    r"needs a memory of shape \(64,\): at first that of agent\.initial_carry\(training\)",
+)
+def no_memory_for_a_network_with_one():
+    """Acting by a network with a memory, without giving it one: `agent.act(actor, (), obs)`."""
+    agent = make_ppo(memory="gru", actor_network=None, critic_network=None)
+    agent.act(runner_of(agent).actor_training, (), jnp.zeros(2))

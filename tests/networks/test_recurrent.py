@@ -1,5 +1,7 @@
 """Networks with a memory, step by step and in sequences."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,3 +109,24 @@ def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
         return jax.jit(jax.grad(loss, (0, 1, 2)))(params, carry, OBS)
 
     trees.assert_close(gradients(unrolled), gradients(stepped))
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [(nn.GRUCell, "the class GRUCell"), ("gru", "a str"), (nn.Dense(3), "a Dense")],
+)
+def test_refuses_what_is_no_cell(cell, found):
+    given = types.SimpleNamespace(cell=cell)  # the constructor checks types in tests already
+    with pytest.raises(TypeError, match=rf"such as nn\.GRUCell\(64\), got {found}\."):
+        WithMemory.__post_init__(given)
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
+def test_says_which_memory_is_needed(cell):
+    network = WithMemory(CategoricalActor(2, features=()), cell)
+    variables = network.init(KEY, network.initial(), OBS[0, 0])
+    for wrong in ((), None, jnp.zeros(3)):
+        with pytest.raises(
+            ValueError, match=r"\(4,\).*: at first that of agent\.initial_carry\(train"
+        ):
+            network.apply(variables, wrong, OBS[0, 0])

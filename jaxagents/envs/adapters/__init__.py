@@ -1,5 +1,6 @@
 """Adapters of the environments of other suites, one file for each suite."""
 
+import inspect
 from typing import Any
 
 from jaxtyping import PyTree
@@ -25,7 +26,8 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
         The environment.
 
     Raises:
-        TypeError: It is none of these, or it has no parameters but is given some.
+        TypeError: It is none of these, its methods take other arguments than they are given, or it has
+            no parameters but is given some.
         ValueError: There is no environment of that name.
     """
     if isinstance(env, type):
@@ -42,8 +44,28 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
                 f"{env.wording.environment} is an Environment, which holds its own parameters: pass "
                 f"None as its parameters, got {params!r}."
             )
+        _check_takes(env, "reset", "key")
+        _check_takes(env, "step", "key", "state", "action")
         return env
     adapter = adapter_of(env)
     if adapter is None:
         return of_functional(env, params)
     return adapter.adapt(env, params)
+
+
+def _check_takes(env: Environment, method: str, *arguments: str) -> None:
+    """Raises unless a method takes as many arguments as it is given.
+
+    Raises:
+        TypeError: It does not.
+    """
+    signature = inspect.signature(getattr(env, method))
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        given = ", ".join(arguments)
+        raise TypeError(
+            f"{type(env).__name__}.{method} must be {method}(self, {given}), got {method}{signature}: "
+            "compiled environments keep nothing in self, and are given the state. An environment of "
+            "Gymnasium has to be a gymnasium.Env."
+        ) from error

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
+from jaxagents.core.numbers import positive
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
 from jaxagents.envs.environment import Environment, Moment, Step, Wording
@@ -35,13 +36,15 @@ class Functional(Environment):
             params: Its parameters; `None` takes `env.default_params`.
 
         Raises:
-            TypeError: A method is missing.
+            TypeError: A method is missing, or a space is no method.
+            ValueError: The limit is not positive.
         """
         _check_methods(env)
         self.env = env
         self.params = getattr(env, "default_params", None) if params is None else params
         self.n_actors = _number(env, "n_actors")
-        self.max_steps = _number(self.params, "max_steps_in_episode")
+        limit = _number(self.params, "max_steps_in_episode")
+        self.max_steps = None if limit is None else positive("max_steps_in_episode", limit)
         self.action_space = self._space("action_space")
         self.observation_space = self._space("observation_space")
 
@@ -188,7 +191,14 @@ class Functional(Environment):
 
     def _space(self, name: str) -> PyTree:
         space = getattr(self.env, name, None)
-        return None if space is None else space(self.params)
+        if space is None:
+            return None
+        if isinstance(space, type) or not callable(space):
+            raise TypeError(
+                f"{type(self.env).__name__}.{name} must be a method {name}(params) that returns a "
+                f"space, such as Discrete(4), got {space!r}."
+            )
+        return space(self.params)
 
 
 def _check_methods(env: Any) -> None:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Step
-from jaxagents.envs.tracing import written_in_jax
+from jaxagents.envs.tracing import check_keeps_nothing, traced_reset
 
 
 class Gymnax(Functional):
@@ -65,8 +65,8 @@ def _tells_truncation(functional: Functional) -> bool:
     if not hasattr(env, "is_truncated"):
         return False
     try:
-        with written_in_jax(f"{type(env).__name__}.reset_env"):
-            _, state = jax.eval_shape(lambda key: functional.reset(key), jax.random.key(0))
+        _, state = traced_reset(functional)
+        check_keeps_nothing(functional)
         jax.eval_shape(lambda state: env.is_truncated(state, params), state)
     except (AttributeError, NotImplementedError):
         return False

@@ -10,6 +10,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from jaxagents.envs.on_host.checked import Checked
+
 MakeEnv = Callable[..., gymnasium.Env]
 
 VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
@@ -33,8 +35,15 @@ def vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
         {"context": "spawn"} if mode == "async" else {}
     )  # JAX has threads, which no fork survives
     return VECTORS[mode](
-        [make] * n_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED, **options
+        [functools.partial(_checked, make)] * n_envs,
+        copy=False,
+        autoreset_mode=AutoresetMode.DISABLED,
+        **options,
     )
+
+
+def _checked(make: MakeEnv) -> gymnasium.Env:
+    return Checked(make())
 
 
 def maker_of(env: object) -> MakeEnv | None:

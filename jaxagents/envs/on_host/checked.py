@@ -1,0 +1,107 @@
+"""Environments of Gymnasium that say what is wrong with what they return, before a vector fails."""
+
+from collections.abc import Mapping
+from typing import Any, SupportsFloat
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import PyTree
+
+
+class Checked(gymnasium.Wrapper):
+    """An environment that tells what is wrong with what its resets and its first step return."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Takes the environment."""
+        super().__init__(env)
+        self._has_stepped = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: Its seed.
+            options: Passed on.
+
+        Returns:
+            The first observation, and more about it.
+
+        Raises:
+            TypeError: The environment does not return an observation and a dict.
+            ValueError: The observation is not of its space.
+        """
+        returned: Any = self.env.reset(seed=seed, options=options)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise TypeError(
+                f"{self._name}.reset must return a tuple (observation, info), got {_kind(returned)}: "
+                "environments of the old Gym return the observation alone."
+            )
+        self._check("reset", *returned)
+        return returned
+
+    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Takes a step.
+
+        Args:
+            action: The action.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            TypeError: The environment does not return what those of Gymnasium do.
+            ValueError: The observation is not of its space.
+        """
+        returned: Any = self.env.step(action)
+        if self._has_stepped:
+            return returned
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            raise TypeError(
+                f"{self._name}.step must return a tuple (observation, reward, terminated, truncated, "
+                f"info), got {_kind(returned)}: environments of the old Gym return four, with one done."
+            )
+        observation, reward, _, _, info = returned
+        self._check("step", observation, info)
+        if not isinstance(reward, float | int) and not _is_number(np.asarray(reward)):
+            raise TypeError(
+                f"{self._name}.step must return a number as the reward, got {reward!r}."
+            )
+        self._has_stepped = True
+        return returned
+
+    @property
+    def _name(self) -> str:
+        return type(self.env.unwrapped).__qualname__
+
+    def _check(self, method: str, observation: PyTree, info: Any) -> None:
+        if not isinstance(info, dict):
+            raise TypeError(f"{self._name}.{method} must return a dict as the info, got {info!r}.")
+        if not _fits(self.env.observation_space, observation):
+            found = jax.tree.map(np.shape, observation)
+            raise ValueError(
+                f"{self._name}.{method} returns an observation of shape {found}, but observation_space "
+                f"is {self.env.observation_space}: correct whichever is wrong."
+            )
+
+
+def _fits(space: spaces.Space, observation: PyTree) -> bool:
+    """Whether an observation has the structure and the shapes of its space."""
+    if isinstance(space, spaces.Dict):
+        return isinstance(observation, Mapping) and all(
+            name in observation and _fits(part, observation[name]) for name, part in space.items()
+        )
+    return np.shape(observation) == space.shape
+
+
+def _is_number(array: np.ndarray) -> bool:
+    return array.size == 1 and array.dtype.kind in "biuf"
+
+
+def _kind(returned: Any) -> str:
+    if isinstance(returned, tuple):
+        return f"a tuple of {len(returned)}"
+    return f"a value of the type {type(returned).__name__}"

@@ -1,0 +1,119 @@
+"""What environments of Gymnasium return that they should not, before a vector fails on it."""
+
+import jax
+import numpy as np
+import pytest
+from loops import Line, Picture
+
+from jaxagents.envs import Gymnasium
+from jaxagents.envs.on_host.environment import Terms
+from jaxagents.envs.on_host.making import vector_of
+
+
+class Changed(Line):
+    """Returns something else than it should."""
+
+    def __init__(self, reset=None, step=None):
+        super().__init__()
+        self.change_reset, self.change_step = reset, step
+
+    def reset(self, **options):
+        returned = super().reset(**options)
+        return self.change_reset(*returned) if self.change_reset else returned
+
+    def step(self, action):
+        returned = super().step(action)
+        return self.change_step(*returned) if self.change_step else returned
+
+
+STEPS = {
+    "four values": (
+        lambda obs, reward, over, truncated, info: (obs, reward, over, info),
+        TypeError,
+        r"Changed\.step must return a tuple \(observation, reward, .*a tuple of 4: .*old Gym",
+    ),
+    "another shape": (
+        lambda obs, *others: (np.zeros(3), *others),
+        ValueError,
+        r"Changed\.step returns an observation of shape \(3,\), but .* Box\(-inf, inf, \(2,\), float64",
+    ),
+    "a dict": (
+        lambda obs, *others: ({"place": obs}, *others),
+        ValueError,
+        r"observation of shape \{'place': \(2,\)\}, but observation_space is Box",
+    ),
+    "several rewards": (
+        lambda obs, reward, *others: (obs, np.ones(2), *others),
+        TypeError,
+        r"Changed\.step must return a number as the reward, got array\(\[1\., 1\.\]\)",
+    ),
+    "no reward": (
+        lambda obs, reward, *others: (obs, None, *others),
+        TypeError,
+        "Changed.step must return a number as the reward, got None",
+    ),
+    "no info": (
+        lambda *outcome: (*outcome[:-1], None),
+        TypeError,
+        "Changed.step must return a dict as the info, got None",
+    ),
+}
+RESETS = {
+    "alone": (
+        lambda obs, info: obs,
+        TypeError,
+        r"Changed\.reset must return a tuple \(observation, info\), got .* ndarray: .*old Gym",
+    ),
+    "another shape": (
+        lambda obs, info: (np.zeros((2, 1)), info),
+        ValueError,
+        r"Changed\.reset returns an observation of shape \(2, 1\), but",
+    ),
+}
+
+
+def started(make):
+    seeds = np.arange(2, dtype=np.uint32)
+    episodes = Gymnasium(make).training(2, Terms(max_steps=10))
+    episodes.restart(seeds)
+    return episodes
+
+
+@pytest.mark.parametrize("fault", STEPS)
+def test_a_step_that_is_wrong_is_named(fault):
+    step, error, message = STEPS[fault]
+    episodes = started(lambda: Changed(step=step))
+    with pytest.raises(error, match=message):
+        episodes.step(np.zeros((2, 1), np.float32))
+
+
+@pytest.mark.parametrize("fault", RESETS)
+def test_a_reset_that_is_wrong_is_named(fault):
+    reset, error, message = RESETS[fault]
+    with pytest.raises(error, match=message):
+        started(lambda: Changed(reset))
+
+
+class Blind(Picture):
+    """Leaves out a part of what it declares."""
+
+    def _observation(self):
+        return {"image": super()._observation()["image"], "inner": {}}
+
+
+def test_a_part_that_is_missing_is_named():
+    assert started(Picture).obs["image"].shape == (2, 2, 2)
+    with pytest.raises(ValueError, match=r"Blind\.reset returns an observation of shape \{'image'"):
+        started(Blind)
+
+
+def test_nothing_else_about_an_environment_changes():
+    vector = vector_of(Line, 2, "sync")
+    obs, _ = vector.reset(seed=[3, 4])
+    alone = Line()
+    for row, seed in zip(obs, (3, 4), strict=True):
+        np.testing.assert_array_equal(row, alone.reset(seed=seed)[0])
+    assert [type(env.unwrapped) for env in vector.envs] == [Line, Line]
+    jax.tree.map(
+        np.testing.assert_array_equal, vector.single_action_space.low, alone.action_space.low
+    )
