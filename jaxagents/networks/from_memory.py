@@ -39,6 +39,7 @@ class FromMemory(nn.Module):
 
         Raises:
             TypeError: An observation comes without what is remembered before it.
+            ValueError: The memory is structured otherwise than the initial one.
         """
         if not isinstance(seen, Remembered | Steps | Successors):
             raise TypeError(
@@ -68,7 +69,13 @@ class FromMemory(nn.Module):
         return step(self.network, seen.carry, seen.obs)
 
     def _n_batch_axes(self, carry: PyTree) -> int:
-        one, *_ = jax.tree.leaves(self.initial())
+        initial = self.initial()
+        if jax.tree.structure(carry) != jax.tree.structure(initial):
+            raise ValueError(
+                f"This network needs a memory like {initial}: at first that of "
+                f"agent.initial_carry(learner), then what agent.act returns, got {carry!r}."
+            )
+        one, *_ = jax.tree.leaves(initial)
         given, *_ = jax.tree.leaves(carry)
         return jnp.ndim(given) - jnp.ndim(one)
 

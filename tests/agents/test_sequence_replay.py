@@ -91,6 +91,8 @@ def test_says_how_to_act_where_the_memory_is_missing(learnt):
     for ask in (learnt[0].policy, learnt[0].q):
         with pytest.raises(TypeError, match=r"has a memory: call agent.act\(learner, carry, obs\)"):
             ask(jnp.zeros(2))
+    with pytest.raises(ValueError, match=r"needs a memory like .* agent.initial_carry\(learner\)"):
+        learnt[0].act(learnt[0].learner, (), jnp.zeros(2))
 
 
 def test_distributions_of_returns_are_learnt_for_allowed_actions():
