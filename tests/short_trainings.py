@@ -14,7 +14,7 @@ MOST = {
     "n_evals": 1,
     "log_frequency": 2,
     "start_steps": 2,
-    "learning_starts": 64,
+    "learning_starts": 128,
     "batch_size": 64,
     "minibatch_size": 64,
     "rollout_length": 32,
