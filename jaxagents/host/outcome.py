@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.envs.on_host.returned import name_of, reward_of, start_of, step_of
+
 
 class Outcome(NamedTuple):
     """What a step led to.
@@ -37,13 +39,8 @@ def begin(env: gymnasium.Env, seed: int) -> PyTree:
     Raises:
         TypeError: The environment does not return an observation and a dict.
     """
-    returned: Any = env.reset(seed=seed)
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise TypeError(
-            f"{_name(env)}.reset must return a tuple (observation, info), got {_kind(returned)}: "
-            "environments of the old Gym return the observation alone."
-        )
-    return returned[0]
+    observation, _ = start_of(env, env.reset(seed=seed))
+    return observation
 
 
 def take(env: gymnasium.Env, action: Any) -> Outcome:
@@ -59,16 +56,10 @@ def take(env: gymnasium.Env, action: Any) -> Outcome:
     Raises:
         TypeError: The environment does not return what those of Gymnasium do.
     """
-    returned: Any = env.step(action)
-    if not isinstance(returned, tuple) or len(returned) != 5:
-        raise TypeError(
-            f"{_name(env)}.step must return a tuple (observation, reward, terminated, truncated, info), "
-            f"got {_kind(returned)}: environments of the old Gym return four, with one done."
-        )
-    observation, reward, terminated, truncated, _ = returned
+    observation, reward, terminated, truncated, _ = step_of(env, env.step(action))
     return Outcome(
         observation,
-        _number(env, reward),
+        reward_of(env, reward),
         _flag(env, "terminated", terminated),
         _flag(env, "truncated", truncated),
     )
@@ -86,29 +77,10 @@ def _is_finite(leaf: Any) -> bool:
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
 
 
-def _number(env: gymnasium.Env, reward: Any) -> float:
-    if isinstance(reward, float | int):
-        return float(reward)
-    array = np.asarray(reward)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise TypeError(f"{_name(env)}.step must return a number as the reward, got {reward!r}.")
-    return float(array.item())
-
-
 def _flag(env: gymnasium.Env, name: str, value: Any) -> bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     array = np.asarray(value)
     if array.size != 1 or array.item() not in (False, True):
-        raise TypeError(f"{_name(env)}.step must return a boolean as {name}, got {value!r}.")
+        raise TypeError(f"{name_of(env)}.step must return a boolean as {name}, got {value!r}.")
     return bool(array.item())
-
-
-def _name(env: gymnasium.Env) -> str:
-    return type(env.unwrapped).__qualname__
-
-
-def _kind(returned: Any) -> str:
-    if isinstance(returned, tuple):
-        return f"a tuple of {len(returned)}"
-    return f"a value of the type {type(returned).__name__}"

@@ -51,11 +51,6 @@ class SequenceReplayConfig(OffPolicyConfig, ValueConfig):
         """Whether the critic has a memory."""
         return self.memory is not None or isinstance(self.critic_network, Recurrent)
 
-    @property
-    def n_sequences(self) -> int:
-        """Number of sequences that a gradient step learns from."""
-        return self.minibatch_size // self.sequence_length
-
     def _check_sequences(self) -> None:
         name, length = type(self).__name__, self.sequence_length
         for field, without in (("n_step_returns", 1), ("prioritised_replay", False)):

@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import PyTree
 
+from jaxagents.envs.on_host.returned import name_of, reward_of, start_of, step_of
+
 
 class Checked(gymnasium.Wrapper):
     """An environment that tells what is wrong with what its resets and its first step return."""
@@ -34,12 +36,7 @@ class Checked(gymnasium.Wrapper):
             TypeError: The environment does not return an observation and a dict.
             ValueError: The observation is not of its space.
         """
-        returned: Any = self.env.reset(seed=seed, options=options)
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise TypeError(
-                f"{self._name}.reset must return a tuple (observation, info), got {_kind(returned)}: "
-                "environments of the old Gym return the observation alone."
-            )
+        returned = start_of(self.env, self.env.reset(seed=seed, options=options))
         self._check("reset", *returned)
         return returned
 
@@ -59,31 +56,20 @@ class Checked(gymnasium.Wrapper):
         returned: Any = self.env.step(action)
         if self._has_stepped:
             return returned
-        if not isinstance(returned, tuple) or len(returned) != 5:
-            raise TypeError(
-                f"{self._name}.step must return a tuple (observation, reward, terminated, truncated, "
-                f"info), got {_kind(returned)}: environments of the old Gym return four, with one done."
-            )
-        observation, reward, _, _, info = returned
+        observation, reward, _, _, info = step_of(self.env, returned)
         self._check("step", observation, info)
-        if not isinstance(reward, float | int) and not _is_number(np.asarray(reward)):
-            raise TypeError(
-                f"{self._name}.step must return a number as the reward, got {reward!r}."
-            )
+        reward_of(self.env, reward)
         self._has_stepped = True
         return returned
 
-    @property
-    def _name(self) -> str:
-        return type(self.env.unwrapped).__qualname__
-
     def _check(self, method: str, observation: PyTree, info: Any) -> None:
+        name = name_of(self.env)
         if not isinstance(info, dict):
-            raise TypeError(f"{self._name}.{method} must return a dict as the info, got {info!r}.")
+            raise TypeError(f"{name}.{method} must return a dict as the info, got {info!r}.")
         if not _fits(self.env.observation_space, observation):
             found = jax.tree.map(np.shape, observation)
             raise ValueError(
-                f"{self._name}.{method} returns an observation of shape {found}, but observation_space "
+                f"{name}.{method} returns an observation of shape {found}, but observation_space "
                 f"is {self.env.observation_space}: correct whichever is wrong."
             )
 
@@ -95,13 +81,3 @@ def _fits(space: spaces.Space, observation: PyTree) -> bool:
             name in observation and _fits(part, observation[name]) for name, part in space.items()
         )
     return np.shape(observation) == space.shape
-
-
-def _is_number(array: np.ndarray) -> bool:
-    return array.size == 1 and array.dtype.kind in "biuf"
-
-
-def _kind(returned: Any) -> str:
-    if isinstance(returned, tuple):
-        return f"a tuple of {len(returned)}"
-    return f"a value of the type {type(returned).__name__}"

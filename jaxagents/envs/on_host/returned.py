@@ -1,0 +1,81 @@
+"""What the resets and steps of a Gymnasium environment return, checked."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import PyTree
+
+
+def start_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any]:
+    """The observation and the info that a reset has returned.
+
+    Args:
+        env: The environment.
+        returned: What its reset returned.
+
+    Returns:
+        Both.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            f"{name_of(env)}.reset must return a tuple (observation, info), got {_kind(returned)}: "
+            "environments of the old Gym return the observation alone."
+        )
+    return returned
+
+
+def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any, Any, Any, Any]:
+    """The observation, reward, both flags and the info that a step has returned.
+
+    Args:
+        env: The environment.
+        returned: What its step returned.
+
+    Returns:
+        All five.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(returned, tuple) or len(returned) != 5:
+        raise TypeError(
+            f"{name_of(env)}.step must return a tuple (observation, reward, terminated, truncated, "
+            f"info), got {_kind(returned)}: environments of the old Gym return four, with one done."
+        )
+    return returned
+
+
+def reward_of(env: gymnasium.Env, reward: Any) -> float:
+    """A reward as a float.
+
+    Args:
+        env: The environment.
+        reward: What its step returned as the reward.
+
+    Returns:
+        The number.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(reward, float | int):
+        return float(reward)
+    array = np.asarray(reward)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise TypeError(f"{name_of(env)}.step must return a number as the reward, got {reward!r}.")
+    return float(array.item())
+
+
+def name_of(env: gymnasium.Env) -> str:
+    """The name of the class of an environment, without wrappers."""
+    return type(env.unwrapped).__qualname__
+
+
+def _kind(returned: Any) -> str:
+    if isinstance(returned, tuple):
+        return f"a tuple of {len(returned)}"
+    return f"a value of the type {type(returned).__name__}"
