@@ -170,7 +170,7 @@ class DQNBase(
         return WithMemory(
             self._discrete_learner.default_critic(config, rest, n_actions),
             memory_cell(memory, config.memory_size),
-            Torso(first, nn.relu, self._n_categories),
+            Torso(first, nn.relu, self.episodes.n_categories),
         )
 
 

@@ -42,7 +42,7 @@ class MAPPO(IPPO):
     def _critic_network(self) -> nn.Module:
         """The default critic, one network with a value for each actor."""
         sees_state = critic_state(self._observation) is not None
-        n_categories = None if sees_state else self._observed_categories()
+        n_categories = None if sees_state else self.episodes.n_categories
         make = functools.partial(StateCritic, n_values=self.n_actors)
         return self._default(make, n_categories)
 

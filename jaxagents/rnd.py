@@ -264,4 +264,4 @@ class RND(RNDBase, PPO):
 
     def _embedding_network(self) -> nn.Module:
         """The default embedding."""
-        return Embedding(n_categories=self._observed_categories())
+        return Embedding(n_categories=self.episodes.n_categories)

@@ -143,13 +143,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         if not config.has_default_networks:
             return config
         seen = network_input(self._observation)
-        return config.replace(encoder=observation_encoder(seen, self._n_categories))
-
-    @property
-    def _n_categories(self) -> int | None:
-        """Number of values of an observation that is one integer."""
-        space = self.episodes.observation_space
-        return int(space.n) if is_discrete(space) else None
+        return config.replace(encoder=observation_encoder(seen, self.episodes.n_categories))
 
     # Actions in the learner's units and in those of the environment.
 

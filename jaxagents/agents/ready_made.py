@@ -18,7 +18,6 @@ from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.declarations import check_action_mask
-from jaxagents.envs.spaces import is_discrete
 from jaxagents.networks import (
     Normalised,
     NormalisedRecurrent,
@@ -93,7 +92,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         Returns:
             The network.
         """
-        n_categories, sharing = self._observed_categories(), self.config.network_sharing
+        n_categories, sharing = self.episodes.n_categories, self.config.network_sharing
         if not self._actors_shape:
             return self._default(make, n_categories)
         own = self._own_observations()
@@ -113,10 +112,6 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
-
-    def _observed_categories(self) -> int | None:
-        space = self.episodes.observation_space
-        return int(space.n) if is_discrete(space) else None
 
     def _validate(self) -> None:
         self._check_action_space()

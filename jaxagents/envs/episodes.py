@@ -18,6 +18,7 @@ from jaxagents.envs.spaces import (
     box_bounds,
     check_is_space,
     is_box,
+    is_discrete,
     map_spaces,
     network_space,
 )
@@ -145,6 +146,12 @@ class Episodes:
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = network_space(env.observation_space)
+
+    @property
+    def n_categories(self) -> int | None:
+        """Number of values of an observation that is a single integer; `None` of any other."""
+        space = self.observation_space
+        return int(space.n) if is_discrete(space) else None
 
     def at(self, moment: Moment) -> "Episodes":
         """The episodes of the environment as it is at a moment of a training.
