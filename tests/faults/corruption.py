@@ -178,6 +178,14 @@ def empty(folder, rng):
     return path
 
 
+def forget(folder, rng):
+    """Empties the notes of the newest checkpoint, which is sure to be noticed."""
+    newest = max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    path = newest / "meta" / "metadata"
+    path.write_bytes(b"")
+    return path
+
+
 HARMS = (flip, flip, truncate, delete, zero, swap, swap_steps, rename, append, empty)
 
 
@@ -244,8 +252,10 @@ def names(message, folder):
     return str(folder) in str(message) or "There is no checkpoint of" in str(message)
 
 
-def attack(subject, number, seed=0):
-    """Harms copies of a folder.
+def attack(subject, number, seed=0, harms=HARMS, modes=MODES):
+    """Harms copies of a folder, in each of the ways in turn.
+
+    Files have random names, so the same seed does not always harm the same ones.
 
     Returns:
         How often each outcome was seen, and the harms whose outcome is not allowed.
@@ -258,9 +268,9 @@ def attack(subject, number, seed=0):
         expected = Expected.of(subject, whole, Path(directory) / "copy")
         for i in range(number):
             shutil.copytree(whole, harmed)
-            harm = HARMS[i % len(HARMS)]
+            harm = harms[i % len(harms)]
             path = harm(harmed, rng)
-            mode = rng.choice(MODES)
+            mode = rng.choice(modes)
             mode = rng.choice(sorted(expected.contents)) if mode == "step" else mode
             seen, why = outcome(subject, harmed, expected, mode)
             counts[seen] += 1
