@@ -12,7 +12,7 @@ from jaxagents import ops
 from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config.sequences import SequenceReplayConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.agents.recall import Memoryless, Recall, Recurrence
+from jaxagents.agents.recall import Recall, Recurrence
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.config import LearnerConfig
@@ -153,8 +153,8 @@ class DQNBase(
     def _recall(self) -> Recall:
         config, network = self.config, self._learner_config().critic_network
         if not isinstance(network, Recurrent):
-            return Memoryless()
-        return Recurrence(network, config.sequence_length, config.burn_in)
+            return super()._recall
+        return Recurrence(network, config.sequence_length, config.burn_in, config.n_step_returns)
 
     def _learner_config(self) -> LearnerConfig:
         memory = self.config.memory

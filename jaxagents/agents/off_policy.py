@@ -190,7 +190,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     @property
     def _recall(self) -> Recall:
         """How the learner remembers."""
-        return Memoryless()
+        return Memoryless(self.config.n_step_returns)
 
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
@@ -360,9 +360,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _batch(
         self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting
     ) -> Batch:
-        n = self.config.n_step_returns
-        rows = buffer.take(indices) if n == 1 else buffer.n_step(indices, n, hyperparams.gamma)
-        return self._recall.batch({**rows, "actions": self._to_learner(rows["actions"])})
+        batch = self._recall.batch(buffer, indices, hyperparams.gamma)
+        return {**batch, "actions": self._to_learner(batch["actions"])}
 
     def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
         """Scales the rewards of batches for the learner; those of several steps as their sum."""

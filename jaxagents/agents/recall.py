@@ -5,11 +5,12 @@ from typing import cast, final
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.core.arrays import select
 from jaxagents.core.remembered import Remembered, Steps, Successors
 from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.several_steps import OF_THE_LAST, several_steps
 from jaxagents.learners.learner import Batch, Learner
 from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import Recurrent
@@ -76,11 +77,13 @@ class Recall(abc.ABC):
         """
 
     @abc.abstractmethod
-    def batch(self, rows: dict[str, PyTree]) -> Batch:
+    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
         """The rows as the learner is given them.
 
         Args:
-            rows: Rows of the buffer, with the axes of their numbers in front.
+            buffer: The replay buffer.
+            indices: Numbers of rows.
+            gamma: Discount, of transitions over several steps.
 
         Returns:
             The batch.
@@ -101,7 +104,11 @@ class Recall(abc.ABC):
 
 @final
 class Memoryless(Recall):
-    """Of a learner that acts by observations alone, and learns from single transitions."""
+    """Of a learner that acts by observations alone, and learns from transitions in any order."""
+
+    def __init__(self, n_steps: int = 1) -> None:
+        """Takes the largest number of steps of a transition."""
+        self._n_steps = n_steps
 
     def initial(self) -> tuple[()]:
         """No memory."""
@@ -125,9 +132,11 @@ class Memoryless(Recall):
         """Single rows."""
         return buffer.sample_indices(key, size)
 
-    def batch(self, rows: dict[str, PyTree]) -> Batch:
-        """The rows as they are."""
-        return rows
+    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
+        """Transitions over up to so many steps."""
+        if self._n_steps == 1:
+            return buffer.take(indices)
+        return buffer.n_step(indices, self._n_steps, gamma)
 
 
 @final
@@ -139,9 +148,12 @@ class Recurrence(Recall):
     Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement learning".
     """
 
-    def __init__(self, network: Recurrent, sequence_length: int, burn_in: int) -> None:
-        """Takes the critic's network, and how many steps there are of a sequence and of its burn-in."""
+    def __init__(
+        self, network: Recurrent, sequence_length: int, burn_in: int, n_steps: int = 1
+    ) -> None:
+        """Takes the critic's network, and how many steps a sequence, its burn-in and a target have."""
         self._network, self._length, self._burn_in = network, sequence_length, burn_in
+        self._n_steps = n_steps
 
     def initial(self) -> PyTree:
         """The memory of the network at the start of an episode."""
@@ -165,13 +177,18 @@ class Recurrence(Recall):
         """Rows that follow each other in time."""
         return buffer.sample_sequences(key, size // self._length, self._length)
 
-    def batch(self, rows: dict[str, PyTree]) -> Batch:
+    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
         """The steps of all sequences, one after another."""
-        ends = rows["ends"]
+        rows = buffer.take(indices)
+        ends, after = rows["ends"], None
         first = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
-        rows, first = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rows, first))
+        if self._n_steps > 1:
+            rows, after = over_several_steps(rows, self._n_steps, gamma)
+        rows, first, after = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[2:]), (rows, first, after)
+        )
         steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self._length, self._burn_in)
-        successors = Successors(steps, rows["next_observations"])
+        successors = Successors(steps, rows["next_observations"], after)
         return {
             **rows,
             "observations": steps,
@@ -185,3 +202,30 @@ class Recurrence(Recall):
             return {}
         counts = jnp.arange(size) % self._length >= self._burn_in
         return {"weights": counts * (self._length / (self._length - self._burn_in))}
+
+
+def over_several_steps(
+    rows: dict[str, PyTree], n: int, gamma: ArrayLike
+) -> tuple[dict[str, PyTree], Int[Array, "sequences length"]]:
+    """Transitions over up to `n` steps, none of them over the end of an episode or of its sequence.
+
+    Args:
+        rows: The rows of sequences, shaped `(sequences, length, ...)`.
+        n: Largest number of steps (static).
+        gamma: Discount.
+
+    Returns:
+        The rows, as `DeviceBuffer.n_step` gives them; and the last step of each, by its place in the
+        sequence.
+    """
+    length = rows["ends"].shape[1]
+    steps = jnp.arange(length)
+    window = steps[:, None] + jnp.arange(n)
+    is_inside, window = window < length, jnp.minimum(window, length - 1)
+    goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[:, 1:]
+    taken = several_steps(rows["rewards"][:, window], goes_on, gamma)
+    last = steps + taken.n_steps - 1
+    of_last = jax.vmap(lambda x, last: jax.tree.map(lambda x: x[last], x))(
+        {name: rows[name] for name in OF_THE_LAST}, last
+    )
+    return {**rows, **of_last, "rewards": taken.rewards, "discounts": taken.discounts}, last

@@ -1,7 +1,7 @@
 """Observations that come with what is remembered before them, for learners with a memory."""
 
 from flax import struct
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from jaxagents.core.pickling import nonpytree_field
 
@@ -41,12 +41,15 @@ class Successors(struct.PyTreeNode):
     """The successors of steps.
 
     Attributes:
-        steps: The steps, after which the memories are those before the successors.
-        obs: Observations, one after each step: at the end of an episode its last.
+        steps: The steps by which the network comes to them.
+        obs: Observations, one for each step: at the end of an episode its last.
+        after: The step that leads to each, by its place in the sequence; `None` if each step leads to
+            its own, as it does unless targets are over several.
     """
 
     steps: Steps
     obs: PyTree
+    after: Int[Array, "steps"] | None = None
 
 
 def observation_of(seen: PyTree) -> PyTree:

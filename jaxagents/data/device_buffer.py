@@ -12,9 +12,7 @@ from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.device_rows import check_sizes, convert, take_rows, write
 from jaxagents.data.priorities import PriorityTree
-
-_OF_THE_LAST = ("next_observations", "masks", "ends")
-"""The keys that n-step transitions take from the last of their rows."""
+from jaxagents.data.several_steps import OF_THE_LAST, several_steps
 
 
 class DeviceBuffer(struct.PyTreeNode):
@@ -198,19 +196,16 @@ class DeviceBuffer(struct.PyTreeNode):
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
         self._check_can_step()
-        steps = jnp.arange(n)
-        window = (indices[..., None] + self.n_envs * steps) % self.capacity
+        window = (indices[..., None] + self.n_envs * jnp.arange(n)) % self.capacity
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs
         goes_on = ~(self.storage["ends"][window].astype(bool) | newest)[..., :-1]
-        m = 1 + jnp.cumprod(goes_on, axis=-1, dtype=jnp.int32).sum(axis=-1)
-        powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
-        rewards = powers[:-1] * self.storage["rewards"][window]
-        last = (indices + self.n_envs * (m - 1)) % self.capacity
+        taken = several_steps(self.storage["rewards"][window], goes_on, gamma)
+        last = (indices + self.n_envs * (taken.n_steps - 1)) % self.capacity
         return take_rows(self.storage, indices) | {
-            **take_rows({key: self.storage[key] for key in _OF_THE_LAST}, last),
-            "rewards": jnp.where(steps < m[..., None], rewards, 0.0).sum(axis=-1),
-            "discounts": powers[m],
+            **take_rows({key: self.storage[key] for key in OF_THE_LAST}, last),
+            "rewards": taken.rewards,
+            "discounts": taken.discounts,
         }
 
     def sample_prioritised(
@@ -293,7 +288,7 @@ class DeviceBuffer(struct.PyTreeNode):
         return self.priorities
 
     def _check_can_step(self) -> None:
-        for key in ("rewards", *_OF_THE_LAST):
+        for key in ("rewards", *OF_THE_LAST):
             if key not in self.storage:
                 raise KeyError(f"n_step needs {key!r}; the buffer holds {sorted(self.storage)}.")
         for key in ("rewards", "masks", "ends"):

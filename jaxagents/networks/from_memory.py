@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from jaxagents.core.remembered import Remembered, Steps, Successors
 from jaxagents.networks.recurrent import Recurrent
@@ -52,6 +52,8 @@ class FromMemory(nn.Module):
         if isinstance(seen, Steps):
             return self._unroll(seen)[1]
         carries, _ = self._unroll(seen.steps)
+        if seen.after is not None:
+            carries = _at(seen.after, carries, seen.steps.length)
         return self._step(Remembered(carries, seen.obs))[1]
 
     def after(self, seen: Remembered) -> PyTree:
@@ -91,6 +93,15 @@ class FromMemory(nn.Module):
         start = jax.tree.map(lambda x: x[:, 0], carry)
         found = unroll(self.network, start, obs, first)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+
+
+def _at(after: Int[Array, "steps"], carries: PyTree, length: int) -> PyTree:
+    """The memories after steps that are numbered within each sequence."""
+    after, carries = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), (after, carries))
+    taken = jax.vmap(lambda carries, after: jax.tree.map(lambda x: x[after], carries))(
+        carries, after
+    )
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), taken)
 
 
 def _call(network: Recurrent, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:

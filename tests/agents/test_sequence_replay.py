@@ -9,14 +9,15 @@ from flax import linen as nn
 from probes import Allowed, Recall
 
 from jaxagents import C51, DDQN, DQN, c51, load_policy
-from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents.agents.recall import Recurrence
+from jaxagents.core.remembered import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
 from jaxagents.learners.config import Example
 from jaxagents.networks import DiscreteCritic, WithMemory
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
-LENGTH, BURN_IN = 5, 2
+LENGTH, BURN_IN, GAMMA = 5, 2, 0.9
 NETWORK = WithMemory(DiscreteCritic(features=(), n_actions=2), nn.GRUCell(features=4))
 
 
@@ -106,52 +107,65 @@ def test_distributions_of_returns_are_learnt_for_allowed_actions():
     assert taken[: runner.buffer.size].all()
 
 
-def sequences(rng, n, first):
-    """A batch of sequences, and the same as a learner is given it."""
-    steps = len(first)
-    obs, next_obs = rng.normal(size=(2, n, steps, 2)).astype(np.float32)
-    carry = rng.normal(size=(n, steps, 4)).astype(np.float32)
-    plain = {
-        "actions": rng.integers(0, 2, (n, steps)),
-        "rewards": rng.normal(size=(n, steps)).astype(np.float32),
-        "masks": rng.integers(0, 2, (n, steps)).astype(np.float32),
+class Rows(dict):
+    """A replay buffer that gives always the same rows."""
+
+    def take(self, indices):
+        return jax.tree.map(jnp.asarray, dict(self))
+
+
+def sequences(rng, n, ends, n_steps=1):
+    """The rows of sequences, and the batch that a learner is given of them."""
+    shape = n, LENGTH
+    rows = {
+        "observations": rng.normal(size=(*shape, 2)).astype(np.float32),
+        "next_observations": rng.normal(size=(*shape, 2)).astype(np.float32),
+        "carries": rng.normal(size=(*shape, 4)).astype(np.float32),
+        "actions": rng.integers(0, 2, shape),
+        "rewards": rng.normal(size=shape).astype(np.float32),
+        "masks": 1.0 - ends * rng.integers(0, 2, shape).astype(np.float32),
+        "ends": np.tile(ends, (n, 1)),
     }
-    flat = {name: jnp.asarray(x.reshape(-1)) for name, x in plain.items()}
-    vectors = [jnp.asarray(x.reshape(n * steps, -1)) for x in (carry, obs, next_obs)]
-    seen = Steps(*vectors[:2], jnp.tile(first, n), steps, BURN_IN)
-    given = {**flat, "observations": seen, "next_observations": Successors(seen, vectors[2])}
-    return plain | {"obs": obs, "next_obs": next_obs, "carry": carry}, given
+    return rows, Recurrence(NETWORK, LENGTH, BURN_IN, n_steps).batch(Rows(rows), None, GAMMA)
 
 
 def learner_of(network):
     example = Example(Remembered(network.initial(), jnp.zeros(2)), jnp.zeros((), int), 2)
     config = AgentConfig(critic_network=network, sequence_length=LENGTH, minibatch_size=LENGTH)
-    return DDQNLearner.from_config(config, HyperParameters(), 0, example)
+    return DDQNLearner.from_config(config, HyperParameters(gamma=GAMMA), 0, example)
 
 
-def test_values_and_double_targets_are_those_of_single_steps():
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_values_and_double_targets_are_those_of_single_steps(n_steps):
     """Within a sequence the memory goes on, starts anew with an episode, and reaches true successors."""
-    first = np.array([False, False, True, False, True])
-    plain, given = sequences(np.random.default_rng(0), 3, first)
+    ends = np.array([False, True, False, False, False])
+    rows, given = sequences(np.random.default_rng(0), 4, ends, n_steps)
     learner = learner_of(NETWORK)
     target = learner.target_critic.params
     target = jax.tree.map(lambda x: x + 0.1, target)
     learner = learner.replace(target_critic=learner.target_critic.replace(params=target))
     step = jax.jit(NETWORK.apply)
     values, targets = [], []
-    for i in range(3):
-        online = aimed = plain["carry"][i, 0]
+    for i in range(4):
+        online = aimed = rows["carries"][i, 0]
+        following = []
         for t in range(LENGTH):
-            if first[t]:
-                online = aimed = np.zeros(4, np.float32)
-            obs, next_obs = plain["obs"][i, t], plain["next_obs"][i, t]
+            obs, next_obs = rows["observations"][i, t], rows["next_observations"][i, t]
             online, q = step({"params": learner.critic.params["network"]}, online, obs)
             aimed, _ = step({"params": target["network"]}, aimed, obs)
             values.append(q)
             _, chosen = step({"params": learner.critic.params["network"]}, online, next_obs)
             _, next_q = step({"params": target["network"]}, aimed, next_obs)
-            following = 0.99 * plain["masks"][i, t] * next_q[chosen.argmax()]
-            targets.append(plain["rewards"][i, t] + following)
+            following.append(rows["masks"][i, t] * next_q[chosen.argmax()])
+            if ends[t]:
+                online = aimed = np.zeros(4, np.float32)
+        for t in range(LENGTH):
+            total, last = 0.0, min(t + n_steps, LENGTH) - 1
+            for k in range(t, last + 1):
+                total += GAMMA ** (k - t) * rows["rewards"][i, k]
+                if k == last or ends[k]:
+                    targets.append(total + GAMMA ** (k - t + 1) * following[k])
+                    break
     q = learner.q(given["observations"])
     np.testing.assert_allclose(q, np.stack(values), rtol=1e-4, atol=1e-5)
     found = jax.jit(DDQNLearner._q_target)(learner, given)
@@ -160,6 +174,7 @@ def test_values_and_double_targets_are_those_of_single_steps():
 
 def test_nothing_is_learnt_from_the_burn_in():
     _, given = sequences(np.random.default_rng(1), 2, np.zeros(LENGTH, bool))
+    np.testing.assert_allclose(given["weights"], [0.0, 0.0, 5 / 3, 5 / 3, 5 / 3] * 2, rtol=1e-6)
     learner, steps = learner_of(NETWORK), given["observations"]
 
     def of_trained_steps(obs, carry):
@@ -170,13 +185,6 @@ def test_nothing_is_learnt_from_the_burn_in():
     counts = np.abs(of_obs).sum(axis=-1).reshape(2, LENGTH) > 0
     np.testing.assert_array_equal(counts, [[False] * BURN_IN + [True] * (LENGTH - BURN_IN)] * 2)
     np.testing.assert_array_equal(of_carry, 0.0)
-    batch = make(
-        sequence_length=LENGTH, minibatch_size=2 * LENGTH, burn_in=BURN_IN, learning_starts=40
-    )
-    rows = {"ends": jnp.zeros((2, LENGTH), bool), "carries": steps.carry.reshape(2, LENGTH, 4)}
-    rows |= {name: jnp.zeros((2, LENGTH, 2)) for name in ("observations", "next_observations")}
-    weights = batch._recall.batch(rows)["weights"]
-    np.testing.assert_allclose(weights, [0.0, 0.0, 5 / 3, 5 / 3, 5 / 3] * 2, rtol=1e-6)
 
 
 def test_the_buffer_holds_the_memories_that_were_acted_by():
@@ -199,7 +207,7 @@ def test_the_buffer_holds_the_memories_that_were_acted_by():
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
-    fields = {"normalise_observations": True, "burn_in": 1}
+    fields = {"normalise_observations": True, "burn_in": 1, "n_step_returns": 3}
     whole, _ = train(make(n_steps=4, **fields))
     train(make(n_steps=2, checkpoint_dir=tmp_path, **fields))
     agent = make(n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
@@ -209,7 +217,7 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
 
 
 def test_two_devices_make_the_training_of_one():
-    agent = make(n_groups=2, replicated_updates=True, evaluates=False)
+    agent = make(n_groups=2, n_step_returns=3, replicated_updates=True, evaluates=False)
     alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
     trees.assert_close(alone, shared)
 
@@ -226,7 +234,7 @@ def test_seeds_can_be_vmapped():
     [
         ({"memory": "GRU"}, r"memory must be None or one of \('gru', .* got 'GRU'"),
         ({"memory": "gru", "critic_network": NETWORK}, "is for the default network, but"),
-        ({"n_step_returns": 3}, "n_step_returns must be 1 where the critic has a memory"),
+        ({"n_step_returns": 5}, r"n_step_returns must be at most sequence_length \(4\) where"),
         ({"prioritised_replay": True}, "prioritised_replay must be False where the critic has"),
         (
             {"minibatch_size": 18},

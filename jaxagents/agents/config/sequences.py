@@ -53,13 +53,16 @@ class SequenceReplayConfig(OffPolicyConfig, ValueConfig):
 
     def _check_sequences(self) -> None:
         name, length = type(self).__name__, self.sequence_length
-        for field, without in (("n_step_returns", 1), ("prioritised_replay", False)):
-            value = getattr(self, field)
-            if value != without:
-                raise ValueError(
-                    f"{name}.{field} must be {without} where the critic has a memory, which learns from "
-                    f"sequences drawn uniformly, got {value}."
-                )
+        if self.prioritised_replay:
+            raise ValueError(
+                f"{name}.prioritised_replay must be False where the critic has a memory, which learns "
+                "from sequences drawn uniformly, got True."
+            )
+        if self.n_step_returns > length:
+            raise ValueError(
+                f"{name}.n_step_returns must be at most sequence_length ({length}) where the critic has "
+                f"a memory, got {self.n_step_returns}."
+            )
         if self.encoder is not None:
             raise ValueError(
                 f"{name}.encoder is for networks without a memory: put it into the critic's, as the "
