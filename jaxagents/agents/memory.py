@@ -63,7 +63,7 @@ class Remembers(Generic[RunnerT]):
         runners, metrics = trainings[:2]
         shape = np.shape(runners.update_step)
         if len(index) != len(shape) or not all(
-            -n <= i < n for i, n in zip(index, shape, strict=True)
+            hasattr(i, "__index__") and -n <= i < n for i, n in zip(index, shape, strict=True)
         ):
             raise IndexError(
                 f"There are trainings along axes of lengths {shape}: give one position along each, got "

@@ -12,7 +12,7 @@ from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
 from jaxagents.core.keys import RandomKey, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import flag, positive
 from jaxagents.envs.films import check_can_film, draw_states, write_film
 from jaxagents.exporting import export_policy
 from jaxagents.running.where import program_of
@@ -40,13 +40,15 @@ class Trained(
             `_eval_metrics` adds.
 
         Raises:
+            TypeError: `n_evals` is no integer, or `deterministic` no boolean.
+            ValueError: `n_evals` is not positive.
             RuntimeError: The agent has not been trained.
         """
-        n_evals = positive("n_evals", n_evals)
+        n_evals, deterministic = positive("n_evals", n_evals), flag("deterministic", deterministic)
         runner = self._trained_runner()
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return program_of(self).play(key, acting, n_evals, bool(deterministic), moment)
+        return program_of(self).play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -83,19 +85,20 @@ class Trained(
 
         Raises:
             NotImplementedError: The environment does not draw.
+            TypeError: `deterministic` is no boolean.
             ValueError: `path` has another ending, or a number is not positive.
             FileExistsError: The file exists.
             ImportError: A library is not installed.
             RuntimeError: The agent has not been trained, and no runner is given.
         """
-        env = self.episodes.env
+        deterministic, env = flag("deterministic", deterministic), self.episodes.env
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
         runner = self._trained_runner() if runner is None else runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "render_episode")
-        states, n_steps = program_of(self).record(key, acting, longest, bool(deterministic), moment)
+        states, n_steps = program_of(self).record(key, acting, longest, deterministic, moment)
         frames = draw_states(env.at(moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)

@@ -6,14 +6,13 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
-import numpy as np
 
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.folders import folder
 from jaxagents.core.nearest import nearest
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import flag, positive
 from jaxagents.core.other_names import advice
 
 _HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
@@ -90,10 +89,8 @@ class StaticConfig(KnownFields):
         """
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(field.default, bool) and not isinstance(value, bool | np.bool_):
-                raise TypeError(
-                    f"{type(self).__name__}.{field.name} must be True or False, got {value!r}."
-                )
+            if isinstance(field.default, bool):
+                flag(f"{type(self).__name__}.{field.name}", value)
             if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
                 raise TypeError(
                     f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "

@@ -1,7 +1,9 @@
-"""Checks of the numbers that users give."""
+"""Checks of the numbers and flags that users give."""
 
 import operator
 from typing import SupportsIndex
+
+import numpy as np
 
 
 def positive(name: str, value: SupportsIndex) -> int:
@@ -26,6 +28,17 @@ def not_negative(name: str, value: SupportsIndex) -> int:
     if _integer(name, value) < 0:
         raise ValueError(f"{name} must be an integer of 0 or more, got {value!r}.")
     return operator.index(value)
+
+
+def flag(name: str, value: bool) -> bool:
+    """True or false.
+
+    Raises:
+        TypeError: It is something else, such as a text, which would count as true.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def _integer(name: str, value: SupportsIndex) -> int:

@@ -212,6 +212,19 @@ def evaluated_in_no_episodes():
     agent().eval(key(), 0)
 
 
+@mistake(TypeError, r"deterministic must be True or False, got 'no'")
+def text_for_greedy_actions():
+    """Text for a flag of `eval`, which would count as true: `deterministic="no"`."""
+    make_ppo().eval(key(), deterministic="no")
+
+
+@mistake(IndexError, r"axes of lengths \(3,\): give one position along each, got \('best',\)")
+def text_for_a_position():
+    """`select` of the training `"best"`, rather than of a position."""
+    stack = jax.tree.map(lambda x: jnp.stack([x] * 3), runner())
+    agent().select((stack, {}), "best")
+
+
 @mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0")
 def integer_for_a_key():
     """An integer for a random key."""
