@@ -191,8 +191,9 @@ def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> n
         learning_starts=2_048,
         minibatch_size=256,
         features=(64, 64),
+        n_step_returns=10,
         memory=memory,
-        sequence_length=16,
+        sequence_length=32,
     )
     hyperparams = dqn.HyperParameters(
         gamma=task.gamma, tau=0.01, critic_learning_rate=1e-3, epsilon_steps=0.3 * n_steps

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
+from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, action_mask
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.constant_noise import without_constant_noise
 from jaxagents.envs.declarations import (
@@ -22,6 +23,7 @@ from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.random_play import player_of
+from jaxagents.envs.spaces import is_discrete
 from jaxagents.envs.tracing import check_keeps_nothing, traced_step
 
 
@@ -169,6 +171,30 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
         f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
         for flag, x in flags.items()
         if x.dtype != bool
+    ]
+
+
+def doubts_about_masks(episodes: Episodes, action: PyTree) -> list[str]:
+    """Doubts about flags of actions in observations that no agent takes for a mask, in words.
+
+    Args:
+        episodes: The environment.
+        action: An action, as shapes.
+
+    Returns:
+        The doubts.
+    """
+    space, (name, reset, _) = episodes.action_space, episodes.env.wording
+    obs, *_ = traced_step(episodes.env, action)
+    if not is_discrete(space) or not isinstance(obs, Mapping) or action_mask(obs) is not None:
+        return []
+    flags = {key: x for key, x in obs.items() if hasattr(x, "dtype") and x.dtype == bool}
+    return [
+        f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
+        f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is a "
+        "part of what networks see."
+        for key, x in flags.items()
+        if key != ACTOR_MASK and x.shape[-1:] == (space.n,)
     ]
 
 

@@ -220,6 +220,30 @@ def test_doubts_dtypes_and_bounds():
     doubted(Narrow(), "Narrow gives observations outside of the bounds of its observation_space")
 
 
+def test_doubts_masks_that_are_called_something_else():
+    class Masked(Walk):
+        observation_space = None
+
+        def seen(self, obs):
+            return {"at": obs, "legal_actions": jnp.ones(2, bool)}
+
+        def reset(self, key):
+            obs, state = super().reset(key)
+            return self.seen(obs), state
+
+        def step(self, key, state, action):
+            step = super().step(key, state, action)
+            return step._replace(obs=self.seen(step.obs))
+
+    doubted(Masked(), "the entry 'legal_actions' of observations has a flag for each of the 2 act")
+
+    class Named(Masked):
+        def seen(self, obs):
+            return {"observation": obs, "action_mask": jnp.ones(2, bool)}
+
+    assert not check(Named()).warnings
+
+
 def test_draws_actions_from_any_space_or_as_it_is_told():
     class Takes(Walk):
         observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})
