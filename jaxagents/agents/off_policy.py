@@ -181,8 +181,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
         if config.n_groups == 1:
-            return DeviceBuffer.create(example, *sizes)
-        return GroupedBuffer.create(example, *sizes, config.n_groups)
+            return DeviceBuffer.create(example, *sizes, self._recall.length)
+        return GroupedBuffer.create(example, *sizes, config.n_groups, self._recall.length)
 
     def _example_observation(self) -> PyTree:
         return self._recall.seen(self._recall.initial(), super()._example_observation())
@@ -337,25 +337,26 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _gradient_step(
         self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale
     ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
-        size, hyperparams = self.config.minibatch_size, learner.hyperparams
+        size, hyperparams, recall = self.config.minibatch_size, learner.hyperparams, self._recall
         if not self.config.prioritised_replay:
-            indices = self._recall.sample_indices(buffer, rng, size)
+            indices = recall.sample_indices(buffer, rng, size)
             batch = scale(self._batch(buffer, indices, hyperparams))
             learner, info = self._update(learner, batch)
             info.pop("td_errors", None)
             return (learner, buffer.priorities), info
-        indices, probabilities = buffer.sample_prioritised(rng, size)
+        drawn, probabilities = recall.sample_prioritised(buffer, rng, size)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
-        batch = {**scale(self._batch(buffer, indices, hyperparams)), "weights": weights}
+        batch = scale(self._batch(buffer, recall.rows_of(buffer, drawn), hyperparams))
+        batch = {**batch, "weights": recall.weights_of(weights, batch)}
         learner, info = self._update(learner, batch)
         if "td_errors" not in info:
             raise TypeError(
                 f"prioritised_replay needs a learner that takes weights and reports td_errors, which "
                 f"{type(learner).__name__} does not."
             )
-        errors = info.pop("td_errors")
+        errors = recall.errors_of(info.pop("td_errors"))
         priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
-        return (learner, buffer.with_priorities(indices, priorities).priorities), info
+        return (learner, buffer.with_priorities(drawn, priorities).priorities), info
 
     def _batch(
         self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting

@@ -5,7 +5,7 @@ from typing import cast, final
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents.core.arrays import select
 from jaxagents.core.remembered import Remembered, Steps, Successors
@@ -15,12 +15,21 @@ from jaxagents.learners.learner import Batch, Learner
 from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import Recurrent
 
+_OF_LARGEST = 0.9
+"""The share of the largest error of a sequence in its priority; the rest is the mean."""
+
 _CARRIES = "carries"
 """The key of memories in a replay buffer."""
 
 
 class Recall(abc.ABC):
-    """How the learner of an agent remembers."""
+    """How the learner of an agent remembers.
+
+    Attributes:
+        length: Number of rows that are drawn together, following each other in time.
+    """
+
+    length: int
 
     @abc.abstractmethod
     def initial(self) -> PyTree:
@@ -77,6 +86,56 @@ class Recall(abc.ABC):
         """
 
     @abc.abstractmethod
+    def sample_prioritised(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
+        """Draws the rows that have priorities, in proportion to these.
+
+        Args:
+            buffer: The replay buffer.
+            key: Random key.
+            size: Number of rows of a batch.
+
+        Returns:
+            Their numbers, and the probability of each.
+        """
+
+    @abc.abstractmethod
+    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The rows of a batch.
+
+        Args:
+            buffer: The replay buffer.
+            drawn: Numbers of rows that have priorities.
+
+        Returns:
+            Their numbers.
+        """
+
+    @abc.abstractmethod
+    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
+        """The weights of samples.
+
+        Args:
+            of_drawn: Importance weights of what was drawn.
+            batch: The batch.
+
+        Returns:
+            The weights.
+        """
+
+    @abc.abstractmethod
+    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
+        """The errors that give priorities.
+
+        Args:
+            td_errors: Errors of samples.
+
+        Returns:
+            That of each row that was drawn.
+        """
+
+    @abc.abstractmethod
     def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
         """The rows as the learner is given them.
 
@@ -108,7 +167,7 @@ class Memoryless(Recall):
 
     def __init__(self, n_steps: int = 1) -> None:
         """Takes the largest number of steps of a transition."""
-        self._n_steps = n_steps
+        self.length, self._n_steps = 1, n_steps
 
     def initial(self) -> tuple[()]:
         """No memory."""
@@ -132,6 +191,24 @@ class Memoryless(Recall):
         """Single rows."""
         return buffer.sample_indices(key, size)
 
+    def sample_prioritised(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
+        """Single rows."""
+        return buffer.sample_prioritised(key, size)
+
+    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Those that were drawn."""
+        return drawn
+
+    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
+        """Those of what was drawn."""
+        return of_drawn
+
+    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
+        """Those of samples."""
+        return td_errors
+
     def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
         """Transitions over up to so many steps."""
         if self._n_steps == 1:
@@ -152,7 +229,7 @@ class Recurrence(Recall):
         self, network: Recurrent, sequence_length: int, burn_in: int, n_steps: int = 1
     ) -> None:
         """Takes the critic's network, and how many steps a sequence, its burn-in and a target have."""
-        self._network, self._length, self._burn_in = network, sequence_length, burn_in
+        self._network, self.length, self._burn_in = network, sequence_length, burn_in
         self._n_steps = n_steps
 
     def initial(self) -> PyTree:
@@ -175,7 +252,27 @@ class Recurrence(Recall):
         self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
     ) -> Int[Array, "..."]:
         """Rows that follow each other in time."""
-        return buffer.sample_sequences(key, size // self._length, self._length)
+        return buffer.sample_sequences(key, size // self.length, self.length)
+
+    def sample_prioritised(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
+    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
+        """The first rows of sequences."""
+        return buffer.sample_prioritised(key, size // self.length)
+
+    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Sequences."""
+        return buffer.sequences(drawn, self.length)
+
+    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
+        """Those of their sequences, of which the burn-in counts for nothing."""
+        weights = jnp.repeat(of_drawn, self.length)
+        return weights * batch["weights"] if self._burn_in else weights
+
+    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
+        r"""For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$."""
+        errors = td_errors.reshape(-1, self.length)[:, self._burn_in :]
+        return _OF_LARGEST * errors.max(axis=1) + (1.0 - _OF_LARGEST) * errors.mean(axis=1)
 
     def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
         """The steps of all sequences, one after another."""
@@ -187,7 +284,7 @@ class Recurrence(Recall):
         rows, first, after = jax.tree.map(
             lambda x: x.reshape(-1, *x.shape[2:]), (rows, first, after)
         )
-        steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self._length, self._burn_in)
+        steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self.length, self._burn_in)
         successors = Successors(steps, rows["next_observations"], after)
         return {
             **rows,
@@ -200,8 +297,8 @@ class Recurrence(Recall):
         """Weights of samples, of which those of the burn-in count for nothing."""
         if not self._burn_in:
             return {}
-        counts = jnp.arange(size) % self._length >= self._burn_in
-        return {"weights": counts * (self._length / (self._length - self._burn_in))}
+        counts = jnp.arange(size) % self.length >= self._burn_in
+        return {"weights": counts * (self.length / (self.length - self._burn_in))}
 
 
 def over_several_steps(

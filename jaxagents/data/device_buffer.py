@@ -49,6 +49,8 @@ class DeviceBuffer(struct.PyTreeNode):
         priorities: Priorities of the rows; `None` without them.
         capacity: Number of rows that it can hold (static).
         n_envs: Number of transitions that are added at a time (static).
+        prioritised_length: Number of rows, following each other in time, whose first one has their
+            priority (static).
     """
 
     storage: PyTree
@@ -57,10 +59,16 @@ class DeviceBuffer(struct.PyTreeNode):
     priorities: PriorityTree | None
     capacity: int = nonpytree_field()
     n_envs: int = nonpytree_field()
+    prioritised_length: int = nonpytree_field()
 
     @classmethod
     def create(
-        cls, example: PyTree, capacity: int, n_envs: int = 1, prioritised: bool = False
+        cls,
+        example: PyTree,
+        capacity: int,
+        n_envs: int = 1,
+        prioritised: bool = False,
+        prioritised_length: int = 1,
     ) -> "DeviceBuffer":
         """An empty buffer.
 
@@ -70,15 +78,23 @@ class DeviceBuffer(struct.PyTreeNode):
             capacity: Number of rows that it can hold, a multiple of `n_envs`.
             n_envs: Number of transitions that are added at a time, one of each environment.
             prioritised: Whether rows have priorities.
+            prioritised_length: Number of rows that each priority is of, the row itself and those that
+                follow it in time. Rows that are not followed by so many have a priority of zero.
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: `n_envs` is not positive, or `capacity` is not a positive multiple of it.
+            ValueError: `n_envs` is not positive, `capacity` is not a positive multiple of it, or it does
+                not hold `prioritised_length` rows of each environment.
             TypeError: One of them is not a whole number.
         """
         capacity, n_envs = check_sizes(capacity, n_envs)
+        if not 1 <= prioritised_length <= capacity // n_envs:
+            raise ValueError(
+                f"prioritised_length must lie in 1..{capacity // n_envs}, the rows of each environment, "
+                f"got {prioritised_length}."
+            )
         shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
         return cls(
             storage=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), shapes),
@@ -87,12 +103,14 @@ class DeviceBuffer(struct.PyTreeNode):
             priorities=PriorityTree.create(capacity) if prioritised else None,
             capacity=capacity,
             n_envs=n_envs,
+            prioritised_length=prioritised_length,
         )
 
     def add(self, transitions: PyTree) -> "DeviceBuffer":
         """Adds one transition of each environment, in place of the oldest once it is full.
 
-        With priorities, they get the largest that any row had so far.
+        With priorities, they get the largest that any row had so far, once as many rows have followed as
+        it is of.
 
         Args:
             transitions: Structured as the example, with a leading axis of `n_envs`.
@@ -105,15 +123,24 @@ class DeviceBuffer(struct.PyTreeNode):
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
         new = convert(transitions, self.storage, self.n_envs)
-        priorities = self.priorities
-        if priorities is not None:
-            priorities = priorities.set_largest(self.position, self.n_envs)
+        size = jnp.minimum(self.size + self.n_envs, self.capacity)
         return self.replace(
             storage=jax.tree.map(lambda x, y: write(x, y, self.position), self.storage, new),
             position=(self.position + self.n_envs) % self.capacity,
-            size=jnp.minimum(self.size + self.n_envs, self.capacity),
-            priorities=priorities,
+            size=size,
+            priorities=self._priorities_after_adding(size),
         )
+
+    def _priorities_after_adding(self, size: Int[Array, ""]) -> PriorityTree | None:
+        tree, n_behind = self.priorities, (self.prioritised_length - 1) * self.n_envs
+        if tree is None:
+            return None
+        if n_behind == 0:
+            return tree.set_block(self.position, self.n_envs, tree.largest)
+        tree = tree.set_block(self.position, self.n_envs, jnp.zeros(()))
+        priority = jnp.where(size > n_behind, tree.largest, 0.0)
+        first = (self.position - n_behind) % self.capacity
+        return tree.set_block(first, self.n_envs, priority)
 
     def sample(self, key: Key[Array, ""], batch_size: int) -> PyTree:
         """Rows drawn uniformly, with replacement. An empty buffer gives zeros.
@@ -157,8 +184,19 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         n_starts = jnp.maximum(self.size - (length - 1) * self.n_envs, 0)
         oldest = jnp.where(self.size == self.capacity, self.position, 0)
-        starts = oldest + ops.random_indices(key, n_sequences, n_starts)
-        return (starts[:, None] + self.n_envs * jnp.arange(length)) % self.capacity
+        return self.sequences(oldest + ops.random_indices(key, n_sequences, n_starts), length)
+
+    def sequences(self, starts: Int[Array, "*shape"], length: int) -> Int[Array, "*shape length"]:
+        """Numbers of rows that follow each other in time.
+
+        Args:
+            starts: Number of the first row of each sequence.
+            length: Number of rows of each.
+
+        Returns:
+            The numbers, in order of time.
+        """
+        return (starts[..., None] + self.n_envs * jnp.arange(length)) % self.capacity
 
     def take(self, indices: Int[Array, "*shape"]) -> PyTree:
         """Rows by their numbers.
@@ -215,8 +253,9 @@ class DeviceBuffer(struct.PyTreeNode):
 
         $$P_i = \frac{p_i}{\sum_j p_j}$$
 
-        Rows whose priority is zero are never drawn. If all are zero, the first row is drawn each time,
-        with a probability that is not a number.
+        Rows whose priority is zero are never drawn: with a `prioritised_length`, those that are not
+        followed by so many. If all are zero, the first row is drawn each time, with a probability that
+        is not a number.
 
         Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
 

@@ -36,6 +36,7 @@ class GroupedBuffer(DeviceBuffer):
         n_envs: int = 1,
         prioritised: bool = False,
         n_groups: int = 1,
+        prioritised_length: int = 1,
     ) -> "GroupedBuffer":
         """Empty buffers.
 
@@ -45,6 +46,7 @@ class GroupedBuffer(DeviceBuffer):
             n_envs: Number of transitions that are added at a time, a multiple of `n_groups`.
             prioritised: Whether rows have priorities.
             n_groups: Number of groups.
+            prioritised_length: As for a device buffer.
 
         Returns:
             The buffers.
@@ -57,7 +59,8 @@ class GroupedBuffer(DeviceBuffer):
                 "capacity must be a multiple of n_envs, and n_envs of n_groups, got "
                 f"{capacity}, {n_envs} and {n_groups}."
             )
-        group = DeviceBuffer.create(example, capacity // n_groups, n_envs // n_groups, prioritised)
+        sizes = capacity // n_groups, n_envs // n_groups
+        group = DeviceBuffer.create(example, *sizes, prioritised, prioritised_length)
 
         def of_each_group(tree: PyTree) -> PyTree:
             return jax.tree.map(lambda x: jnp.tile(x, (n_groups, *[1] * x.ndim)), tree)
@@ -69,6 +72,7 @@ class GroupedBuffer(DeviceBuffer):
             priorities=of_each_group(group.priorities),
             capacity=group.capacity,
             n_envs=group.n_envs,
+            prioritised_length=prioritised_length,
             n_groups=n_groups,
         )
 
@@ -157,9 +161,8 @@ class GroupedBuffer(DeviceBuffer):
         return jax.vmap(function, (axes, *[0] * len(args)), out_axes)(buffers, *args)
 
     def _group(self, storage: PyTree, priorities: PriorityTree | None = None) -> DeviceBuffer:
-        return DeviceBuffer(
-            storage, self.position, self.size, priorities, self.capacity, self.n_envs
-        )
+        static = self.capacity, self.n_envs, self.prioritised_length
+        return DeviceBuffer(storage, self.position, self.size, priorities, *static)
 
     def _split(self, tree: PyTree) -> PyTree:
         def split(x: PyTree) -> PyTree:

@@ -66,18 +66,21 @@ class PriorityTree(struct.PyTreeNode):
         largest = jnp.maximum(self.largest, jnp.max(priorities))
         return self.replace(levels=tuple(levels), largest=largest)
 
-    def set_largest(self, first: Int[Array, ""], n: int) -> "PriorityTree":
-        """Gives the largest priority so far to items that follow each other.
+    def set_block(
+        self, first: Int[Array, ""], n: int, priority: Float[Array, ""]
+    ) -> "PriorityTree":
+        """Gives one priority, which is not above the largest so far, to items that follow each other.
 
         Args:
             first: Number of the first.
             n: Number of items.
+            priority: Their priority, such as `largest`.
 
         Returns:
             The tree.
         """
         leaves, *sums = self.levels
-        priorities = jnp.full(n, self._after_reading(self.largest))
+        priorities = jnp.full(n, self._after_reading(priority))
         levels = [jax.lax.dynamic_update_slice(leaves, priorities, (first,))]
         for parents in sums:
             n_blocks = len(levels[-1]) // FAN_OUT

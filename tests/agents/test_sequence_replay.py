@@ -187,6 +187,33 @@ def test_nothing_is_learnt_from_the_burn_in():
     np.testing.assert_array_equal(of_carry, 0.0)
 
 
+def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence():
+    """A gradient step draws by them, weighs each step of a sequence alike, and sets them anew."""
+    agent = make(prioritised_replay=True, burn_in=1, evaluates=False).behaviour
+    hyperparams = HyperParameters(priority_exponent=0.9, importance_exponent=0.6)
+    runner = jax.jit(agent.program.start)(KEY, hyperparams)
+    learner, buffer = runner.learner, runner.buffer
+    starts = jnp.arange(buffer.size - 3 * buffer.n_envs)  # the last three rows start no sequence
+    given = jnp.linspace(0.1, 0.9, len(starts))
+    buffer = buffer.with_priorities(starts, given)
+    drawn, probabilities = buffer.sample_prioritised(KEY, 4)
+    np.testing.assert_allclose(probabilities, given[drawn] / given.sum(), rtol=1e-5)
+    batch = agent._batch(buffer, buffer.sequences(drawn, 4), hyperparams)
+    of_sequences = (probabilities.min() / probabilities) ** 0.6
+    weights = np.repeat(of_sequences, 4) * np.tile([0.0, 4 / 3, 4 / 3, 4 / 3], 4)
+    expected, info = learner.update({**batch, "weights": jnp.asarray(weights)})
+    errors = np.asarray(info["td_errors"]).reshape(4, 4)[:, 1:]
+    priorities = (0.9 * errors.max(axis=1) + 0.1 * errors.mean(axis=1)) ** 0.9
+    step = jax.jit(lambda *args: agent._gradient_step(*args, lambda batch: batch))
+    (after, tree), _ = step(learner, buffer, KEY)
+    trees.assert_close(after.critic.params, expected.critic.params)
+    found = np.asarray(tree.levels[0])
+    of_drawn = dict(zip(drawn.tolist(), priorities.tolist(), strict=True))
+    np.testing.assert_allclose(found[list(of_drawn)], list(of_drawn.values()), rtol=1e-3)
+    others = np.setdiff1d(starts, drawn)
+    np.testing.assert_array_equal(found[others], given[others])
+
+
 def test_the_buffer_holds_the_memories_that_were_acted_by():
     n_envs, n_times = 4, 10
     agent = make(learning_starts=n_envs * n_times)
@@ -208,6 +235,7 @@ def test_the_buffer_holds_the_memories_that_were_acted_by():
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
     fields = {"normalise_observations": True, "burn_in": 1, "n_step_returns": 3}
+    fields |= {"prioritised_replay": True}
     whole, _ = train(make(n_steps=4, **fields))
     train(make(n_steps=2, checkpoint_dir=tmp_path, **fields))
     agent = make(n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
@@ -217,7 +245,8 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
 
 
 def test_two_devices_make_the_training_of_one():
-    agent = make(n_groups=2, n_step_returns=3, replicated_updates=True, evaluates=False)
+    fields = {"n_step_returns": 3, "prioritised_replay": True, "replicated_updates": True}
+    agent = make(n_groups=2, evaluates=False, **fields)
     alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
     trees.assert_close(alone, shared)
 
@@ -235,7 +264,6 @@ def test_seeds_can_be_vmapped():
         ({"memory": "GRU"}, r"memory must be None or one of \('gru', .* got 'GRU'"),
         ({"memory": "gru", "critic_network": NETWORK}, "is for the default network, but"),
         ({"n_step_returns": 5}, r"n_step_returns must be at most sequence_length \(4\) where"),
-        ({"prioritised_replay": True}, "prioritised_replay must be False where the critic has"),
         (
             {"minibatch_size": 18},
             r"multiple of sequence_length \* n_groups \(4\).*16 or 20 would do",

@@ -252,6 +252,39 @@ def test_new_rows_are_in_the_sums_wherever_they_lie(capacity, n_envs):
         assert_consistent(buffer.priorities)
 
 
+@pytest.mark.parametrize(("capacity", "n_envs", "length"), [(6, 1, 6), (24, 4, 3), (600, 20, 10)])
+def test_only_first_rows_of_whole_sequences_have_a_priority(capacity, n_envs, length):
+    buffer = DeviceBuffer.create(transition(), capacity, n_envs, True, length)
+    times = np.full(capacity, -1)
+    for time in range(2 * capacity // n_envs + 2):
+        buffer = add(buffer, stacked([transition()] * n_envs))
+        start = time * n_envs % capacity
+        times[start : start + n_envs] = time
+        starts = (times >= 0) & (times <= time - length + 1)
+        np.testing.assert_array_equal(known_priorities(buffer) > 0.0, starts)
+        assert_consistent(buffer.priorities)
+        if starts.any():
+            drawn, _ = sample_prioritised(buffer, jax.random.key(time), 32)
+            rows = buffer.sequences(drawn, length)
+            np.testing.assert_array_equal(np.diff(times[rows], axis=1), 1)
+            np.testing.assert_array_equal(rows % n_envs, np.tile(drawn[:, None] % n_envs, length))
+            given = with_priorities(buffer, drawn, jnp.full(32, 5.0))
+            assert set(np.flatnonzero(known_priorities(given) == 5.0)) <= set(
+                np.flatnonzero(starts)
+            )
+    buffer = add(
+        with_priorities(buffer, jnp.array([capacity - 1]), jnp.array([7.0])),
+        stacked([transition()] * n_envs),
+    )
+    assert known_priorities(buffer).max() == 7.0
+
+
+def test_says_how_many_rows_a_priority_may_be_of():
+    for length in (0, 6):
+        with pytest.raises(ValueError, match=f"prioritised_length must lie in 1..5.*got {length}"):
+            DeviceBuffer.create(transition(), 20, 4, True, length)
+
+
 @pytest.mark.parametrize("capacity", [10, 400, 5000])
 def test_draws_in_proportion_to_priorities(capacity):
     rng = np.random.default_rng(0)

@@ -68,7 +68,7 @@ class OffPolicyConfig(LearnerAgentConfig):
             is taken.
         prioritised_replay: Whether transitions are drawn in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
-            of uniformly.
+            of uniformly; with a memory, sequences in proportion to those of their steps.
         normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
             returns. The replay buffer, metrics and evaluations have the true ones.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a

@@ -53,11 +53,6 @@ class SequenceReplayConfig(OffPolicyConfig, ValueConfig):
 
     def _check_sequences(self) -> None:
         name, length = type(self).__name__, self.sequence_length
-        if self.prioritised_replay:
-            raise ValueError(
-                f"{name}.prioritised_replay must be False where the critic has a memory, which learns "
-                "from sequences drawn uniformly, got True."
-            )
         if self.n_step_returns > length:
             raise ValueError(
                 f"{name}.n_step_returns must be at most sequence_length ({length}) where the critic has "
