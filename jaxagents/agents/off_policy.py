@@ -344,7 +344,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             learner, info = self._update(learner, batch)
             info.pop("td_errors", None)
             return (learner, buffer.priorities), info
-        drawn, probabilities = recall.sample_prioritised(buffer, rng, size)
+        drawn, probabilities = buffer.sample_prioritised(rng, size // recall.length)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
         batch = scale(self._batch(buffer, recall.rows_of(buffer, drawn), hyperparams))
         batch = {**batch, "weights": recall.weights_of(weights, batch)}

@@ -86,27 +86,12 @@ class Recall(abc.ABC):
         """
 
     @abc.abstractmethod
-    def sample_prioritised(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
-        """Draws the rows that have priorities, in proportion to these.
-
-        Args:
-            buffer: The replay buffer.
-            key: Random key.
-            size: Number of rows of a batch.
-
-        Returns:
-            Their numbers, and the probability of each.
-        """
-
-    @abc.abstractmethod
     def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
         """The rows of a batch.
 
         Args:
             buffer: The replay buffer.
-            drawn: Numbers of rows that have priorities.
+            drawn: Numbers of rows that were drawn by priority, one for every `length` of them.
 
         Returns:
             Their numbers.
@@ -126,10 +111,10 @@ class Recall(abc.ABC):
 
     @abc.abstractmethod
     def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        """The errors that give priorities.
+        """The errors that priorities are made of.
 
         Args:
-            td_errors: Errors of samples.
+            td_errors: Those of samples.
 
         Returns:
             That of each row that was drawn.
@@ -191,12 +176,6 @@ class Memoryless(Recall):
         """Single rows."""
         return buffer.sample_indices(key, size)
 
-    def sample_prioritised(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
-        """Single rows."""
-        return buffer.sample_prioritised(key, size)
-
     def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
         """Those that were drawn."""
         return drawn
@@ -253,12 +232,6 @@ class Recurrence(Recall):
     ) -> Int[Array, "..."]:
         """Rows that follow each other in time."""
         return buffer.sample_sequences(key, size // self.length, self.length)
-
-    def sample_prioritised(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> tuple[Int[Array, "..."], Float[Array, "drawn"]]:
-        """The first rows of sequences."""
-        return buffer.sample_prioritised(key, size // self.length)
 
     def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
         """Sequences."""

@@ -109,8 +109,8 @@ class DeviceBuffer(struct.PyTreeNode):
     def add(self, transitions: PyTree) -> "DeviceBuffer":
         """Adds one transition of each environment, in place of the oldest once it is full.
 
-        With priorities, they get the largest that any row had so far, once as many rows have followed as
-        it is of.
+        With priorities, they get the largest that any row had so far; with a `prioritised_length`, when
+        so many rows are there.
 
         Args:
             transitions: Structured as the example, with a leading axis of `n_envs`.
