@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 from jaxagents.core.compilation import quick_jit
 from jaxagents.core.numbers import positive
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import doubts_about_dtypes, doubts_about_masks, mistakes_in_shapes
+from jaxagents.envs.checks import doubts_about_outputs, mistakes_in_shapes
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
 from jaxagents.envs.random_play import Player, Sampler, play_at_random, player_of
@@ -140,9 +140,7 @@ def _trace(
         player = _player_of(episodes, sample_action)
         action = jax.eval_shape(lambda key: player(key, None), jax.random.key(0))
         mistakes = mistakes_in_shapes(episodes, action)
-        doubts = []
-        if not mistakes:
-            doubts = doubts_about_dtypes(episodes, action) + doubts_about_masks(episodes, action)
+        doubts = [] if mistakes else doubts_about_outputs(episodes, action)
     except Exception as error:
         if type(error) is TypeError:  # those of JAX have types of their own
             raise

@@ -148,8 +148,10 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
 
 
-def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
-    """Doubts about the dtypes of an environment whose shapes are right, in words.
+def doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
+    """Doubts about what an environment returns whose shapes are right, in words.
+
+    They are about dtypes, and about flags of actions that no agent takes for a mask.
 
     Args:
         episodes: The environment.
@@ -158,9 +160,12 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
     Returns:
         The doubts.
     """
-    env = episodes.env
+    obs, _, step = traced_step(episodes.env, action)
+    return _doubts_about_dtypes(episodes.env, obs, step) + _doubts_about_masks(episodes, obs)
+
+
+def _doubts_about_dtypes(env: Environment, obs: PyTree, outcome: Step) -> list[str]:
     name, reset, step = env.wording
-    obs, _, outcome = traced_step(env, action)
     flags = {"terminated": outcome.terminated, "truncated": outcome.truncated}
     return [
         f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
@@ -174,18 +179,8 @@ def doubts_about_dtypes(episodes: Episodes, action: PyTree) -> list[str]:
     ]
 
 
-def doubts_about_masks(episodes: Episodes, action: PyTree) -> list[str]:
-    """Doubts about flags of actions in observations that no agent takes for a mask, in words.
-
-    Args:
-        episodes: The environment.
-        action: An action, as shapes.
-
-    Returns:
-        The doubts.
-    """
+def _doubts_about_masks(episodes: Episodes, obs: PyTree) -> list[str]:
     space, (name, reset, _) = episodes.action_space, episodes.env.wording
-    obs, *_ = traced_step(episodes.env, action)
     if not is_discrete(space) or not isinstance(obs, Mapping) or action_mask(obs) is not None:
         return []
     flags = {key: x for key, x in obs.items() if hasattr(x, "dtype") and x.dtype == bool}

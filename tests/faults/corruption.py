@@ -106,13 +106,18 @@ def as_numpy(x):
     return np.asarray(jax.random.key_data(x) if is_key else x)
 
 
+def newest(folder):
+    """The folder of the newest checkpoint."""
+    return max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
+
+
 def files(folder, rng):
     """Files, in a random order; half of the time those of the newest checkpoint come first."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     found = rng.sample(found, len(found))
-    newest = str(max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name)))
+    aim = str(newest(folder))
     aims = rng.random() < 0.5
-    return sorted(found, key=lambda path: aims and not str(path).startswith(newest))
+    return sorted(found, key=lambda path: aims and not str(path).startswith(aim))
 
 
 def flip(folder, rng):
@@ -180,8 +185,7 @@ def empty(folder, rng):
 
 def forget(folder, rng):
     """Empties the notes of the newest checkpoint, which is sure to be noticed."""
-    newest = max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    path = newest / "meta" / "metadata"
+    path = newest(folder) / "meta" / "metadata"
     path.write_bytes(b"")
     return path
 
