@@ -1,5 +1,7 @@
 """Gymnasium environments so small that what happens in them is known."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 
@@ -38,7 +40,11 @@ class Walk(gymnasium.Env):
 
 
 class Unseeded(Walk):
-    """A walk that takes no notice of its seed."""
+    """A walk that takes no notice of its seed: it is cut after five steps, its number is always new."""
+
+    _NUMBERS = itertools.count(1)
 
     def reset(self, *, seed=None, options=None):
-        return super().reset(seed=None, options=options)
+        super().reset(seed=seed, options=options)
+        self._number, self._end = next(self._NUMBERS), 9
+        return self._observation(), {}
