@@ -1,4 +1,4 @@
-"""Trains PPO, or DDQN, with and without a memory, where what is seen now is not enough.
+"""Trains PPO, DDQN or PQN with and without a memory, where what is seen now is not enough.
 
 In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
 lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
@@ -22,7 +22,7 @@ import numpy as np
 from flax import linen as nn
 
 import jaxagents
-from jaxagents import DDQN, PPO, LinearSchedule, dqn
+from jaxagents import DDQN, PPO, PQN, LinearSchedule, dqn, pqn
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.config import Memory
 from jaxagents.envs import Environment, Step, as_environment
@@ -201,7 +201,30 @@ def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> n
     return mean_returns(DDQN(task.make(), None, config), hyperparams, args)
 
 
-AGENTS = {"PPO": train_ppo, "DDQN": train_ddqn}
+def train_pqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
+    """Mean returns of PQN after as many steps of environments, of each seed."""
+    n_updates = 2 * n_updates_of(task, args)
+    config = pqn.AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        n_evals=N_EVALS,
+        batch_size=BATCH_SIZE // 2,
+        rollout_length=task.rollout_length,
+        minibatch_size=4 * task.rollout_length,
+        gradient_steps=4 * BATCH_SIZE // 8,
+        features=(64, 64),
+        memory=memory,
+    )
+    hyperparams = pqn.HyperParameters(
+        gamma=task.gamma,
+        q_lambda=0.95,
+        epsilon=LinearSchedule(1.0, 0.05, 0.2 * n_updates),
+        critic_learning_rate=LinearSchedule(1e-3, 0.0, n_updates),
+    )
+    return mean_returns(PQN(task.make(), None, config), hyperparams, args)
+
+
+AGENTS = {"PPO": train_ppo, "DDQN": train_ddqn, "PQN": train_pqn}
 
 
 def n_updates_of(task: Task, args: argparse.Namespace) -> int:

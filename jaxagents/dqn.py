@@ -1,25 +1,21 @@
 """Deep Q-networks (Mnih et al., 2015), and double Q-learning (van Hasselt et al., 2016)."""
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 import optax
-from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config.sequences import SequenceReplayConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.agents.recall import Recall, Recurrence
+from jaxagents.agents.replay import Replay, SequenceReplay
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import QConfig, QHyperparameters, QLearner, td_targets
-from jaxagents.networks import Recurrent, Torso, WithMemory
-from jaxagents.networks.recurrent import Memory, memory_cell
 
 Decay = Literal["linear", "exponential"]
 
@@ -150,28 +146,11 @@ class DQNBase(
         return learner.with_noise(key).epsilon_greedy(obs, epsilon).sample(key)
 
     @property
-    def _recall(self) -> Recall:
-        config, network = self.config, self._learner_config().critic_network
-        if not isinstance(network, Recurrent):
-            return super()._recall
-        return Recurrence(network, config.sequence_length, config.burn_in, config.n_step_returns)
-
-    def _learner_config(self) -> LearnerConfig:
-        memory = self.config.memory
-        if memory is None:
-            return super()._learner_config()
-        config: Any = self.config.updates()
-        return config.replace(memory=None, critic_network=self._network_with(memory))
-
-    def _network_with(self, memory: Memory) -> WithMemory:
+    def _replay(self) -> Replay:
         config = self.config
-        first, rest = config.features[:1], config.features[1:]
-        n_actions = int(self.episodes.action_space.n)
-        return WithMemory(
-            self._discrete_learner.default_critic(config, rest, n_actions),
-            memory_cell(memory, config.memory_size),
-            Torso(first, nn.relu, self.episodes.n_categories),
-        )
+        if not config.has_memory:
+            return super()._replay
+        return SequenceReplay(config.sequence_length, config.burn_in, config.n_step_returns)
 
 
 class DQN(DQNBase):

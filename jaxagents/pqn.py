@@ -11,13 +11,15 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config.action_values import ActionValuesConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.runners import RolloutRunner
+from jaxagents.agents.sequences import first_of
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.config import Example
 from jaxagents.learners.fitting import in_groups
 from jaxagents.learners.learner import Batch, Info
@@ -51,7 +53,7 @@ class PQNConfig(ValueConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, PQNConfig):
+class AgentConfig(PQNConfig, ActionValuesConfig):
     """Static configuration of PQN.
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, and makes
@@ -61,7 +63,7 @@ class AgentConfig(LearnerAgentConfig, PQNConfig):
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before learning from them.
         minibatch_size: Number of transitions that a gradient step learns from; divides those of a
-            rollout.
+            rollout. With a memory, a multiple of `rollout_length`: whole sequences.
         gradient_steps: Number of gradient steps of an update step: those of whole epochs.
     """
 
@@ -84,6 +86,13 @@ class AgentConfig(LearnerAgentConfig, PQNConfig):
             raise ValueError(
                 f"{name}.minibatch_size must divide the {n_samples} transitions of a rollout "
                 f"(batch_size * rollout_length), got {self.minibatch_size}."
+            )
+        step = self.rollout_length * self.n_groups
+        if self.has_memory and self.minibatch_size % step:
+            raise ValueError(
+                f"{name}.minibatch_size must be a multiple of rollout_length * n_groups ({step}) where "
+                f"the critic has a memory, got {self.minibatch_size}; "
+                f"{multiples_near(self.minibatch_size, step)}."
             )
         if self.gradient_steps % self.n_minibatches:
             raise ValueError(
@@ -182,7 +191,8 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
     $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$
 
     of the values that it had while it played, cut at the end of the rollout and where episodes are
-    truncated.
+    truncated. With a memory, it learns from the sequences of whole environments, which go on from what
+    it remembered before them.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -195,7 +205,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
     ```
     """
 
-    split_fields = ("envstate", "obs")
+    split_fields = ("envstate", "obs", "carry")
     _config_type = AgentConfig
     _hyperparams_type = PQNHyperparameters
     _discrete_learner = PQNLearner
@@ -209,6 +219,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         obs, envstate = jax.vmap(self.episodes.reset)(
             jax.random.split(env_rng, self.config.batch_size)
         )
+        first_carry = self._recall.initial()
         runner = RolloutRunner(
             learner=self._create_learner(learner_rng, hyperparams),
             rng=rng,
@@ -216,13 +227,15 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             info={},
             envstate=envstate,
             obs=obs,
+            carry=jax.tree.map(lambda x: jnp.stack([x] * self.config.batch_size), first_carry),
         )
         info = jax.eval_shape(self._reports_of_minibatches, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
+        carry = runner.carry
         runner, steps, rngs = self._play(runner)
-        learner, infos = self._epochs(runner.learner, steps, rngs)
+        learner, infos = self._epochs(runner.learner, steps, carry, rngs)
         if learner.observes:
             learner = learner.observe(self._observed(steps.obs))
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
@@ -236,46 +249,61 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         return self.config.batch_size
 
     def _reports_of_minibatches(self, runner: RolloutRunner) -> Info:
+        carry = runner.carry
         runner, steps, rngs = self._play(runner)
-        return jax.tree.map(jnp.ravel, self._epochs(runner.learner, steps, rngs)[1])
+        return jax.tree.map(jnp.ravel, self._epochs(runner.learner, steps, carry, rngs)[1])
 
     def _play(
         self, runner: RolloutRunner
     ) -> tuple[RolloutRunner, _Steps, Key[Array, "epochs n_groups"]]:
         """The runner after a rollout, the rollout, and the keys of the epochs that learn from it."""
-        config = self.config
+        config, recall, learner = self.config, self._recall, runner.learner
         n_keys = config.rollout_length * (1 + 2 * config.batch_size)
         rngs = jax.random.split(runner.rng, 1 + n_keys + config.n_epochs * config.n_groups)
         step_rngs = rngs[1 : 1 + n_keys].reshape(config.rollout_length, -1)
 
         def act_and_step(carry: tuple, rngs: Key[Array, "keys"]) -> tuple[tuple, _Steps]:
-            obs, envstate = carry
-            action = runner.learner.sample_actions(obs, seed=rngs[0])
+            obs, envstate, memory = carry
+            seen = recall.seen(memory, obs)
+            action = learner.sample_actions(seen, seed=rngs[0])
             keys = sharding.whole(rngs[1:].reshape(config.batch_size, 2))
             taken = self.episodes.step_all(keys, envstate, action)
-            next_value = self._largest_value(runner.learner, taken.next_obs)
+            memory = recall.after(learner, seen)
+            next_value = self._largest_value(learner, recall.seen(memory, taken.next_obs))
             outcome = taken.reward, next_value, taken.terminated, taken.truncated
             spoilt = spoilt_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
             steps = _Steps(obs, action, *outcome, spoilt)
-            return (taken.obs, taken.envstate), steps
+            memory = recall.fresh_where(taken.terminated | taken.truncated, memory)
+            return (taken.obs, taken.envstate, memory), steps
 
-        (obs, envstate), steps = jax.lax.scan(
-            act_and_step, (runner.obs, runner.envstate), step_rngs
-        )
+        players = (runner.obs, runner.envstate, runner.carry)
+        (obs, envstate, memory), steps = jax.lax.scan(act_and_step, players, step_rngs)
         if config.replicated_updates:
             steps = sharding.whole(steps)
         rngs_of_epochs = rngs[1 + n_keys :].reshape(config.n_epochs, config.n_groups)
-        return runner.replace(rng=rngs[0], obs=obs, envstate=envstate), steps, rngs_of_epochs
+        runner = runner.replace(rng=rngs[0], obs=obs, envstate=envstate, carry=memory)
+        return runner, steps, rngs_of_epochs
 
     def _largest_value(self, learner: PQNLearner, obs: PyTree) -> Float[Array, "environments"]:
         """The value of the greedy action."""
         return learner.allowed_q(learner.critic.params, obs).max(axis=-1)
 
     def _epochs(
-        self, learner: PQNLearner, steps: _Steps, rngs: Key[Array, "epochs n_groups"]
+        self,
+        learner: PQNLearner,
+        steps: _Steps,
+        carry: PyTree,
+        rngs: Key[Array, "epochs n_groups"],
     ) -> tuple[PQNLearner, Info]:
-        """The learner after all epochs, and what each minibatch reports."""
-        config, hyperparams = self.config, learner.hyperparams
+        """The learner after all epochs, and what each minibatch reports.
+
+        Args:
+            learner: The learner.
+            steps: The rollout.
+            carry: The memories before it.
+            rngs: Random keys.
+        """
+        config, hyperparams, recall = self.config, learner.hyperparams, self._recall
         returns = ops.lambda_returns(
             steps.reward,
             steps.next_value,
@@ -285,11 +313,12 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             hyperparams.q_lambda,
         )
         samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
-        samples = jax.tree.map(lambda x: in_groups(x, config.n_groups), samples)
-        n_of_group = config.batch_size * config.rollout_length // config.n_groups
+        dealt = recall.dealt(samples, carry, first_of(steps))
+        dealt = jax.tree.map(lambda x: in_groups(x, config.n_groups), dealt)
+        n_of_group = dealt["returns"].shape[1]
 
         def minibatch(learner: PQNLearner, indices: Array) -> tuple[PQNLearner, Info]:
-            return self._update(learner, ops.take_minibatch(samples, indices))
+            return self._update(learner, recall.batch(ops.take_minibatch(dealt, indices)))
 
         def epoch(learner: PQNLearner, rngs: Key[Array, "n_groups"]) -> tuple[PQNLearner, Info]:
             seeds = jax.random.key_data(rngs)[..., :2]

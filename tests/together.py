@@ -44,7 +44,7 @@ def start(script: str, n_processes: int, n_devices: int, *arguments: object) -> 
 def run(script: str, n_processes: int, n_devices: int, *arguments: object) -> list[str]:
     """Runs a script in several processes, and gives what each prints."""
     started = start(script, n_processes, n_devices, *arguments)
-    outputs = [process.communicate(timeout=200) for process in started]
+    outputs = [process.communicate(timeout=400) for process in started]
     assert not any(process.returncode for process in started), outputs
     return [output for output, _ in outputs]
 

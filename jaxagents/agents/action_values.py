@@ -1,21 +1,29 @@
 """The base of agents whose learner gives the values of discrete actions."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT, LearnerRunnerT
+from jaxagents.agents.config.action_values import ActionValuesConfig
+from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
 from jaxagents.agents.program import HyperparametersT
+from jaxagents.agents.recall import Memoryless, Recall, Recurrence
+from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.q_learning import ValueLearner
+from jaxagents.networks import Recurrent
+from jaxagents.networks.recurrent import memory_cell
 
+ActionValuesConfigT = TypeVar("ActionValuesConfigT", bound=ActionValuesConfig)
 ValueLearnerT = TypeVar("ValueLearnerT", bound=ValueLearner)
 
 
 class ActionValues(
-    LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunnerT],
-    Generic[LearnerConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
+    LearnerAgent[ActionValuesConfigT, HyperparametersT, LearnerRunnerT],
+    Generic[ActionValuesConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
 ):
-    """An agent that acts by the values of discrete actions."""
+    """An agent that acts by the values of discrete actions, with or without a memory."""
+
+    _discrete_learner: type[ValueLearner]
 
     @property
     def learner(self) -> ValueLearnerT:
@@ -39,3 +47,21 @@ class ActionValues(
             RuntimeError: The agent has not been trained.
         """
         return self.learner.q(obs)
+
+    @property
+    def _recall(self) -> Recall:
+        network = self._learner_config().critic_network
+        return Recurrence(network) if isinstance(network, Recurrent) else Memoryless()
+
+    def _learner_config(self) -> LearnerConfig:
+        memory = self.config.memory
+        if memory is None:
+            return super()._learner_config()
+        config: Any = self.config.updates()
+        network = self._discrete_learner.default_critic_with_memory(
+            config,
+            memory_cell(memory, config.memory_size),
+            int(self.episodes.action_space.n),
+            self.episodes.n_categories,
+        )
+        return config.replace(memory=None, critic_network=network)

@@ -13,6 +13,7 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import check_no_hooks
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
+from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.observed import network_input
 from jaxagents.core.schedules import has_schedules, is_schedule
@@ -65,6 +66,17 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         learner = given[0] if given else self.learner
         return self._to_environment(learner.sample_actions(obs))
 
+    def initial_carry(self, training: Learner) -> PyTree:
+        """The memory of the learner at the start of an episode; `()` if it has none.
+
+        Args:
+            training: The learner.
+
+        Returns:
+            The memory.
+        """
+        return self._recall.initial()
+
     def act(
         self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
     ) -> tuple[PyTree, Array]:
@@ -73,9 +85,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
         is random.
         """
+        seen = self._recall.seen(carry, obs)
         if rng is None:
-            return super().act(training, carry, obs)
-        return carry, self._to_environment(training.sample_actions(obs, seed=rng))
+            action = self.policy(training, seen)
+        else:
+            action = self._to_environment(training.sample_actions(seen, seed=rng))
+        return self._recall.after(training, seen), action
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""
@@ -135,7 +150,13 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def _example_observation(self) -> PyTree:
         """An observation as the learner is given it."""
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
+        obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
+        return self._recall.seen(self._recall.initial(), obs)
+
+    @property
+    def _recall(self) -> Recall:
+        """How the learner remembers."""
+        return Memoryless()
 
     def _learner_config(self) -> LearnerConfig:
         """The agent's configuration, with an encoder for its observations if they need one."""

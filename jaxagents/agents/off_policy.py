@@ -13,7 +13,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.program import HyperparametersT
-from jaxagents.agents.recall import Memoryless, Recall
+from jaxagents.agents.replay import Replay, TransitionReplay
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
@@ -87,25 +87,6 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """
         return learner.sample_actions(obs, seed=key)
 
-    def initial_carry(self, training: Learner) -> PyTree:
-        """The memory of the learner at the start of an episode; `()` if it has none.
-
-        Args:
-            training: The learner.
-
-        Returns:
-            The memory.
-        """
-        return self._recall.initial()
-
-    def act(
-        self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
-    ) -> tuple[PyTree, Array]:
-        """The action of a policy with or without a memory; see `LearnerAgent`."""
-        seen = self._recall.seen(carry, obs)
-        _, action = super().act(training, carry, seen, rng)
-        return self._recall.after(training, seen), action
-
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.
 
@@ -176,21 +157,18 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             "next_observations": obs,
             "masks": jax.ShapeDtypeStruct((), jnp.float32),
             "ends": jax.ShapeDtypeStruct((), jnp.bool),
-            **self._recall.stored(self._recall.initial()),
+            **self._replay.stored(self._recall.initial()),
         }
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
         if config.n_groups == 1:
-            return DeviceBuffer.create(example, *sizes, self._recall.length)
-        return GroupedBuffer.create(example, *sizes, config.n_groups, self._recall.length)
-
-    def _example_observation(self) -> PyTree:
-        return self._recall.seen(self._recall.initial(), super()._example_observation())
+            return DeviceBuffer.create(example, *sizes, self._replay.length)
+        return GroupedBuffer.create(example, *sizes, config.n_groups, self._replay.length)
 
     @property
-    def _recall(self) -> Recall:
-        """How the learner remembers."""
-        return Memoryless(self.config.n_step_returns)
+    def _replay(self) -> Replay:
+        """What is kept of transitions, and how they are drawn."""
+        return TransitionReplay(self.config.n_step_returns)
 
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
@@ -257,7 +235,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             self.config.rollout_length * n_envs
         )
 
-        recall, keys_of_statistics = self._recall, self._keys_of_statistics(runner.learner)
+        recall, replay = self._recall, self._replay
+        keys_of_statistics = self._keys_of_statistics(runner.learner)
 
         def act_and_step(players: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
             buffer, obs, envstate, carry = players
@@ -274,7 +253,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 "next_observations": taken.next_obs,
                 "masks": 1.0 - taken.terminated,
                 "ends": taken.terminated | taken.truncated,
-                **recall.stored(carry),
+                **replay.stored(carry),
             }
             carry = recall.fresh_where(
                 transitions["ends"], recall.after(runner.learner, remembered)
@@ -337,31 +316,31 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _gradient_step(
         self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale
     ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
-        size, hyperparams, recall = self.config.minibatch_size, learner.hyperparams, self._recall
+        size, hyperparams, replay = self.config.minibatch_size, learner.hyperparams, self._replay
         if not self.config.prioritised_replay:
-            indices = recall.sample_indices(buffer, rng, size)
+            indices = replay.sample_indices(buffer, rng, size)
             batch = scale(self._batch(buffer, indices, hyperparams))
             learner, info = self._update(learner, batch)
             info.pop("td_errors", None)
             return (learner, buffer.priorities), info
-        drawn, probabilities = buffer.sample_prioritised(rng, size // recall.length)
+        drawn, probabilities = buffer.sample_prioritised(rng, size // replay.length)
         weights = importance_weights(probabilities, hyperparams.importance_exponent)
-        batch = scale(self._batch(buffer, recall.rows_of(buffer, drawn), hyperparams))
-        batch = {**batch, "weights": recall.weights_of(weights, batch)}
+        batch = scale(self._batch(buffer, replay.rows_of(buffer, drawn), hyperparams))
+        batch = {**batch, "weights": replay.weights_of(weights, batch)}
         learner, info = self._update(learner, batch)
         if "td_errors" not in info:
             raise TypeError(
                 f"prioritised_replay needs a learner that takes weights and reports td_errors, which "
                 f"{type(learner).__name__} does not."
             )
-        errors = recall.errors_of(info.pop("td_errors"))
+        errors = replay.errors_of(info.pop("td_errors"))
         priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
         return (learner, buffer.with_priorities(drawn, priorities).priorities), info
 
     def _batch(
         self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting
     ) -> Batch:
-        batch = self._recall.batch(buffer, indices, hyperparams.gamma)
+        batch = self._replay.batch(buffer, indices, hyperparams.gamma)
         return {**batch, "actions": self._to_learner(batch["actions"])}
 
     def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:

@@ -1,35 +1,22 @@
-"""How off-policy agents remember, if they do: in acting, and in what is drawn to learn from."""
+"""How agents around a learner remember, if they do: in acting, and in what they learn from rollouts."""
 
 import abc
 from typing import cast, final
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, PyTree
 
+from jaxagents.agents.sequences import Sequence, elements
 from jaxagents.core.arrays import select
-from jaxagents.core.remembered import Remembered, Steps, Successors
-from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.several_steps import OF_THE_LAST, several_steps
+from jaxagents.core.remembered import Remembered, Steps
 from jaxagents.learners.learner import Batch, Learner
 from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import Recurrent
 
-_OF_LARGEST = 0.9
-"""The share of the largest error of a sequence in its priority; the rest is the mean."""
-
-_CARRIES = "carries"
-"""The key of memories in a replay buffer."""
-
 
 class Recall(abc.ABC):
-    """How the learner of an agent remembers.
-
-    Attributes:
-        length: Number of rows that are drawn together, following each other in time.
-    """
-
-    length: int
+    """How the learner of an agent remembers."""
 
     @abc.abstractmethod
     def initial(self) -> PyTree:
@@ -60,74 +47,26 @@ class Recall(abc.ABC):
         """
 
     @abc.abstractmethod
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """What transitions hold of the memory.
+    def dealt(
+        self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
+    ) -> PyTree:
+        """A rollout as what is dealt to minibatches.
 
         Args:
-            carry: The memory before each.
+            samples: The samples of all steps, shaped `(time, environments, ...)`.
+            carry: The memories before the first step.
+            first: Whether a new episode starts at a step, to which the memory is not fresh yet.
 
         Returns:
-            Entries of the transitions.
+            A pytree with the same number of elements along the first two axes of every leaf.
         """
 
     @abc.abstractmethod
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Draws the rows of a batch, uniformly.
+    def batch(self, minibatch: PyTree) -> Batch:
+        """A minibatch as the learner is given it.
 
         Args:
-            buffer: The replay buffer.
-            key: Random key.
-            size: Number of rows.
-
-        Returns:
-            Their numbers.
-        """
-
-    @abc.abstractmethod
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """The rows of a batch.
-
-        Args:
-            buffer: The replay buffer.
-            drawn: Numbers of rows that were drawn by priority, one for every `length` of them.
-
-        Returns:
-            Their numbers.
-        """
-
-    @abc.abstractmethod
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """The weights of samples.
-
-        Args:
-            of_drawn: Importance weights of what was drawn.
-            batch: The batch.
-
-        Returns:
-            The weights.
-        """
-
-    @abc.abstractmethod
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        """The errors that priorities are made of.
-
-        Args:
-            td_errors: Those of samples.
-
-        Returns:
-            That of each row that was drawn.
-        """
-
-    @abc.abstractmethod
-    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """The rows as the learner is given them.
-
-        Args:
-            buffer: The replay buffer.
-            indices: Numbers of rows.
-            gamma: Discount, of transitions over several steps.
+            minibatch: Some of what `dealt` gave, along one axis.
 
         Returns:
             The batch.
@@ -148,11 +87,7 @@ class Recall(abc.ABC):
 
 @final
 class Memoryless(Recall):
-    """Of a learner that acts by observations alone, and learns from transitions in any order."""
-
-    def __init__(self, n_steps: int = 1) -> None:
-        """Takes the largest number of steps of a transition."""
-        self.length, self._n_steps = 1, n_steps
+    """Of a learner that acts by observations alone, and learns from samples in any order."""
 
     def initial(self) -> tuple[()]:
         """No memory."""
@@ -166,50 +101,24 @@ class Memoryless(Recall):
         """No memory."""
         return ()
 
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """Nothing."""
-        return {}
+    def dealt(
+        self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
+    ) -> PyTree:
+        """Single samples."""
+        return samples
 
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Single rows."""
-        return buffer.sample_indices(key, size)
-
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """Those that were drawn."""
-        return drawn
-
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """Those of what was drawn."""
-        return of_drawn
-
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        """Those of samples."""
-        return td_errors
-
-    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """Transitions over up to so many steps."""
-        if self._n_steps == 1:
-            return buffer.take(indices)
-        return buffer.n_step(indices, self._n_steps, gamma)
+    def batch(self, minibatch: PyTree) -> Batch:
+        """The samples."""
+        return minibatch
 
 
 @final
 class Recurrence(Recall):
-    """Of a learner whose critic has a memory, and which learns from sequences.
+    """Of a learner whose critic has a memory, and which learns from sequences."""
 
-    Those go on from the memories that the buffer holds, as they were when it was acted by them.
-
-    Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement learning".
-    """
-
-    def __init__(
-        self, network: Recurrent, sequence_length: int, burn_in: int, n_steps: int = 1
-    ) -> None:
-        """Takes the critic's network, and how many steps a sequence, its burn-in and a target have."""
-        self._network, self.length, self._burn_in = network, sequence_length, burn_in
-        self._n_steps = n_steps
+    def __init__(self, network: Recurrent) -> None:
+        """Takes the critic's network."""
+        self._network = network
 
     def initial(self) -> PyTree:
         """The memory of the network at the start of an episode."""
@@ -223,79 +132,22 @@ class Recurrence(Recall):
         """The memory of the critic."""
         return cast(ValueLearner, learner).critic(seen, method="after")
 
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """The memory."""
-        return {_CARRIES: carry}
+    def dealt(
+        self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
+    ) -> PyTree:
+        """The sequences of environments."""
+        start = jax.tree.map(lambda x: x[None], carry)
+        sequence = Sequence(samples["observations"], start, first)
+        return elements({**samples, "observations": sequence})
 
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Rows that follow each other in time."""
-        return buffer.sample_sequences(key, size // self.length, self.length)
-
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """Sequences."""
-        return buffer.sequences(drawn, self.length)
-
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """Those of their sequences, of which the burn-in counts for nothing."""
-        weights = jnp.repeat(of_drawn, self.length)
-        return weights * batch["weights"] if self._burn_in else weights
-
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        r"""For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$."""
-        errors = td_errors.reshape(-1, self.length)[:, self._burn_in :]
-        return _OF_LARGEST * errors.max(axis=1) + (1.0 - _OF_LARGEST) * errors.mean(axis=1)
-
-    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
+    def batch(self, minibatch: PyTree) -> Batch:
         """The steps of all sequences, one after another."""
-        rows = buffer.take(indices)
-        ends, after = rows["ends"], None
-        first = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
-        if self._n_steps > 1:
-            rows, after = over_several_steps(rows, self._n_steps, gamma)
-        rows, first, after = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[2:]), (rows, first, after)
+        obs, carry, first = minibatch["observations"]
+        length = first.shape[1]
+        carries = jax.tree.map(lambda x: jnp.repeat(x, length, axis=1), carry)
+        rows = {**minibatch, "observations": obs}
+        rows, carries, first = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[2:]), (rows, carries, first)
         )
-        steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self.length, self._burn_in)
-        successors = Successors(steps, rows["next_observations"], after)
-        return {
-            **rows,
-            "observations": steps,
-            "next_observations": successors,
-            **self._weights(len(first)),
-        }
-
-    def _weights(self, size: int) -> dict[str, Array]:
-        """Weights of samples, of which those of the burn-in count for nothing."""
-        if not self._burn_in:
-            return {}
-        counts = jnp.arange(size) % self.length >= self._burn_in
-        return {"weights": counts * (self.length / (self.length - self._burn_in))}
-
-
-def over_several_steps(
-    rows: dict[str, PyTree], n: int, gamma: ArrayLike
-) -> tuple[dict[str, PyTree], Int[Array, "sequences length"]]:
-    """Transitions over up to `n` steps, none of them over the end of an episode or of its sequence.
-
-    Args:
-        rows: The rows of sequences, shaped `(sequences, length, ...)`.
-        n: Largest number of steps (static).
-        gamma: Discount.
-
-    Returns:
-        The rows, as `DeviceBuffer.n_step` gives them; and the last step of each, by its place in the
-        sequence.
-    """
-    length = rows["ends"].shape[1]
-    steps = jnp.arange(length)
-    window = steps[:, None] + jnp.arange(n)
-    is_inside, window = window < length, jnp.minimum(window, length - 1)
-    goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[:, 1:]
-    taken = several_steps(rows["rewards"][:, window], goes_on, gamma)
-    last = steps + taken.n_steps - 1
-    of_last = jax.vmap(lambda x, last: jax.tree.map(lambda x: x[last], x))(
-        {name: rows[name] for name in OF_THE_LAST}, last
-    )
-    return {**rows, **of_last, "rewards": taken.rewards, "discounts": taken.discounts}, last
+        steps = Steps(carries, rows["observations"], first, length, burn_in=0)
+        return {**rows, "observations": steps}

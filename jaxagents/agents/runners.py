@@ -109,10 +109,12 @@ class RolloutRunner(LearnerRunner):
     Attributes:
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
+        carry: Memories of the critic, environments first; `()` if it has none.
     """
 
     envstate: PyTree
     obs: PyTree
+    carry: PyTree = ()
 
 
 class OffPolicyRunner(LearnerRunner):

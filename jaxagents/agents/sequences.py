@@ -1,6 +1,6 @@
 """Sequences: how what has a memory learns from a rollout, in the order of its steps."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +37,23 @@ def sequence_of(traj: Transition, carry: PyTree) -> Sequence:
     return Sequence(traj.obs, jax.tree.map(lambda x: x[:1], carry), first_of(traj))
 
 
-def first_of(traj: Transition) -> Bool[Array, "time environments"]:
+class Rollout(Protocol):
+    """Steps that say which of them ended an episode, time first."""
+
+    @property
+    def terminated(self) -> Bool[Array, "time environments"]:
+        """Whether it did by itself."""
+        ...
+
+    @property
+    def truncated(self) -> Bool[Array, "time environments"]:
+        """Whether it was cut."""
+        ...
+
+
+def first_of(rollout: Rollout) -> Bool[Array, "time environments"]:
     """Whether a new episode starts at a step of a rollout, to which the memory is not fresh yet."""
-    over = traj.terminated | traj.truncated
+    over = rollout.terminated | rollout.truncated
     return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
@@ -18,7 +19,14 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks import ActionCritic, DiscreteCritic, DuelingCritic, with_noise
+from jaxagents.networks import (
+    ActionCritic,
+    DiscreteCritic,
+    DuelingCritic,
+    Torso,
+    WithMemory,
+    with_noise,
+)
 from jaxagents.networks.initialisation import initialise
 
 _NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys split from the same
@@ -232,6 +240,29 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
             n_actions=n_actions,
             n_outputs=cls._n_outputs(config),
         )
+
+    @classmethod
+    def default_critic_with_memory(
+        cls,
+        config: ValueConfigT,
+        cell: nn.RNNCellBase,
+        n_actions: int,
+        n_categories: int | None = None,
+    ) -> WithMemory:
+        """The default network with a memory behind its first layer.
+
+        Args:
+            config: The learner's configuration.
+            cell: The memory.
+            n_actions: Number of actions.
+            n_categories: Number of values of an observation that is one integer.
+
+        Returns:
+            The network.
+        """
+        first, rest = config.features[:1], config.features[1:]
+        torso = Torso(first, nn.relu, n_categories, cls._layer_norm)
+        return WithMemory(cls.default_critic(config, rest, n_actions), cell, torso)
 
     @classmethod
     def _create_critic(

@@ -67,11 +67,14 @@ class Torso(nn.Module):
         features: Widths of the fully connected layers.
         activation: Nonlinearity.
         n_categories: Number of values of an observation that is one integer, which is then one-hot.
+        layer_norm: Whether the fully connected layers are normalised (Ba et al., 2016) before the
+            nonlinearity.
     """
 
     features: Sequence[int] = (64, 64)
     activation: Activation = nn.tanh
     n_categories: int | None = None
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: PyTree) -> Float[Array, "features"]:
@@ -79,7 +82,8 @@ class Torso(nn.Module):
         if self.n_categories is not None:
             obs = jax.nn.one_hot(obs, self.n_categories)
         parts = [self._flat_features(leaf) for leaf in jax.tree.leaves(obs)]
-        return MLP(self.features, self.activation)(jnp.concatenate(parts))
+        mlp = MLP(self.features, self.activation, layer_norm=self.layer_norm)
+        return mlp(jnp.concatenate(parts))
 
     def _flat_features(self, x: Array) -> Float[Array, "features"]:
         if x.ndim == IMAGE_NDIM:

@@ -9,7 +9,7 @@ from flax import linen as nn
 from probes import Allowed, Recall
 
 from jaxagents import C51, DDQN, DQN, c51, load_policy
-from jaxagents.agents.recall import Recurrence
+from jaxagents.agents.replay import SequenceReplay
 from jaxagents.core.remembered import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
 from jaxagents.learners.config import Example
@@ -126,7 +126,7 @@ def sequences(rng, n, ends, n_steps=1):
         "masks": 1.0 - ends * rng.integers(0, 2, shape).astype(np.float32),
         "ends": np.tile(ends, (n, 1)),
     }
-    return rows, Recurrence(NETWORK, LENGTH, BURN_IN, n_steps).batch(Rows(rows), None, GAMMA)
+    return rows, SequenceReplay(LENGTH, BURN_IN, n_steps).batch(Rows(rows), None, GAMMA)
 
 
 def learner_of(network):

@@ -36,7 +36,7 @@ def test_goes_on_alone_after_slurm(examples, load, tmp_path, monkeypatch, capsys
         env={**os.environ, "PATH": os.pathsep.join(map(str, path)), "PYTHONPATH": TESTS},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     assert "2 processes, 2 devices, 2 updates: mean return" in done.stdout

@@ -195,7 +195,7 @@ def test_a_terminated_training_saves_and_goes_on_as_if_uninterrupted(tmp_path):
         while process.stdout.readline().strip() not in ("30", ""):
             pass
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == -signal.SIGTERM
     step = HostStore(tmp_path).steps()[-1]
     assert step >= 30
@@ -365,7 +365,7 @@ def test_says_what_a_termination_leaves(progress):
         while process.stdout.readline().strip() not in ("30", ""):
             pass
         process.terminate()
-        _, text = process.communicate(timeout=60)
+        _, text = process.communicate(timeout=300)
     assert ("Nothing was saved." in text) == progress
     assert "is returned" not in text
 

@@ -1,0 +1,174 @@
+"""PQN with a memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+from probes import Allowed, Recall
+
+from jaxagents import PQN, PQNLearner, load_policy, ops
+from jaxagents.core.remembered import Remembered
+from jaxagents.networks import DiscreteCritic, WithMemory
+from jaxagents.pqn import AgentConfig, HyperParameters
+from jaxagents.sharding import make_mesh
+
+KEY = jax.random.key(0)
+SIZES = {"batch_size": 4, "rollout_length": 7, "minibatch_size": 14, "gradient_steps": 4}
+SMALL = {**SIZES, "n_steps": 4, "n_evals": 16, "features": (8, 8), "memory_size": 4}
+HYPERPARAMS = HyperParameters(gamma=0.9, epsilon=0.2, critic_learning_rate=3e-3)
+
+
+def make(env=Recall, kind=PQN, evaluates=True, **fields):
+    memory = {} if "critic_network" in fields else {"memory": "gru"}
+    return kind(env(), None, AgentConfig(**{**SMALL, **memory, **fields}), evaluates)
+
+
+def train(agent, **options):
+    return agent.train(KEY, HYPERPARAMS, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember."""
+    sizes = {"batch_size": 16, "rollout_length": 16, "minibatch_size": 64, "gradient_steps": 8}
+    sizes |= {"n_steps": 120, "eval_frequency": 120, "n_evals": 64}
+    agent = make(**sizes, features=(16, 16), memory_size=16)
+    train(agent)
+    return agent
+
+
+def test_learns_what_only_a_memory_can(learnt):
+    assert learnt.training_metrics["returns"][-1].mean() == 1.0
+
+
+def test_its_exported_policy_remembers(learnt, tmp_path):
+    learnt.export_policy(tmp_path / "policy.safetensors")
+    policy = load_policy(tmp_path / "policy.safetensors")
+    rng, obs, envstate = learnt.env_reset(jax.random.key(5))
+    carry, exported_carry = learnt.initial_carry(learnt.learner), policy.initial_carry()
+    rewards = []
+    for _ in range(3):
+        assert learnt.q(Remembered(carry, obs)).shape == (2,)
+        carry, action = learnt.act(learnt.learner, carry, obs)
+        exported_carry, exported = policy.act(exported_carry, obs)
+        assert exported == action
+        rng, obs, envstate, reward, _, _ = learnt.env_step(rng, envstate, action)
+        rewards.append(float(reward))
+    assert rewards == [0.0, 0.0, 1.0]
+
+
+class Recorder(PQNLearner):
+    """Reports the means and squares of what it is fitted to, and of its values."""
+
+    def _loss(self, params, batch, targets):
+        losses, info = super()._loss(params, batch, targets)
+        q = info["q"]
+        return losses, {"q": q, "q_squares": q**2, "targets": targets, "squares": targets**2}
+
+
+class RecordingPQN(PQN):
+    _discrete_learner = Recorder
+
+
+def test_values_and_returns_are_those_of_single_steps():
+    """Also of a rollout that starts amid episodes, and after episodes that end within it."""
+    agent = make(kind=RecordingPQN, evaluates=False, minibatch_size=28, gradient_steps=1)
+    hyperparams = HyperParameters(gamma=0.9, q_lambda=0.7, epsilon=0.5, critic_learning_rate=0.0)
+    runner = agent.advance(agent.start(KEY, hyperparams), 1)
+    assert np.abs(runner.carry).max() > 0
+    _, steps, _ = agent._play(runner)
+    over = np.asarray(steps.terminated | steps.truncated)
+    assert over.any()
+    assert not over[-1].all()
+
+    critic = runner.learner.critic
+    values_at = jax.jit(lambda seen: critic(seen))
+    after = jax.jit(lambda seen: critic(seen, method="after"))
+    carry, values, next_values = runner.carry, [], []
+    for t in range(len(over)):
+        obs, action = jax.tree.map(lambda x, t=t: x[t], (steps.obs, steps.action))
+        values.append(ops.values_of(values_at(Remembered(carry, obs)), action))
+        carry = after(Remembered(carry, obs))
+        # Within an episode the successor is what is observed next; its end is worth nothing.
+        following = steps.obs[t + 1] if t + 1 < len(over) else runner_after(agent, runner).obs
+        next_values.append(values_at(Remembered(carry, following)).max(axis=-1))
+        carry = np.where(over[t][:, None], 0.0, carry)
+    next_values = np.where(steps.terminated, steps.next_value, np.stack(next_values))
+    np.testing.assert_allclose(steps.next_value, next_values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(runner_after(agent, runner).carry, carry, rtol=1e-5, atol=1e-6)
+
+    outcome = steps.reward, next_values, steps.terminated, steps.truncated
+    returns = ops.lambda_returns(*map(jnp.asarray, outcome), 0.9, 0.7)
+    info = agent.advance(runner, 1).info
+    for name, expected in {"q": np.stack(values), "targets": returns}.items():
+        squares = "squares" if name == "targets" else "q_squares"
+        np.testing.assert_allclose(info[name], expected.mean(), rtol=1e-4)
+        np.testing.assert_allclose(info[squares], np.square(expected).mean(), rtol=1e-4)
+
+
+def runner_after(agent, runner):
+    return agent._play(runner)[0]
+
+
+def test_interrupted_and_restored_is_uninterrupted(tmp_path):
+    whole, _ = train(make(normalise_observations=True))
+    train(make(normalise_observations=True, n_steps=2, checkpoint_dir=tmp_path))
+    agent = make(normalise_observations=True, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, _ = agent.restore("last")
+    resumed, _ = agent.train(None, None, runner, n_steps=2, progress=False)
+    trees.assert_equal(whole, resumed)
+
+
+def test_two_devices_make_the_training_of_one():
+    agent = make(evaluates=False, n_groups=2, replicated_updates=True)
+    alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
+    trees.assert_close(alone, shared)
+
+
+def test_seeds_can_be_vmapped():
+    agent, keys = make(evaluates=False), jax.random.split(KEY, 2)
+    runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS))(keys)
+    alone, _ = agent.train(keys[1], HYPERPARAMS, progress=False)
+    trees.assert_close(jax.tree.map(lambda x: x[1], runners.learner), alone.learner)
+
+
+def test_a_network_of_ones_own_learns_for_allowed_actions():
+    network = WithMemory(
+        DiscreteCritic(features=(8,), n_actions=4, layer_norm=True),
+        nn.OptimizedLSTMCell(features=4),
+    )
+    agent = make(Allowed, evaluates=False, critic_network=network)
+    runner, _ = train(agent)
+    _, steps, _ = agent._play(runner)
+    assert np.isfinite(steps.reward).all()
+    assert np.isfinite(runner.info["critic_loss"])
+
+
+def test_the_layers_around_a_memory_are_normalised():
+    params = make().start(KEY, HYPERPARAMS).learner.critic.params["network"]
+    for part in ("torso", "network"):
+        paths = jax.tree_util.tree_leaves_with_path(params[part])
+        assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in paths)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"memory": "GRU"}, r"memory must be None or one of \('gru', .* got 'GRU'"),
+        (
+            {"minibatch_size": 4},
+            r"multiple of rollout_length \* n_groups \(7\) where .* got 4; 7 would do",
+        ),
+        ({"minibatch_size": 4, "n_groups": 4}, r"rollout_length \* n_groups \(28\) where"),
+        ({"encoder": nn.Dense(3)}, "put it into the critic's, as the torso"),
+        (
+            {"critic_network": WithMemory(DiscreteCritic(n_actions=2))},
+            "is for the default network, but critic_network is given",
+        ),
+    ],
+)
+def test_names_what_does_not_go_with_a_memory(fields, message):
+    with pytest.raises(ValueError, match=message):
+        AgentConfig(**{**SMALL, "memory": "gru", **fields})
