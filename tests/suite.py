@@ -230,6 +230,7 @@ def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     expected = jax.vmap(lambda obs: agent.policy(acting, obs))(obs)
     trees.assert_close(policy(obs), expected)
     trees.assert_close(policy(np.asarray(obs)[2]), expected[2])
+    trees.assert_close(agent.policy(obs[2]), expected[2])
     drawn = policy(obs, jax.random.key(1))
     assert drawn.shape == expected.shape
     trees.assert_equal(drawn, policy(obs, jax.random.key(1)))
@@ -249,8 +250,10 @@ def test_draws_actions_if_asked(case):
 
 
 def test_refuses_to_act_untrained(case):
-    with pytest.raises(RuntimeError, match="has not been trained"):
-        case.make(MatchSign).eval(KEY)
+    agent = case.make(MatchSign)
+    for act in (lambda: agent.eval(KEY), lambda: agent.policy(jnp.zeros(2))):
+        with pytest.raises(RuntimeError, match="has not been trained"):
+            act()
 
 
 def test_refuses_hyperparameters_out_of_range(case):

@@ -103,20 +103,23 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._distribution(training, training.params, obs).entropy()
 
-    def policy(self, training: TrainState, obs: PyTree) -> PyTree:
-        """The greedy action.
+    def policy(self, *training_and_obs: PyTree) -> PyTree:
+        """The greedy action: `policy(obs)` as trained, or `policy(training, obs)`.
 
         Args:
-            training: State of the actor's training.
-            obs: One observation.
+            *training_and_obs: One observation, preceded by the state of an actor's training if it is not
+                the agent's own.
 
         Returns:
             One action (of all actors).
 
         Raises:
+            RuntimeError: The observation is alone, but the agent has not been trained.
             TypeError: The policy has a memory.
-            ValueError: There is a batch of observations.
+            ValueError: There is a batch of observations, or one of another shape.
         """
+        *given, obs = training_and_obs
+        training = given[0] if given else self._trained_runner().actor_training
         if isinstance(self._policy, RecurrentPolicy):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "

@@ -173,6 +173,30 @@ def check_one_observation(obs: PyTree, expected: PyTree) -> None:
             )
 
 
+def check_observations(obs: PyTree, expected: PyTree) -> None:
+    """Raises if a policy is given neither an observation nor a batch of them.
+
+    Args:
+        obs: What it is given.
+        expected: One observation, as shapes.
+
+    Raises:
+        ValueError: It is.
+    """
+    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
+    if found != own:
+        raise ValueError(
+            f"policy takes an observation, or a batch of them, structured as {own}, got {found}."
+        )
+    pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True)
+    for leaf, one in pairs:
+        if jnp.shape(leaf)[max(0, jnp.ndim(leaf) - one.ndim) :] != one.shape:
+            raise ValueError(
+                f"policy takes an observation of shape {one.shape}, or a batch of them, got shape "
+                f"{jnp.shape(leaf)}."
+            )
+
+
 def check_dataset_observations(
     observations: PyTree, expected: PyTree, key: str = "observations"
 ) -> None:

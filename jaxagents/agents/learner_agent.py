@@ -10,12 +10,13 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_no_hooks
+from jaxagents.agents.checks import check_no_hooks, check_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.observed import network_input
+from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.envs.declarations import check_action_mask
@@ -57,14 +58,24 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
 
         Args:
-            *training_and_obs: One observation, preceded by a learner if it is not the agent's own.
+            *training_and_obs: One observation, or a batch of them, preceded by a learner if it is not
+                the agent's own.
 
         Returns:
-            One action.
+            One action, or as many.
+
+        Raises:
+            RuntimeError: The observation is alone, but the agent has not been trained.
+            TypeError: The learner has a memory.
+            ValueError: The observation is none of the environment's.
         """
         *given, obs = training_and_obs
         learner = given[0] if given else self.learner
-        return self._to_environment(learner.sample_actions(obs))
+        try:
+            return self._to_environment(learner.sample_actions(obs))
+        except Exception:
+            check_observations(observation_of(obs), self._observation)
+            raise
 
     def initial_carry(self, training: Learner) -> PyTree:
         """The memory of the learner at the start of an episode; `()` if it has none.

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import linen as nn
+from flax.errors import ScopeParamShapeError
 from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
@@ -123,11 +125,21 @@ class TrainState(PicklableNode):
 
         Returns:
             The network's output.
+
+        Raises:
+            ValueError: The parameters are of other shapes than such inputs need.
         """
         params = self.params if params is None else params
         extra_variables = self.extra_variables if extra_variables is None else extra_variables
         variables = {"params": params, **extra_variables}
-        return self.model_def.apply(variables, *args, method=method, **kwargs)
+        try:
+            return self.model_def.apply(variables, *args, method=method, **kwargs)
+        except ScopeParamShapeError as error:
+            shapes = ", ".join(str(jax.tree.map(np.shape, x)) for x in args)
+            raise ValueError(
+                f"{type(self.model_def).__name__} was given inputs of shape {shapes}, which its "
+                f"parameters do not fit: {error}"
+            ) from error
 
     @property
     def apply_fn(self) -> Callable[..., Any]:

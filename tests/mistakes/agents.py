@@ -417,6 +417,30 @@ def float_actions_in_a_batch():
     dqn_learner().update(batch)
 
 
+@mistake(
+    ValueError, r"DiscreteCritic was given inputs of shape \(4, 3\), which its parameters do not"
+)
+def wider_observations_in_a_batch():
+    """A batch whose observations are wider than those that a learner was made for."""
+    batch = {name: np.zeros(4, np.float32) for name in ("rewards", "masks")}
+    batch |= dict.fromkeys(("observations", "next_observations"), np.zeros((4, 3), np.float32))
+    dqn_learner().update({**batch, "actions": np.zeros(4, np.int32)})
+
+
+@mistake(ValueError, r"policy takes an observation of shape \(2,\), or a batch .* got shape \(3,\)")
+def wider_observation_for_a_learner():
+    """An observation of another shape for the `policy` of an agent around a learner."""
+    make_dqn().policy(dqn_learner(), jnp.zeros(3))
+
+
+@mistake(
+    ValueError, r"policy takes an observation, or a batch of them, structured as PyTreeDef\(\*\)"
+)
+def list_of_numbers_for_an_observation():
+    """A list of numbers for the observation of an agent around a learner."""
+    make_dqn().policy(dqn_learner(), [0.0, 1.0])
+
+
 @mistake(ValueError, r"policy takes one observation, of shape \(2,\), got shape \(3,\)")
 def observation_of_another_shape():
     """An observation of another shape for `policy`."""
