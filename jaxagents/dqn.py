@@ -34,11 +34,7 @@ class AgentConfig(SequenceReplayConfig, QConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        if self.exploration_decay not in get_args(Decay):
-            raise ValueError(
-                f"{type(self).__name__}.exploration_decay must be one of {get_args(Decay)}, got "
-                f"{self.exploration_decay!r}."
-            )
+        self._check_choice("exploration_decay", get_args(Decay))
 
 
 class HyperParameters(QHyperparameters, ReplayHyperparameters):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_one_observation
+from jaxagents.agents.checks import check_observation
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.hooks_policy import Hooks, HooksPolicy
@@ -128,7 +128,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         try:
             return self._distribution(training, training.params, obs).mode()
         except Exception:
-            check_one_observation(obs, self._observation)
+            check_observation(obs, self._observation)
             raise
 
     @property

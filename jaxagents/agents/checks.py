@@ -145,56 +145,36 @@ def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
         )
 
 
-def check_one_observation(obs: PyTree, expected: PyTree) -> None:
-    """Raises if a policy for one observation is given something else, such as a batch of them.
+def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> None:
+    """Raises if a policy is given something else than an observation.
 
     Args:
         obs: What it is given.
         expected: One observation, as shapes.
+        batches: Whether it also takes a batch of observations.
 
     Raises:
         ValueError: It is.
     """
-    if jax.tree.structure(obs) != jax.tree.structure(expected):
-        raise ValueError(
-            f"policy takes one observation, structured as {jax.tree.structure(expected)}, got "
-            f"{jax.tree.structure(obs)}."
-        )
-    pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=False)
-    for leaf, one in pairs:
-        if jnp.ndim(leaf) > one.ndim and jnp.shape(leaf)[jnp.ndim(leaf) - one.ndim :] == one.shape:
-            raise ValueError(
-                f"policy takes one observation, of shape {one.shape}, got a batch of shape "
-                f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
-            )
-        if jnp.shape(leaf) != one.shape:
-            raise ValueError(
-                f"policy takes one observation, of shape {one.shape}, got shape {jnp.shape(leaf)}."
-            )
-
-
-def check_observations(obs: PyTree, expected: PyTree) -> None:
-    """Raises if a policy is given neither an observation nor a batch of them.
-
-    Args:
-        obs: What it is given.
-        expected: One observation, as shapes.
-
-    Raises:
-        ValueError: It is.
-    """
+    or_batch = ", or a batch of them" if batches else ""
     found, own = jax.tree.structure(obs), jax.tree.structure(expected)
     if found != own:
         raise ValueError(
-            f"policy takes an observation, or a batch of them, structured as {own}, got {found}."
+            f"policy takes one observation{or_batch}, structured as {own}, got {found}."
         )
-    pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True)
-    for leaf, one in pairs:
-        if jnp.shape(leaf)[max(0, jnp.ndim(leaf) - one.ndim) :] != one.shape:
+    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+        shape = jnp.shape(leaf)
+        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
+        if shape == one.shape or (batches and is_batch):
+            continue
+        if is_batch:
             raise ValueError(
-                f"policy takes an observation of shape {one.shape}, or a batch of them, got shape "
-                f"{jnp.shape(leaf)}."
+                f"policy takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
+                "map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
             )
+        raise ValueError(
+            f"policy takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
+        )
 
 
 def check_dataset_observations(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_no_hooks, check_observations
+from jaxagents.agents.checks import check_no_hooks, check_observation
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
@@ -74,7 +74,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         try:
             return self._to_environment(learner.sample_actions(obs))
         except Exception:
-            check_observations(observation_of(obs), self._observation)
+            check_observation(observation_of(obs), self._observation, batches=True)
             raise
 
     def initial_carry(self, training: Learner) -> PyTree:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import jax
 
@@ -107,11 +107,25 @@ class StaticConfig(KnownFields):
         return dataclasses.replace(self, **changes)
 
     def _check_positive(self, *names: str) -> None:
-        needed = {x.name for x in dataclasses.fields(self) if "None" not in str(x.type)}
-        given = [name for name in names if name in needed or getattr(self, name) is not None]
+        given = [name for name in names if not self._is_left_out(name)]
         for name in given:
             number = positive(f"{type(self).__name__}.{name}", getattr(self, name))
             object.__setattr__(self, name, number)
+
+    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in choices and not self._is_left_out(name):
+            or_none = "None or " if self._may_be_none(name) else ""
+            raise ValueError(
+                f"{type(self).__name__}.{name} must be {or_none}one of {choices}, got {value!r}."
+            )
+
+    def _is_left_out(self, name: str) -> bool:
+        return getattr(self, name) is None and self._may_be_none(name)
+
+    def _may_be_none(self, name: str) -> bool:
+        (field,) = [x for x in dataclasses.fields(self) if x.name == name]
+        return type(None) in get_args(field.type)
 
     def _check_names(self, name: str) -> None:
         value = getattr(self, name)

@@ -427,14 +427,16 @@ def wider_observations_in_a_batch():
     dqn_learner().update({**batch, "actions": np.zeros(4, np.int32)})
 
 
-@mistake(ValueError, r"policy takes an observation of shape \(2,\), or a batch .* got shape \(3,\)")
+@mistake(
+    ValueError, r"policy takes one observation, of shape \(2,\), or a batch .* got shape \(3,\)"
+)
 def wider_observation_for_a_learner():
     """An observation of another shape for the `policy` of an agent around a learner."""
     make_dqn().policy(dqn_learner(), jnp.zeros(3))
 
 
 @mistake(
-    ValueError, r"policy takes an observation, or a batch of them, structured as PyTreeDef\(\*\)"
+    ValueError, r"policy takes one observation, or a batch of them, structured as PyTreeDef\(\*\)"
 )
 def list_of_numbers_for_an_observation():
     """A list of numbers for the observation of an agent around a learner."""

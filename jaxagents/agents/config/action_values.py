@@ -24,10 +24,9 @@ class ActionValuesConfig(LearnerAgentConfig, ValueConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        name, kinds = type(self).__name__, get_args(Memory)
+        name = type(self).__name__
         self._check_positive("memory_size")
-        if self.memory not in (None, *kinds):
-            raise ValueError(f"{name}.memory must be None or one of {kinds}, got {self.memory!r}.")
+        self._check_choice("memory", get_args(Memory))
         if self.memory is not None and self.critic_network is not None:
             raise ValueError(
                 f"{name}.memory={self.memory!r} is for the default network, but critic_network is "

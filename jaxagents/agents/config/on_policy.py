@@ -145,24 +145,18 @@ class OnPolicyConfig(Config):
             )
 
     def _check_memory(self) -> None:
-        if self.memory is None:
-            return
-        name, kinds = type(self).__name__, get_args(Memory)
-        if self.memory not in kinds:
-            raise ValueError(f"{name}.memory must be None or one of {kinds}, got {self.memory!r}.")
-        if self.actor_network is not None and self.critic_network is not None:
+        self._check_choice("memory", get_args(Memory))
+        has_default = self.actor_network is None or self.critic_network is None
+        if self.memory is not None and not has_default:
             raise ValueError(
-                f"{name}.memory={self.memory!r} is for default networks, but actor_network and "
-                "critic_network are both given: put the memory into these, with "
+                f"{type(self).__name__}.memory={self.memory!r} is for default networks, but "
+                "actor_network and critic_network are both given: put the memory into these, with "
                 "jaxagents.networks.WithMemory."
             )
 
     def _check_sharing(self) -> None:
-        name, kinds = type(self).__name__, get_args(Sharing)
-        if self.network_sharing not in kinds:
-            raise ValueError(
-                f"{name}.network_sharing must be one of {kinds}, got {self.network_sharing!r}."
-            )
+        name = type(self).__name__
+        self._check_choice("network_sharing", get_args(Sharing))
         if self.network_sharing == "separate":
             return
         if self.actor_network is not None and self.critic_network is not None:
