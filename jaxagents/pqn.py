@@ -19,7 +19,6 @@ from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.numbers import multiples_near
 from jaxagents.learners.config import Example
 from jaxagents.learners.fitting import in_groups
 from jaxagents.learners.learner import Batch, Info
@@ -63,7 +62,7 @@ class AgentConfig(PQNConfig, ActionValuesConfig):
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before learning from them.
         minibatch_size: Number of transitions that a gradient step learns from; divides those of a
-            rollout. With a memory, a multiple of `rollout_length`: whole sequences.
+            rollout. With a memory, a multiple of `rollout_length * n_groups`: whole sequences.
         gradient_steps: Number of gradient steps of an update step: those of whole epochs.
     """
 
@@ -87,12 +86,13 @@ class AgentConfig(PQNConfig, ActionValuesConfig):
                 f"{name}.minibatch_size must divide the {n_samples} transitions of a rollout "
                 f"(batch_size * rollout_length), got {self.minibatch_size}."
             )
-        step = self.rollout_length * self.n_groups
-        if self.has_memory and self.minibatch_size % step:
+        whole = self.rollout_length * self.n_groups
+        if self.has_memory and self.minibatch_size % whole:
+            n = self.batch_size // self.n_groups
+            sizes = ", ".join(str(whole * i) for i in range(1, n + 1) if n % i == 0)
             raise ValueError(
-                f"{name}.minibatch_size must be a multiple of rollout_length * n_groups ({step}) where "
-                f"the critic has a memory, got {self.minibatch_size}; "
-                f"{multiples_near(self.minibatch_size, step)}."
+                f"{name}.minibatch_size must be a multiple of rollout_length * n_groups ({whole}) where "
+                f"the critic has a memory, got {self.minibatch_size}. Values that would do: {sizes}."
             )
         if self.gradient_steps % self.n_minibatches:
             raise ValueError(
@@ -219,7 +219,6 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         obs, envstate = jax.vmap(self.episodes.reset)(
             jax.random.split(env_rng, self.config.batch_size)
         )
-        first_carry = self._recall.initial()
         runner = RolloutRunner(
             learner=self._create_learner(learner_rng, hyperparams),
             rng=rng,
@@ -227,7 +226,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             info={},
             envstate=envstate,
             obs=obs,
-            carry=jax.tree.map(lambda x: jnp.stack([x] * self.config.batch_size), first_carry),
+            carry=self._recall.initials(self.config.batch_size),
         )
         info = jax.eval_shape(self._reports_of_minibatches, runner)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
@@ -313,6 +312,8 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             hyperparams.q_lambda,
         )
         samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
+        if config.replicated_updates:
+            carry = sharding.whole(carry)
         dealt = recall.dealt(samples, carry, first_of(steps))
         dealt = jax.tree.map(lambda x: in_groups(x, config.n_groups), dealt)
         n_of_group = dealt["returns"].shape[1]

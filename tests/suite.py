@@ -231,6 +231,7 @@ def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     trees.assert_close(policy(obs), expected)
     trees.assert_close(policy(np.asarray(obs)[2]), expected[2])
     trees.assert_close(agent.policy(obs[2]), expected[2])
+    trees.assert_close(agent.policy(acting, obs=obs[2]), expected[2])
     drawn = policy(obs, jax.random.key(1))
     assert drawn.shape == expected.shape
     trees.assert_equal(drawn, policy(obs, jax.random.key(1)))

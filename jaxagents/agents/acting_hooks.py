@@ -103,12 +103,12 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         return self._distribution(training, training.params, obs).entropy()
 
-    def policy(self, *training_and_obs: PyTree) -> PyTree:
+    def policy(self, training: PyTree, obs: PyTree = None) -> PyTree:
         """The greedy action: `policy(obs)` as trained, or `policy(training, obs)`.
 
         Args:
-            *training_and_obs: One observation, preceded by the state of an actor's training if it is not
-                the agent's own.
+            training: State of the actor's training; the observation, if that is the only argument.
+            obs: One observation.
 
         Returns:
             One action (of all actors).
@@ -118,8 +118,8 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             TypeError: The policy has a memory.
             ValueError: There is a batch of observations, or one of another shape.
         """
-        *given, obs = training_and_obs
-        training = given[0] if given else self._trained_runner().actor_training
+        if obs is None:
+            training, obs = self._trained_runner().actor_training, training
         if isinstance(self._policy, RecurrentPolicy):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "

@@ -21,8 +21,13 @@ class ActionValues(
     LearnerAgent[ActionValuesConfigT, HyperparametersT, LearnerRunnerT],
     Generic[ActionValuesConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
 ):
-    """An agent that acts by the values of discrete actions, with or without a memory."""
+    """An agent that acts by the values of discrete actions, with or without a memory.
 
+    Its configuration inherits from
+    [`ActionValuesConfig`][jaxagents.agents.config.action_values.ActionValuesConfig].
+    """
+
+    _config_type = ActionValuesConfig
     _discrete_learner: type[ValueLearner]
 
     @property

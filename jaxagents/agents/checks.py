@@ -146,7 +146,7 @@ def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
 
 
 def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> None:
-    """Raises if a policy is given something else than an observation.
+    """Raises if a policy is given something other than an observation.
 
     Args:
         obs: What it is given.
@@ -154,7 +154,7 @@ def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> N
         batches: Whether it also takes a batch of observations.
 
     Raises:
-        ValueError: It is.
+        ValueError: Structure or shape differ.
     """
     or_batch = ", or a batch of them" if batches else ""
     found, own = jax.tree.structure(obs), jax.tree.structure(expected)
@@ -170,7 +170,8 @@ def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> N
         if is_batch:
             raise ValueError(
                 f"policy takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
-                "map it over them, jax.vmap(agent.policy, (None, 0))(training, obs)."
+                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
+                "jax.vmap(agent.policy, (None, 0))(training, obs)."
             )
         raise ValueError(
             f"policy takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."

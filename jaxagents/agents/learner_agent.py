@@ -54,12 +54,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """
         return self._trained_runner().learner
 
-    def policy(self, *training_and_obs: PyTree) -> Array:
+    def policy(self, training: PyTree, obs: PyTree = None) -> Array:
         """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
 
         Args:
-            *training_and_obs: One observation, or a batch of them, preceded by a learner if it is not
-                the agent's own.
+            training: The learner; the observation, if that is the only argument.
+            obs: One observation, or a batch of them.
 
         Returns:
             One action, or as many.
@@ -67,12 +67,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Raises:
             RuntimeError: The observation is alone, but the agent has not been trained.
             TypeError: The learner has a memory.
-            ValueError: The observation is none of the environment's.
+            ValueError: The observation does not fit the environment.
         """
-        *given, obs = training_and_obs
-        learner = given[0] if given else self.learner
+        if obs is None:
+            training, obs = self.learner, training
         try:
-            return self._to_environment(learner.sample_actions(obs))
+            return self._to_environment(training.sample_actions(obs))
         except Exception:
             check_observation(observation_of(obs), self._observation, batches=True)
             raise

@@ -129,7 +129,6 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         rng, warmup_rngs = self._split(rng, self.config.n_warmup_steps)
         env_rngs = jax.random.split(env_rng, self.config.batch_size)
         obs, envstate = jax.vmap(self.episodes.reset)(env_rngs)
-        first_carry = self._recall.initial()
         runner = OffPolicyRunner(
             learner=self._create_learner(learner_rng, hyperparams),
             buffer=self._empty_buffer(),
@@ -138,7 +137,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             rng=rng,
             update_step=jnp.zeros((), jnp.int32),
             info={},
-            carry=jax.tree.map(lambda x: jnp.stack([x] * self.config.batch_size), first_carry),
+            carry=self._recall.initials(self.config.batch_size),
         )
         if self.config.normalise_rewards:
             received = jnp.zeros(self.config.batch_size, jnp.float32)

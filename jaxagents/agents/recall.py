@@ -55,7 +55,7 @@ class Recall(abc.ABC):
         Args:
             samples: The samples of all steps, shaped `(time, environments, ...)`.
             carry: The memories before the first step.
-            first: Whether a new episode starts at a step, to which the memory is not fresh yet.
+            first: Whether a new episode starts at a step, before which the memory is to be reset.
 
         Returns:
             A pytree with the same number of elements along the first two axes of every leaf.
@@ -71,6 +71,10 @@ class Recall(abc.ABC):
         Returns:
             The batch.
         """
+
+    def initials(self, n: int) -> PyTree:
+        """The memories of `n` environments at the start of their episodes."""
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), self.initial())
 
     def fresh_where(self, over: Bool[Array, "environments"], carry: PyTree) -> PyTree:
         """The memories, which start anew where an episode is over.

@@ -52,7 +52,7 @@ class Rollout(Protocol):
 
 
 def first_of(rollout: Rollout) -> Bool[Array, "time environments"]:
-    """Whether a new episode starts at a step of a rollout, to which the memory is not fresh yet."""
+    """Whether a new episode starts at a step of a rollout, before which the memory is to be reset."""
     over = rollout.terminated | rollout.truncated
     return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 

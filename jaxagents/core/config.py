@@ -124,8 +124,9 @@ class StaticConfig(KnownFields):
         return getattr(self, name) is None and self._may_be_none(name)
 
     def _may_be_none(self, name: str) -> bool:
-        (field,) = [x for x in dataclasses.fields(self) if x.name == name]
-        return type(None) in get_args(field.type)
+        """Whether a field may be, by its type, or a constant of the class in the place of one."""
+        types = [x.type for x in dataclasses.fields(self) if x.name == name]
+        return all(type(None) in get_args(x) or "None" in str(x) for x in types)
 
     def _check_names(self, name: str) -> None:
         value = getattr(self, name)

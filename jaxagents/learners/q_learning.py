@@ -40,8 +40,8 @@ class ValueConfig(LearnerConfig):
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        noisy: Whether the layers of the default network are noisy, by which it explores; see
-            [`NoisyDense`][jaxagents.networks.NoisyDense].
+        noisy: Whether the layers of the default network, with a memory those behind it, are noisy, by
+            which it explores; see [`NoisyDense`][jaxagents.networks.NoisyDense].
     """
 
     actor_network: ClassVar[None] = None

@@ -73,8 +73,9 @@ class FromMemory(nn.Module):
     def _n_batch_axes(self, carry: PyTree) -> int:
         initial = self.initial()
         if jax.tree.structure(carry) != jax.tree.structure(initial):
+            expected = jax.tree.map(jnp.shape, initial)
             raise ValueError(
-                f"This network needs a memory like {initial}: at first that of "
+                f"This network needs a memory of shape {expected}: at first that of "
                 f"agent.initial_carry(learner), then what agent.act returns, got {carry!r}."
             )
         one, *_ = jax.tree.leaves(initial)

@@ -159,7 +159,7 @@ def test_the_layers_around_a_memory_are_normalised():
         ({"memory": "GRU"}, r"memory must be None or one of \('gru', .* got 'GRU'"),
         (
             {"minibatch_size": 4},
-            r"multiple of rollout_length \* n_groups \(7\) where .* got 4; 7 would do",
+            r"multiple of rollout_length \* n_groups \(7\) where .* got 4\. Values .* do: 7, 14, 28\.",
         ),
         ({"minibatch_size": 4, "n_groups": 4}, r"rollout_length \* n_groups \(28\) where"),
         ({"encoder": nn.Dense(3)}, "put it into the critic's, as the torso"),

@@ -92,7 +92,9 @@ def test_says_how_to_act_where_the_memory_is_missing(learnt):
     for ask in (learnt[0].policy, learnt[0].q):
         with pytest.raises(TypeError, match=r"has a memory: call agent.act\(learner, carry, obs\)"):
             ask(jnp.zeros(2))
-    with pytest.raises(ValueError, match=r"needs a memory like .* agent.initial_carry\(learner\)"):
+    with pytest.raises(
+        ValueError, match=r"needs a memory of shape .* agent.initial_carry\(learner\)"
+    ):
         learnt[0].act(learnt[0].learner, (), jnp.zeros(2))
 
 

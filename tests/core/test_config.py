@@ -1,5 +1,6 @@
 """Configurations and hyperparameters: names, ranges, equality."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,7 +10,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from jaxagents import dqn, ppo, reinforce, sac
+from jaxagents import dqn, ppo, pqn, reinforce, sac
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
@@ -88,6 +89,19 @@ def test_refuses_traced_values():
 
 def test_takes_numpy_integers():
     assert AgentConfig(n_steps=np.int64(3)).n_steps == 3
+
+
+def test_types_of_fields_may_be_strings():
+    """As they are in modules that import annotations from the future."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+    class Own(pqn.AgentConfig):
+        n_evals: "int | None" = None
+        memory: "str | None" = None
+
+    assert Own().n_evals is None
+    with pytest.raises(ValueError, match=r"Own\.memory must be None or one of .* got 'rnn'"):
+        Own(memory="rnn")
 
 
 def test_compares_and_hashes_by_value():
