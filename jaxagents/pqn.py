@@ -232,9 +232,9 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
-        carry = runner.carry
-        runner, steps, rngs = self._play(runner)
-        learner, infos = self._epochs(runner.learner, steps, carry, rngs)
+        before = runner
+        runner, steps, rngs = self._play(before)
+        learner, infos = self._epochs(before, steps, rngs)
         if learner.observes:
             learner = learner.observe(self._observed(steps.obs))
         info = in_32_bits(jax.tree.map(jnp.mean, infos))
@@ -248,9 +248,8 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         return self.config.batch_size
 
     def _reports_of_minibatches(self, runner: RolloutRunner) -> Info:
-        carry = runner.carry
-        runner, steps, rngs = self._play(runner)
-        return jax.tree.map(jnp.ravel, self._epochs(runner.learner, steps, carry, rngs)[1])
+        _, steps, rngs = self._play(runner)
+        return jax.tree.map(jnp.ravel, self._epochs(runner, steps, rngs)[1])
 
     def _play(
         self, runner: RolloutRunner
@@ -288,21 +287,16 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
         return learner.allowed_q(learner.critic.params, obs).max(axis=-1)
 
     def _epochs(
-        self,
-        learner: PQNLearner,
-        steps: _Steps,
-        carry: PyTree,
-        rngs: Key[Array, "epochs n_groups"],
+        self, before: RolloutRunner, steps: _Steps, rngs: Key[Array, "epochs n_groups"]
     ) -> tuple[PQNLearner, Info]:
         """The learner after all epochs, and what each minibatch reports.
 
         Args:
-            learner: The learner.
+            before: The runner before the rollout.
             steps: The rollout.
-            carry: The memories before it.
             rngs: Random keys.
         """
-        config, hyperparams, recall = self.config, learner.hyperparams, self._recall
+        config, hyperparams, recall = self.config, before.hyperparams, self._recall
         returns = ops.lambda_returns(
             steps.reward,
             steps.next_value,
@@ -312,18 +306,17 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             hyperparams.q_lambda,
         )
         samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
-        if config.replicated_updates:
-            carry = sharding.whole(carry)
-        dealt = recall.dealt(samples, carry, first_of(steps))
-        dealt = jax.tree.map(lambda x: in_groups(x, config.n_groups), dealt)
-        n_of_group = dealt["returns"].shape[1]
+        carry = sharding.whole(before.carry) if config.replicated_updates else before.carry
+        elements = recall.elements(samples, carry, first_of(steps))
+        elements = jax.tree.map(lambda x: in_groups(x, config.n_groups), elements)
+        n_of_group = elements["returns"].shape[1]
 
         def minibatch(learner: PQNLearner, indices: Array) -> tuple[PQNLearner, Info]:
-            return self._update(learner, recall.batch(ops.take_minibatch(dealt, indices)))
+            return self._update(learner, recall.batch(ops.take_minibatch(elements, indices)))
 
         def epoch(learner: PQNLearner, rngs: Key[Array, "n_groups"]) -> tuple[PQNLearner, Info]:
             seeds = jax.random.key_data(rngs)[..., :2]
             indices = ops.minibatch_indices(seeds, n_of_group, config.n_minibatches)
             return jax.lax.scan(minibatch, learner, indices)
 
-        return jax.lax.scan(epoch, learner, rngs)
+        return jax.lax.scan(epoch, before.learner, rngs)

@@ -55,8 +55,11 @@ class ActionValues(
 
     @property
     def _recall(self) -> Recall:
+        if not self.config.has_memory:
+            return Memoryless()
         network = self._learner_config().critic_network
-        return Recurrence(network) if isinstance(network, Recurrent) else Memoryless()
+        assert isinstance(network, Recurrent)
+        return Recurrence(network)
 
     def _learner_config(self) -> LearnerConfig:
         memory = self.config.memory

@@ -96,12 +96,13 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
         is random.
         """
-        seen = self._recall.seen(carry, obs)
+        recall = self._recall
+        seen = recall.seen(carry, obs)
         if rng is None:
             action = self.policy(training, seen)
         else:
             action = self._to_environment(training.sample_actions(seen, seed=rng))
-        return self._recall.after(training, seen), action
+        return recall.after(training, seen), action
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
-from jaxagents.agents.sequences import Sequence, elements
+from jaxagents.agents import sequences
 from jaxagents.core.arrays import select
 from jaxagents.core.remembered import Remembered, Steps
 from jaxagents.learners.learner import Batch, Learner
@@ -47,10 +47,10 @@ class Recall(abc.ABC):
         """
 
     @abc.abstractmethod
-    def dealt(
+    def elements(
         self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
     ) -> PyTree:
-        """A rollout as what is dealt to minibatches.
+        """A rollout as the elements that are dealt to minibatches.
 
         Args:
             samples: The samples of all steps, shaped `(time, environments, ...)`.
@@ -66,7 +66,7 @@ class Recall(abc.ABC):
         """A minibatch as the learner is given it.
 
         Args:
-            minibatch: Some of what `dealt` gave, along one axis.
+            minibatch: Some of what `elements` gave, along one axis.
 
         Returns:
             The batch.
@@ -105,7 +105,7 @@ class Memoryless(Recall):
         """No memory."""
         return ()
 
-    def dealt(
+    def elements(
         self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
     ) -> PyTree:
         """Single samples."""
@@ -136,13 +136,13 @@ class Recurrence(Recall):
         """The memory of the critic."""
         return cast(ValueLearner, learner).critic(seen, method="after")
 
-    def dealt(
+    def elements(
         self, samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]
     ) -> PyTree:
         """The sequences of environments."""
         start = jax.tree.map(lambda x: x[None], carry)
-        sequence = Sequence(samples["observations"], start, first)
-        return elements({**samples, "observations": sequence})
+        sequence = sequences.Sequence(samples["observations"], start, first)
+        return sequences.elements({**samples, "observations": sequence})
 
     def batch(self, minibatch: PyTree) -> Batch:
         """The steps of all sequences, one after another."""

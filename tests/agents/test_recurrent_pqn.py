@@ -7,8 +7,9 @@ import pytest
 import trees
 from flax import linen as nn
 from probes import Allowed, Recall
+from remembering import check_acts_with_its_memory
 
-from jaxagents import PQN, PQNLearner, load_policy, ops
+from jaxagents import PQN, PQNLearner, ops
 from jaxagents.core.remembered import Remembered
 from jaxagents.networks import DiscreteCritic, WithMemory
 from jaxagents.pqn import AgentConfig, HyperParameters
@@ -43,20 +44,8 @@ def test_learns_what_only_a_memory_can(learnt):
     assert learnt.training_metrics["returns"][-1].mean() == 1.0
 
 
-def test_its_exported_policy_remembers(learnt, tmp_path):
-    learnt.export_policy(tmp_path / "policy.safetensors")
-    policy = load_policy(tmp_path / "policy.safetensors")
-    rng, obs, envstate = learnt.env_reset(jax.random.key(5))
-    carry, exported_carry = learnt.initial_carry(learnt.learner), policy.initial_carry()
-    rewards = []
-    for _ in range(3):
-        assert learnt.q(Remembered(carry, obs)).shape == (2,)
-        carry, action = learnt.act(learnt.learner, carry, obs)
-        exported_carry, exported = policy.act(exported_carry, obs)
-        assert exported == action
-        rng, obs, envstate, reward, _, _ = learnt.env_step(rng, envstate, action)
-        rewards.append(float(reward))
-    assert rewards == [0.0, 0.0, 1.0]
+def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
+    check_acts_with_its_memory(learnt, tmp_path)
 
 
 class Recorder(PQNLearner):

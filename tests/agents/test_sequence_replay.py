@@ -7,8 +7,9 @@ import pytest
 import trees
 from flax import linen as nn
 from probes import Allowed, Recall
+from remembering import check_acts_with_its_memory
 
-from jaxagents import C51, DDQN, DQN, c51, load_policy
+from jaxagents import C51, DDQN, DQN, c51
 from jaxagents.agents.replay import SequenceReplay
 from jaxagents.core.remembered import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
@@ -71,21 +72,7 @@ def test_learns_what_only_a_memory_can(learnt):
 
 
 def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
-    agent = learnt[0]
-    agent.export_policy(tmp_path / "policy.safetensors")
-    policy = load_policy(tmp_path / "policy.safetensors")
-    rng, obs, envstate = agent.env_reset(jax.random.key(5))
-    carry, exported_carry = agent.initial_carry(agent.learner), policy.initial_carry()
-    rewards = []
-    for _ in range(3):
-        seen = Remembered(carry, obs)
-        assert agent.q(seen).argmax() == agent.policy(seen)
-        carry, action = agent.act(agent.learner, carry, obs)
-        exported_carry, exported = policy.act(exported_carry, obs)
-        assert exported == action
-        rng, obs, envstate, reward, _, _ = agent.env_step(rng, envstate, action)
-        rewards.append(float(reward))
-    assert rewards == [0.0, 0.0, 1.0]
+    check_acts_with_its_memory(learnt[0], tmp_path)
 
 
 def test_says_how_to_act_where_the_memory_is_missing(learnt):
