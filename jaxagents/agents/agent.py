@@ -10,7 +10,6 @@ from jaxtyping import ArrayLike
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.continuing import (
     check_choice,
-    check_fits,
     check_not_used_up,
     check_same_evaluations,
 )
@@ -38,7 +37,6 @@ from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice, OnMesh
 from jaxagents.running.replay import Replay, replay
 from jaxagents.running.sweeps import SweepResult
-from jaxagents.running.trainable import programs_of
 from jaxagents.running.where import program_of
 
 
@@ -217,18 +215,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
     def _check_runner(self, runner: RunnerT) -> None:
         """Raises unless a training can go on from a runner."""
         if runner is not self.training_runner:
-            fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
-            check_fits(runner, fresh, repr(self).strip("<>"))
+            self._check_fits(runner)
         check_not_used_up(runner)
-
-    def _fresh_runner(self, hyperparams: object) -> RunnerT:
-        """A fresh runner, as shapes."""
-        kind = self._hyperparams_type
-        given = hyperparams if isinstance(hyperparams, kind) else kind()
-        key = "fresh runner", jax.tree.structure(given)
-        return programs_of(self).get(
-            key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
-        )
 
     def sweep(
         self,

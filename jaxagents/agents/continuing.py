@@ -72,7 +72,7 @@ def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
     if not isinstance(runner, type(fresh)):
         hint = f": {_RESULT}" if isinstance(runner, tuple) else ""
         raise TypeError(
-            f"train takes a runner of the class {type(fresh).__name__}, got a "
+            f"{agent} takes a runner of the class {type(fresh).__name__}, got "
             f"{type(runner).__name__}{hint}."
         )
     check_single(runner)

@@ -1,20 +1,23 @@
 """The compiled steps of agents, for users who write their own loops."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, SupportsIndex, cast
 
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import check_not_used_up
+from jaxagents.agents.continuing import check_fits, check_not_used_up
 from jaxagents.agents.program import Program
-from jaxagents.core.keys import RandomKey, as_key
+from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import not_negative
 from jaxagents.core.shared_programs import compiled
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.running.on_host import OnHost
 from jaxagents.running.programs import OnDevice
+from jaxagents.running.trainable import programs_of
 from jaxagents.running.where import program_of
 
 
@@ -39,8 +42,13 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The runner before any update.
+
+        Raises:
+            TypeError: An argument is of another type.
+            ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
-        return self._steps.start(rng, hyperparams)
+        self._check_hyperparams(hyperparams)
+        return self._steps.start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner.
@@ -51,9 +59,15 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The runner with them.
+
+        Raises:
+            TypeError: It is no runner of such an agent, or these are no hyperparameters of it.
+            ValueError: The runner is used up or does not fit, or a hyperparameter is out of range or an
+                array.
         """
-        check_not_used_up(runner)
-        return self._steps.restart(runner, hyperparams)
+        self._check_hyperparams(hyperparams)
+        with self._naming_misfits(runner):
+            return self._steps.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
@@ -67,13 +81,13 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             The runner after them.
 
         Raises:
-            TypeError: It is no runner, or the number is none of updates.
-            ValueError: The runner is used up, or the number is negative.
+            TypeError: It is no runner of such an agent, or the number is none of updates.
+            ValueError: The runner is used up or does not fit, or the number is negative.
         """
-        check_not_used_up(runner)
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
-        return self._steps.advance(runner, n_updates)
+        with self._naming_misfits(runner):
+            return self._steps.advance(runner, n_updates)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.
@@ -84,9 +98,40 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Returns:
             The update step, the losses of the last update and, if `eval_during_training`, the
             outcomes of `config.n_evals` greedy episodes.
+
+        Raises:
+            TypeError: It is no runner of such an agent.
+            ValueError: The runner is used up, or does not fit.
+        """
+        with self._naming_misfits(runner):
+            return self._steps.evaluate(runner)
+
+    @contextlib.contextmanager
+    def _naming_misfits(self, runner: RunnerT) -> Iterator[None]:
+        """Where a step fails since a runner does not fit the agent, raises an error that says so.
+
+        To compare the shapes of all arrays before each step would take longer than many steps.
         """
         check_not_used_up(runner)
-        return self._steps.evaluate(runner)
+        try:
+            yield
+        except Exception:
+            self._check_fits(runner)
+            raise
+
+    def _check_fits(self, runner: RunnerT) -> None:
+        """Raises unless a runner is shaped like those of the agent."""
+        fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
+        check_fits(runner, fresh, repr(self).strip("<>"))
+
+    def _fresh_runner(self, hyperparams: object) -> RunnerT:
+        """A fresh runner, as shapes."""
+        kind = self._hyperparams_type
+        given = hyperparams if isinstance(hyperparams, kind) else kind()
+        key = "fresh runner", jax.tree.structure(given)
+        return programs_of(self).get(
+            key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
+        )
 
     @compiled
     def env_reset(self, rng: RandomKey) -> tuple[RandomKey, PyTree, EpisodeState]:

@@ -306,13 +306,13 @@ def class_of_loggers():
     agent().train(key(), hyperparams(), progress=False, loggers=[ConsoleLogger])
 
 
-@mistake(TypeError, r"train takes a runner .* got a tuple.*runner, metrics = ")
+@mistake(TypeError, r"PPO on MatchSign takes a runner .* got tuple.*runner, metrics = ")
 def whole_result_as_a_runner():
     """All that `train` returned, given to it as a runner."""
     agent().train(None, None, (runner(), {}), progress=False)
 
 
-@mistake(TypeError, r"train takes a runner .* got a OffPolicyRunner")
+@mistake(TypeError, r"PPO on MatchSign takes a runner .* got OffPolicyRunner")
 def runner_of_another_family():
     """The runner of an agent of another family."""
     agent().train(None, None, runner_of(make_dqn()), progress=False)
@@ -340,6 +340,28 @@ def runner_of_another_environment():
     """The runner of an agent in another environment."""
     other = runner_of(make_ppo(KnownValues()))
     agent().train(None, None, other, progress=False)
+
+
+@mistake(
+    ValueError,
+    r"This runner does not fit PPO on MatchSign: its .* shape \(8,\).*\(4,\).* batch_s",
+)
+def runner_of_another_batch_size_to_advance():
+    """The runner of an agent with another `batch_size`, given to `advance`."""
+    other = jax.tree.map(jnp.copy, runner_of(make_ppo(batch_size=8)))
+    agent().advance(other, 1)
+
+
+@mistake(TypeError, r"PPO on MatchSign takes a runner .* got OffPolicyRunner")
+def runner_of_another_family_to_evaluate():
+    """The runner of an agent of another family, given to `evaluate`."""
+    agent().evaluate(runner_of(make_dqn()))
+
+
+@mistake(TypeError, r"PPO takes a jaxagents.ppo.HyperParameters, got 3")
+def number_as_hyperparameters_to_start():
+    """A number in the place of the hyperparameters of `start`."""
+    agent().start(key(), 3)
 
 
 @mistake(
