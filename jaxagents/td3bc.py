@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.train_state import TrainState
 from jaxagents.td3 import TD3Config, TD3Hyperparameters, TD3Learner
@@ -48,11 +49,14 @@ class TD3BCLearner(TD3Learner):
 
         $$\operatorname{mean}\left((\pi(s) - a)^2\right)
         - \frac{\alpha}{\operatorname{mean} |Q|} \operatorname{mean} Q, \qquad Q = Q_1(s, \pi(s))$$
+
+        The `weights` of a batch, if it has any, weigh the first term, which imitates the data.
         """
         actions = self.actor(batch["observations"], params=params).mode()
         values = critic(batch["observations"], actions)[0]
         size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(values).mean(), _SMALLEST_SIZE))
-        distance = jnp.square(actions - batch["actions"]).mean()
+        distances = jnp.square(actions - batch["actions"]).mean(axis=-1)
+        distance = weighted_mean(distances, batch)
         loss = distance - self.hyperparams.value_weight / size * values.mean()
         return loss, {"actor_loss": loss, "mse": distance}
 

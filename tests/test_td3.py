@@ -125,9 +125,13 @@ def test_updates_are_those_of_the_paper(kwargs, further):
 
 
 @pytest.mark.parametrize("value_weight", [0.0, 2.5])
-def test_near_the_data_updates_are_those_of_the_paper(value_weight):
-    """Equations 4 and 5 of TD3+BC."""
-    batch = transitions(False, (16,))
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_near_the_data_updates_are_those_of_the_paper(value_weight, is_weighed):
+    """Equations 4 and 5 of TD3+BC, whose imitation of the data weighs samples."""
+    batch, share = transitions(False, (16,)), np.ones(16, np.float32)
+    if is_weighed:
+        share = np.random.default_rng(1).uniform(size=16).astype(np.float32)
+        batch["weights"] = share
     kwargs = {"value_weight": value_weight, "policy_delay": 1}
     learner = linear_learner(batch, TD3BCLearner, **kwargs)
     before = parameters(learner)
@@ -137,10 +141,10 @@ def test_near_the_data_updates_are_those_of_the_paper(value_weight):
     values = np.concatenate([obs, actions], axis=-1) @ critic
     weight = value_weight / np.abs(values).mean()
     distances = actions - batch["actions"]
-    mse = np.square(distances).mean()
+    mse = (share[:, None] * np.square(distances)).mean()
     assert_close(info["actor_loss"], mse - weight * values.mean())
     assert_close(info["mse"], mse)
-    slope = 2.0 * distances / distances.size - weight * critic[OBS_DIM:] / len(obs)
+    slope = 2.0 * share[:, None] * distances / distances.size - weight * critic[OBS_DIM:] / len(obs)
     gradient = obs.T @ ((1.0 - actions**2) * slope)
     assert_close(after["actor"], before["actor"] - RATES["actor_learning_rate"] * gradient)
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_observation
+from jaxagents.agents.checks import naming_observations
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.hooks_policy import Hooks, HooksPolicy
@@ -125,11 +125,8 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
                 "which gives the memory afterwards and the action; initial_carry(training) is the first."
             )
-        try:
+        with naming_observations(obs, self._observation):
             return self._distribution(training, training.params, obs).mode()
-        except Exception:
-            check_observation(obs, self._observation)
-            raise
 
     @property
     def _policy(self) -> Policy:

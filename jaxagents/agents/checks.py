@@ -1,7 +1,8 @@
 """Checks of the arguments of agents, made on shapes alone, before anything is compiled."""
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -145,6 +146,25 @@ def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
         )
 
 
+@contextlib.contextmanager
+def naming_observations(obs: PyTree, expected: PyTree, batches: bool = False) -> Iterator[None]:
+    """Where a policy fails since it is given something other than an observation, raises for that.
+
+    Args:
+        obs: What it is given.
+        expected: One observation, as shapes.
+        batches: Whether it also takes a batch of observations.
+
+    Raises:
+        ValueError: Structure or shape differ.
+    """
+    try:
+        yield
+    except Exception:
+        check_observation(obs, expected, batches)
+        raise
+
+
 def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> None:
     """Raises if a policy is given something other than an observation.
 
@@ -157,6 +177,11 @@ def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> N
         ValueError: Structure or shape differ.
     """
     or_batch = ", or a batch of them" if batches else ""
+    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
+        raise ValueError(
+            f"policy takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
+            "list: give np.array(...)."
+        )
     found, own = jax.tree.structure(obs), jax.tree.structure(expected)
     if found != own:
         raise ValueError(

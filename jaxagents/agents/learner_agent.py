@@ -10,7 +10,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_no_hooks, check_observation
+from jaxagents.agents.checks import check_no_hooks, naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
@@ -71,11 +71,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """
         if obs is None:
             training, obs = self.learner, training
-        try:
+        with naming_observations(observation_of(obs), self._observation, batches=True):
             return self._to_environment(training.sample_actions(obs))
-        except Exception:
-            check_observation(observation_of(obs), self._observation, batches=True)
-            raise
 
     def initial_carry(self, training: Learner) -> PyTree:
         """The memory of the learner at the start of an episode; `()` if it has none.
@@ -97,12 +94,13 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         is random.
         """
         recall = self._recall
-        seen = recall.seen(carry, obs)
-        if rng is None:
-            action = self.policy(training, seen)
-        else:
-            action = self._to_environment(training.sample_actions(seen, seed=rng))
-        return recall.after(training, seen), action
+        with naming_observations(obs, self._observation, batches=True):
+            seen = recall.seen(carry, obs)
+            if rng is None:
+                action = self.policy(training, seen)
+            else:
+                action = self._to_environment(training.sample_actions(seen, seed=rng))
+            return recall.after(training, seen), action
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""

@@ -127,6 +127,7 @@ class TrainState(PicklableNode):
             The network's output.
 
         Raises:
+            TypeError: An input is a list of numbers.
             ValueError: The parameters are of other shapes than such inputs need.
         """
         params = self.params if params is None else params
@@ -140,6 +141,13 @@ class TrainState(PicklableNode):
                 f"{type(self.model_def).__name__} was given inputs of shape {shapes}, which its "
                 f"parameters do not fit: {error}"
             ) from error
+        except (AttributeError, TypeError) as error:
+            if any(map(_is_list_of_numbers, args)):
+                raise TypeError(
+                    f"{type(self.model_def).__name__} was given a list of numbers: give an array, "
+                    "np.array(...)."
+                ) from error
+            raise
 
     @property
     def apply_fn(self) -> Callable[..., Any]:
@@ -244,3 +252,7 @@ def target_update(state: TrainState, target: TrainState, tau: float | Array) -> 
     return target.replace(
         params=params, extra_variables=jax.tree.map(jnp.copy, state.extra_variables)
     )
+
+
+def _is_list_of_numbers(x: PyTree) -> bool:
+    return isinstance(x, list) and not any(map(np.ndim, jax.tree.leaves(x)))

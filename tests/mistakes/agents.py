@@ -458,11 +458,32 @@ def wider_observation_for_a_learner():
 
 
 @mistake(
-    ValueError, r"policy takes one observation, or a batch of them, structured as PyTreeDef\(\*\)"
+    ValueError,
+    r"policy takes one observation, or a batch of .* array of shape \(2,\), got a list: give np\.",
 )
 def list_of_numbers_for_an_observation():
     """A list of numbers for the observation of an agent around a learner."""
     make_dqn().policy(dqn_learner(), [0.0, 1.0])
+
+
+@mistake(ValueError, r"policy takes one observation, as an array of shape \(2,\), got a list")
+def list_of_numbers_for_policy():
+    """A list of numbers for `policy`."""
+    agent().policy(runner().actor_training, [0.0, 1.0])
+
+
+@mistake(ValueError, r"policy takes one observation, or a batch of .* shape \(2,\), got a list")
+def list_of_numbers_to_act_on_with_a_memory():
+    """A list of numbers for `act` of an agent around a learner that remembers."""
+    remembers = make_dqn(memory="gru", learning_starts=32, sequence_length=4)
+    acting = runner_of(remembers).learner
+    remembers.act(acting, remembers.initial_carry(acting), [0.0, 1.0])
+
+
+@mistake(TypeError, r"DiscreteCritic was given a list of numbers: give an array, np\.array")
+def list_of_numbers_to_value():
+    """A list of numbers for `q` of a learner."""
+    dqn_learner().q([0.0, 1.0])
 
 
 @mistake(ValueError, r"policy takes one observation, of shape \(2,\), got shape \(3,\)")
