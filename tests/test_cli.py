@@ -285,9 +285,20 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         (["train", *CARTPOLE, "more"], "'more' is no option"),
         (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: needs a whole number, got 'ten'."),
         (["train", *CARTPOLE, "--gamma", "much"], "--gamma: needs a number, got 'much'."),
-        (["train", *CARTPOLE, "--n-steps", "0"], "n_steps must be a positive integer, got 0"),
-        (["train", *CARTPOLE, "--batch-size", "6"], "minibatch_size must divide batch_size"),
-        (["train", *CARTPOLE, "--gamma", "2"], "gamma must lie in [0, 1], got 2.0"),
+        (["train", *CARTPOLE, "--n-steps", "0"], ": --n-steps must be a positive integer, got 0"),
+        (
+            ["train", *CARTPOLE, "--batch-size", "6"],
+            ": --minibatch-size must divide --batch-size: 6 is not a multiple of",
+        ),
+        (
+            ["train", "dqn", "CartPole-v1", "--memory=gru", "--learning-starts=3"],
+            ": --learning-starts must be at least --sequence-length * --batch-size (128)",
+        ),
+        (
+            ["train", *CARTPOLE, "--actor-optimizer-params.eps", "-1"],
+            ": --actor-optimizer-params.eps must lie in",
+        ),
+        (["train", *CARTPOLE, "--gamma", "2"], ": --gamma must lie in [0, 1], got 2.0"),
         (["sweep", *CARTPOLE, "--seeds", "0"], "--seeds must be a positive integer, got 0."),
         (["train", "dqn", "Pendulum-v1"], "DQN acts in discrete spaces"),
         (["train", "bc", "Pendulum-v1"], "bc learns from data: give --dataset FILE"),

@@ -2,7 +2,8 @@
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,23 +29,39 @@ _OF_CHOICES = (
 
 
 @contextmanager
-def told_in_a_line(*kinds: type[Exception]) -> Iterator[None]:
+def told_in_a_line(*kinds: type[Exception], fields: Collection[str] = ()) -> Iterator[None]:
     """Turns errors into mistakes.
 
     Args:
         *kinds: Kinds of errors; by default those of what checks the user's choices.
+        fields: Names of fields that options set, which are told as the options.
     """
     kinds = kinds or _OF_CHOICES
     try:
         yield
     except kinds as error:
-        raise MistakeError(" ".join(_text_of(error).split())) from error
+        line = " ".join(_text_of(error).split())
+        raise MistakeError(_with_options(line, fields)) from error
 
 
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}."
     return str(error.args[0] if error.args else error)
+
+
+def _with_options(line: str, fields: Collection[str]) -> str:
+    """A line with options in the place of fields: `--batch-size` for `AgentConfig.batch_size`.
+
+    A name of one word, such as `memory`, stands for the field where the line begins with it.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = found["name"]
+        is_meant = found["config"] or "_" in name or found.start() == 0
+        return f"--{name.replace('_', '-')}" if is_meant and name in fields else found[0]
+
+    return re.sub(r"\b(?P<config>\w*Config\.)?(?P<name>[a-z]\w*(\.[a-z]\w*)*)", option, line)
 
 
 def check_agent(name: str) -> None:

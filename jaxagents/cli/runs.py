@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
-from jaxagents.cli.values import stacked, with_values
+from jaxagents.cli.values import by_full_name, stacked, with_values
 from jaxagents.core.nearest import alike, unknown
 from jaxagents.core.suites import SUITES
 from jaxagents.presets import preset
@@ -106,7 +106,7 @@ class Run:
 
         from jaxagents.agents.annealing import annealed
 
-        with told_in_a_line():
+        with told_in_a_line(fields=self.config):
             start = Start.of(self.agent, self.preset)
             config = start.config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
             if self.anneal:
@@ -126,7 +126,7 @@ class Run:
         Raises:
             MistakeError: One is out of its range.
         """
-        with told_in_a_line():
+        with told_in_a_line(fields=by_full_name(self.hyperparams[0])):
             start = Start.of(self.agent, self.preset)
             hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
             hyperparams.check_ranges()

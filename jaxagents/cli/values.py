@@ -24,7 +24,7 @@ def with_values(hyperparams: Any, values: Values) -> Any:
 
 def shared_names(values: Values) -> list[str]:
     """The options that stand for some of these values."""
-    return [name for name in SHARED if any(key.endswith(name) for key in _flat(values))]
+    return [name for name in SHARED if any(key.endswith(name) for key in by_full_name(values))]
 
 
 def chosen_sets(options: Any) -> list[Values]:
@@ -39,7 +39,7 @@ def chosen_sets(options: Any) -> list[Values]:
     given = dataclasses.asdict(options.hyperparams)
     shared = {name: getattr(options, name, None) for name in SHARED}
     shared = {name: value for name, value in shared.items() if value not in (None, ())}
-    own = {name: x for name, x in _flat(given).items() if not name.endswith(tuple(shared))}
+    own = {name: x for name, x in by_full_name(given).items() if not name.endswith(tuple(shared))}
     axes = {name: x if isinstance(x, tuple) else (x,) for name, x in {**own, **shared}.items()}
     combinations = itertools.product(*[values or (None,) for values in axes.values()])
     return [
@@ -50,7 +50,7 @@ def chosen_sets(options: Any) -> list[Values]:
 
 def differences(sets: list[Values]) -> list[Values]:
     """Those values of each set that are not the same in all, by names as short as may be."""
-    flat = [_flat(values) for values in sets]
+    flat = [by_full_name(values) for values in sets]
     varied = [name for name in flat[0] if len({values[name] for values in flat}) > 1]
     own = {name: name.rsplit(".", 1)[-1] for name in varied}
     short = [{own[name]: values[name] for name in varied} for values in flat]
@@ -82,11 +82,12 @@ def stacked(sets: list[Values]) -> Values:
     return merged
 
 
-def _flat(values: Values, prefix: str = "") -> Values:
+def by_full_name(values: Values, prefix: str = "") -> Values:
+    """Values by names that say in what each is nested, such as `actor_optimizer_params.eps`."""
     flat = {}
     for name, value in values.items():
         is_nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
+        flat |= by_full_name(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
     return flat
 
 
