@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.envs.on_host.returned import name_of, reward_of, start_of, step_of
+from jaxagents.envs.on_host.returned import flag_of, reward_of, start_of, step_of
 
 
 class Outcome(NamedTuple):
@@ -60,8 +60,8 @@ def take(env: gymnasium.Env, action: Any) -> Outcome:
     return Outcome(
         observation,
         reward_of(env, reward),
-        _flag(env, "terminated", terminated),
-        _flag(env, "truncated", truncated),
+        flag_of(env, "terminated", terminated),
+        flag_of(env, "truncated", truncated),
     )
 
 
@@ -75,12 +75,3 @@ def is_finite(observation: PyTree) -> bool:
 def _is_finite(leaf: Any) -> bool:
     array = np.asarray(leaf)
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
-
-
-def _flag(env: gymnasium.Env, name: str, value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    array = np.asarray(value)
-    if array.size != 1 or array.item() not in (False, True):
-        raise TypeError(f"{name_of(env)}.step must return a boolean as {name}, got {value!r}.")
-    return bool(array.item())

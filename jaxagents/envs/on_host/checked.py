@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import PyTree
 
-from jaxagents.envs.on_host.returned import name_of, reward_of, start_of, step_of
+from jaxagents.envs.on_host.returned import flag_of, name_of, reward_of, start_of, step_of
 
 
 class Checked(gymnasium.Wrapper):
@@ -56,9 +56,11 @@ class Checked(gymnasium.Wrapper):
         returned: Any = self.env.step(action)
         if self._has_stepped:
             return returned
-        observation, reward, _, _, info = step_of(self.env, returned)
+        observation, reward, terminated, truncated, info = step_of(self.env, returned)
         self._check("step", observation, info)
         reward_of(self.env, reward)
+        flag_of(self.env, "terminated", terminated)
+        flag_of(self.env, "truncated", truncated)
         self._has_stepped = True
         return returned
 

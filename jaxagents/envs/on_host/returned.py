@@ -70,6 +70,28 @@ def reward_of(env: gymnasium.Env, reward: Any) -> float:
     return float(array.item())
 
 
+def flag_of(env: gymnasium.Env, name: str, flag: Any) -> bool:
+    """A flag as a boolean.
+
+    Args:
+        env: The environment.
+        name: `"terminated"` or `"truncated"`.
+        flag: What its step returned as that.
+
+    Returns:
+        Whether it is set.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(flag, bool | np.bool_):
+        return bool(flag)
+    array = np.asarray(flag)
+    if array.size != 1 or array.item() not in (False, True):
+        raise TypeError(f"{name_of(env)}.step must return a boolean as {name}, got {flag!r}.")
+    return bool(array.item())
+
+
 def name_of(env: gymnasium.Env) -> str:
     """The name of the class of an environment, without wrappers."""
     return type(env.unwrapped).__qualname__

@@ -52,6 +52,16 @@ STEPS = {
         TypeError,
         "Changed.step must return a number as the reward, got None",
     ),
+    "half an end": (
+        lambda obs, reward, over, *others: (obs, reward, 0.5, *others),
+        TypeError,
+        r"Changed\.step must return a boolean as terminated, got 0\.5",
+    ),
+    "several cuts": (
+        lambda obs, reward, over, cut, info: (obs, reward, over, np.zeros(2, bool), info),
+        TypeError,
+        r"Changed\.step must return a boolean as truncated, got array",
+    ),
     "no info": (
         lambda *outcome: (*outcome[:-1], None),
         TypeError,
