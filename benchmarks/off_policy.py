@@ -52,7 +52,8 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--only", nargs="+", choices=TASKS, default=list(TASKS), help="environments")
-    add("--agents", nargs="+", help="agents, by default all of each environment")
+    labels = list(dict.fromkeys(label for task in TASKS.values() for label in task.agents))
+    add("--agents", nargs="+", choices=labels, help="agents, by default all of each environment")
     add("--seeds", type=int, default=5, help="seeds of each agent")
     add("--quick", action="store_true", help="only try whether everything runs")
     add("--report", action="store_true", help="only make the report anew")

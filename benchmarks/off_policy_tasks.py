@@ -69,8 +69,8 @@ def value_based(name: str, *labels: str) -> dict[str, str]:
 
 
 def minatar(game: str, meaning: str, *further: str) -> Task:
-    """DQN, C51, QR-DQN and further agents in a game of MinAtar."""
-    agents = value_based(game.lower(), "DQN", "C51", "QR-DQN", *further)
+    """DQN, C51, QR-DQN, further agents and Rainbow in a game of MinAtar."""
+    agents = value_based(game.lower(), "DQN", "C51", "QR-DQN", *further, "Rainbow")
     return Task(f"{game}-MinAtar", meaning, {}, agents)
 
 
@@ -119,10 +119,10 @@ TASKS = {
         mixed_data,
     ),
     "breakout": minatar(
-        "Breakout", "A return is the number of bricks, of which a wall has 30.", "PQN", "Rainbow"
+        "Breakout", "A return is the number of bricks, of which a wall has 30.", "PQN"
     ),
     "freeway": minatar("Freeway", "A return is the number of crossings in 2,500 steps."),
-    "asterix": minatar("Asterix", "A return is the number of treasures.", "Rainbow"),
+    "asterix": minatar("Asterix", "A return is the number of treasures."),
     "space_invaders": minatar(
         "SpaceInvaders",
         "A return is the number of aliens hit. Nothing is random in gymnax's game, so that all greedy "
