@@ -7,10 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import Bool, PyTree, UInt8, UInt32
 
+from jaxagents.core.observed import action_mask
 from jaxagents.envs.on_host.copies import Copies, VectorStep
 from jaxagents.envs.on_host.infos import Infos
 from jaxagents.envs.on_host.played import Played
-from jaxagents.envs.spaces import Space, box_bounds, is_box, map_spaces
+from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
 
 _BEGUN_BY: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()
 """The mark of those who began the current episodes in environments that a user made."""
@@ -172,8 +173,8 @@ class HostEpisodes:
     def _play_again(self, played: Played) -> Bool[np.ndarray, "environments"]:
         """Takes the actions of episodes again; says where that was possible.
 
-        All environments step together, so that those with fewer steps begin later; what happens in them
-        until then does not matter.
+        All environments step together. Those with fewer steps play theirs over and over until as many
+        are left as they have, so that no action is taken where it may not be allowed.
         """
         again = played.step <= min(leaf.shape[1] for leaf in jax.tree.leaves(played.actions))
         steps = np.where(again, played.step, 0)
@@ -182,10 +183,12 @@ class HostEpisodes:
         everywhere = np.arange(len(wait))
         self._start(played)
         for time in range(longest):
+            position = np.where(time < wait, time, time - wait) % np.maximum(steps, 1)
             if time:
-                self._begin(np.equal(time, wait))
-            rows = everywhere, np.maximum(time - wait, 0)
-            actions = jax.tree.map(lambda kept, rows=rows: kept[rows], played.actions)
+                self._begin(position == 0)
+            rows = everywhere, position
+            kept = jax.tree.map(lambda kept, rows=rows: kept[rows], played.actions)
+            actions = _with_allowed(self._space, kept, self.obs, steps == 0)
             step = self._vector.step(fitting_actions(self._space, actions))
             self.obs = step.obs
             over = step.terminated | step.truncated
@@ -226,6 +229,23 @@ def fitting_actions(space: Space, actions: PyTree) -> PyTree:
         return (np.clip(x, *box_bounds(part)) if is_box(part) else x).astype(part.dtype)
 
     return map_spaces(fitting, space, actions)
+
+
+def _with_allowed(
+    space: Space, actions: PyTree, obs: PyTree, where: Bool[np.ndarray, "environments"]
+) -> PyTree:
+    """Actions, in some environments the first that their observations allow."""
+
+    def allowed(part: Space, x: np.ndarray, mask: PyTree) -> np.ndarray:
+        if mask is None:
+            first = np.zeros_like(x)
+        elif is_multi_discrete(part):
+            first = np.stack([np.argmax(of_one, axis=-1) for of_one in mask], axis=-1)
+        else:
+            first = np.argmax(mask, axis=-1)
+        return np.where(where.reshape(-1, *[1] * (x.ndim - 1)), first, x)
+
+    return map_spaces(allowed, space, actions, action_mask(obs)) if where.any() else actions
 
 
 def _seed_of_episode(seed: int, number: int) -> int:

@@ -1,9 +1,12 @@
 """Episodes in vectors of Gymnasium environments, whichever way these start the next one."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
 import trees
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
@@ -79,6 +82,48 @@ def test_episodes_go_on_where_they_were():
         assert again.played.is_same(played)
         for time, step in enumerate(later, 11):
             trees.assert_equal(again.step(actions_of(time)), step)
+
+
+class Strict(gymnasium.Env):
+    """Allows other actions at each step, and takes no others."""
+
+    observation_space = spaces.Dict(
+        {"observation": spaces.Box(0, 99, (1,)), "action_mask": spaces.MultiBinary(3)}
+    )
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = int(seed % 2)
+        return self._observation(), {}
+
+    def step(self, action):
+        assert self._mask()[action], (action, self.time)
+        self.time += 1
+        return self._observation(), 0.0, self.time % 7 == 6, False, {}
+
+    def _observation(self):
+        return {"observation": np.float32([self.time]), "action_mask": self._mask()}
+
+    def _mask(self):
+        return np.arange(3) == self.time % 3
+
+
+def test_no_action_is_taken_again_where_it_is_not_allowed():
+    """Episodes of different lengths, one of which has just begun."""
+    make = functools.partial(vector, AutoresetMode.DISABLED, Strict)
+    episodes = HostEpisodes(make(), max_steps=100)
+    nothing = episodes.go_to(fresh(longest=10), {"observation": NOT_SEEN, "action_mask": NOT_SEEN})
+    assert nothing.all()
+    lengths = set()
+    for _ in range(13):
+        episodes.step(np.argmax(episodes.obs["action_mask"], axis=-1))
+        played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+        lengths.add(tuple(played.step.tolist()))
+        others = HostEpisodes(make(), max_steps=100)
+        assert others.go_to(played, obs).all()
+        trees.assert_equal(others.obs, obs)
+    assert any(0 in steps and len({*steps}) > 1 for steps in lengths)
 
 
 def test_other_actions_are_another_course():
