@@ -16,7 +16,7 @@ from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
-from jaxagents.networks import Recurrent
+from jaxagents.networks import Normalised, NormalisedRecurrent, Recurrent
 
 
 def check_eval_rng(rng: object) -> None:
@@ -129,15 +129,22 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
 
 
 def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
-    """Raises if a network that sees what a trunk makes of observations has a memory of its own.
+    """Raises if a network that sees what a trunk makes of observations has what belongs into the trunk.
 
     Args:
         agent: Name of the agent.
         **networks: The networks behind the trunk, by their fields of the configuration.
 
     Raises:
-        TypeError: One of them has.
+        TypeError: One of them has a memory, or statistics of observations.
     """
+    kinds = Normalised | NormalisedRecurrent
+    normalised = [name for name, network in networks.items() if isinstance(network, kinds)]
+    if normalised:
+        raise TypeError(
+            f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "
+            "the trunk instead, or set normalise_observations=True."
+        )
     remembering = [name for name, network in networks.items() if isinstance(network, Recurrent)]
     if remembering:
         raise TypeError(

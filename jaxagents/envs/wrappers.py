@@ -56,8 +56,17 @@ class Wrapper(Environment):
         Args:
             env: Whatever an agent takes as an environment, wrapped ones included.
             params: Its parameters, as for an agent.
+
+        Raises:
+            TypeError: It is stepped on the host.
         """
         self.env = as_environment(env, params)
+        if self.env.on_host:
+            raise TypeError(
+                f"{type(self).__name__} goes around compiled environments, but {self.env.name} runs on "
+                "the host: put one of gymnasium.wrappers around it instead, such as "
+                "FrameStackObservation, before an agent takes it."
+            )
         self.n_actors = self.env.n_actors
         self.action_space = self.env.action_space
         self.max_steps = self.env.max_steps

@@ -13,6 +13,7 @@ from jaxagents import IPPO, MAPPO, PPO
 from jaxagents.agents import shared_trunk
 from jaxagents.networks import (
     CategoricalActor,
+    Normalised,
     StateCritic,
     Torso,
     WithMemory,
@@ -163,6 +164,12 @@ def test_refuses_what_does_not_fit():
         make(critic_network=WithMemory(StateCritic(features=())))
     with pytest.raises(TypeError, match="the memory of actor_network belongs into the trunk"):
         make(actor_network=WithMemory(CategoricalActor(2, features=())))
+    for name, network in {
+        "critic_network": StateCritic(features=()),
+        "actor_network": CategoricalActor(2, features=()),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name} sees no observations: put Normalised around"):
+            make(**{name: Normalised(network)})
     with pytest.raises(ValueError, match="they share no trunk"):
         make(lambda: MatchSign(2), MAPPO)
     with pytest.raises(TypeError, match=r"trunk must be a flax\.linen module"):

@@ -6,7 +6,7 @@ from gymnasium.vector import SyncVectorEnv
 from loops import Line
 
 from jaxagents import PPO, check_env, ppo
-from jaxagents.envs import Gymnasium
+from jaxagents.envs import FrameStack, Gymnasium
 from mistakes.entries import Theme
 from mistakes.things import ON_POLICY, hyperparams, make_ppo
 
@@ -85,3 +85,9 @@ class Twice(PPO):
 def own_update_on_the_host():
     """An update of one's own that plays, in an environment of Gymnasium."""
     Twice(Gymnasium(Line), None, ppo.AgentConfig(**ON_POLICY))
+
+
+@mistake(TypeError, r"FrameStack goes around compiled .* Line runs on .*gymnasium\.wrappers")
+def wrapper_of_an_environment_of_gymnasium():
+    """A wrapper of compiled environments around an environment of Gymnasium."""
+    FrameStack(Gymnasium(Line), 4)
