@@ -288,6 +288,10 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Memories after a step of all environments, actions, and their log-probabilities."""
         raise NotImplementedError
 
+    def _begin_episodes(self, runner: RunnerT, where: Bool[Array, "environments"]) -> RunnerT:
+        """The runner before a rollout that begins with new episodes in some environments."""
+        raise NotImplementedError
+
     def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> RunnerT:
         """Learns from a rollout, after which the runner's environments stand already."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.first_spoilt import Record
@@ -91,6 +91,10 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
             return self.behaviour.act(acting, carry, obs, key)
 
         return jax.vmap(act)(carry, obs, episodes)
+
+    def begin_episodes(self, runner: RunnerT, where: Bool[Array, "environments"]) -> RunnerT:
+        """The runner before a rollout that begins with new episodes in some environments."""
+        return self.behaviour._begin_episodes(runner, where)
 
     def learn(
         self, runner: RunnerT, record: Record, rollout: HostRollout

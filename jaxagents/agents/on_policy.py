@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, ArrayLike, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents import shared_trunk
@@ -22,6 +22,7 @@ from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import no_targets
+from jaxagents.core.arrays import select
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
@@ -244,6 +245,15 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     ) -> tuple[PyTree, PyTree, Array]:
         _, act = self._drawing(actor, carry, obs)
         return jax.vmap(act)(noise, carry, obs)
+
+    def _begin_episodes(self, runner: Runner, where: Bool[Array, "environments"]) -> Runner:
+        critic = self._whole_critic(runner.actor_training, runner.critic_training)
+        nothing = jax.tree.map(lambda x: jnp.zeros_like(x[0]), runner.received)
+        begin = jax.vmap(select, (0, None, 0))
+        return runner.replace(
+            critic_carry=begin(where, self._critic.initial(critic), runner.critic_carry),
+            received=begin(where, nothing, runner.received),
+        )
 
     def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> Runner:
         return self._learn_from(*self._taken_over(runner, rollout))

@@ -44,10 +44,17 @@ class Rows:
         """Begins an empty rollout."""
         self._n_steps = n_steps
         self._taken = np.zeros(n_envs, int)
+        self._begins = np.zeros(n_envs, bool)
         self._rollout: HostRollout | None = None
 
-    def add(self, step: HostRollout, counts: Bool[np.ndarray, "environments"]) -> None:
-        """Adds a step of the environments in which it counts."""
+    def add(
+        self,
+        step: HostRollout,
+        counts: Bool[np.ndarray, "environments"],
+        begins: Bool[np.ndarray, "environments"],
+    ) -> None:
+        """Adds a step of the environments in which it counts, in some of which an episode begins."""
+        self._begins |= counts & (self._taken == 0) & begins
         step = jax.tree.map(np.asarray, step)
         if self._rollout is None:
             self._rollout = jax.tree.map(
@@ -57,6 +64,11 @@ class Rows:
         at = self._taken[where], where
         jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
         self._taken[where] += 1
+
+    @property
+    def begins(self) -> Bool[np.ndarray, "environments"]:
+        """Where the first step of the rollout is the first of an episode."""
+        return self._begins
 
     @property
     def are_complete(self) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.core.first_spoilt import Record
 from jaxagents.core.metrics import Metrics
@@ -96,6 +96,12 @@ class HostProgram(PureProgram[PlayingRunnerT], Protocol[PlayingRunnerT]):
 
     def initial_carry(self, acting: PyTree, /) -> PyTree:
         """The memory of what acts at the start of an episode."""
+        ...
+
+    def begin_episodes(
+        self, runner: PlayingRunnerT, where: Bool[Array, "environments"], /
+    ) -> PlayingRunnerT:
+        """The runner before a rollout that begins with new episodes in some environments."""
         ...
 
     def draw(self, runner: PlayingRunnerT, block: ArrayLike, /) -> PyTree:

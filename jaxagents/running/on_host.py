@@ -8,7 +8,7 @@ from typing import Any, Generic, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int, Key, PyTree, UInt8, UInt32
+from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree, UInt8, UInt32
 
 from jaxagents.core.arrays import in_float32
 from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_allowed, quick_jit
@@ -61,7 +61,7 @@ class OnHost(Generic[PlayingRunnerT]):
         runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
         if not self._env.collects_ahead:
             return runner
-        players, rollout = self._collect(runner, first_block=_AHEAD_OF_ALL)
+        players, rollout, _ = self._collect(runner, first_block=_AHEAD_OF_ALL)
         return runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
 
     @nan_is_allowed
@@ -90,8 +90,9 @@ class OnHost(Generic[PlayingRunnerT]):
 
     def _update(self, runner: PlayingRunnerT, record: Record) -> tuple[PlayingRunnerT, Record]:
         """Collects a rollout, and learns from it."""
-        players, rollout = self._collect(runner)
-        return self._compiled.learn(runner.replace(**players), record, rollout)
+        players, rollout, begins = self._collect(runner)
+        runner = self._compiled.begin(runner.replace(**players), begins)
+        return self._compiled.learn(runner, record, rollout)
 
     def _update_meanwhile(
         self, runner: PlayingRunnerT, record: Record
@@ -100,17 +101,19 @@ class OnHost(Generic[PlayingRunnerT]):
         learning = jax.tree.map(jnp.copy, runner.replace(ahead=(), envstate=()))
         with ThreadPoolExecutor(1) as thread:
             update = thread.submit(self._compiled.learn, learning, record, runner.ahead)
-            players, rollout = self._collect(runner)
+            players, rollout, begins = self._collect(runner)
             runner, record = jax.block_until_ready(update.result())
-        return runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players), record
+        runner = runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
+        return self._compiled.begin(runner, begins), record
 
     @nan_is_allowed
     def reports_of_minibatches(self, runner: PlayingRunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report; the runner is not used up."""
         if self._env.collects_ahead:
             return self._compiled.reports_of_minibatches(runner, runner.ahead)
-        players, rollout = self._collect(runner)
-        return self._compiled.reports_of_minibatches(runner.replace(**players), rollout)
+        players, rollout, begins = self._collect(runner)
+        runner = self._compiled.begin(self.place(runner.replace(**players)), begins)
+        return self._compiled.reports_of_minibatches(runner, rollout)
 
     @nan_is_allowed
     def evaluate(self, runner: PlayingRunnerT) -> Metrics:
@@ -178,18 +181,19 @@ class OnHost(Generic[PlayingRunnerT]):
 
     def _collect(
         self, runner: PlayingRunnerT, first_block: int = 0
-    ) -> tuple[dict[str, PyTree], HostRollout]:
-        """A rollout, and what a runner holds of its players after it."""
+    ) -> tuple[dict[str, PyTree], HostRollout, Bool[np.ndarray, "environments"]]:
+        """What a runner holds after a rollout, the rollout, and where it begins with a new episode."""
         compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
         episodes = self._training()
-        episodes.go_to(_played(runner), runner.obs)
-        acting, carry = compiled.program.acting(runner), runner.carry
+        goes_on = episodes.go_to(_played(runner), runner.obs)
+        acting = compiled.program.acting(runner)
         initial = compiled.initial_carry(acting)
+        carry = begun_again(runner.carry, initial, ~goes_on)
         rows = Rows(n_steps, self._n_envs)
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             if time % n_steps == 0:
                 draws = compiled.draw(runner, np.int32(first_block + time // n_steps))
-            obs, before = episodes.obs, carry
+            obs, before, begins = episodes.obs, carry, episodes.played.step == 0
             carry, action, log_prob = compiled.act(
                 acting, before, obs, draws, np.int32(time % n_steps)
             )
@@ -200,10 +204,10 @@ class OnHost(Generic[PlayingRunnerT]):
             row = HostRollout(
                 obs, action, log_prob, step.reward, step.next_obs, *ends, before, info
             )
-            rows.add(row, step.counts)
+            rows.add(row, step.counts, begins)
             carry = begun_again(carry, initial, step.starts)
         players = {"obs": episodes.obs, "envstate": _state(episodes.played), "carry": carry}
-        return jax.tree.map(jnp.array, players), rows.rollout()
+        return jax.tree.map(jnp.array, players), rows.rollout(), rows.begins
 
     def _training(self) -> HostEpisodes:
         return self._env.training(self._n_envs, self._terms)
@@ -220,6 +224,7 @@ class _OnHost:
         self.draw = jax.jit(program.draw)
         self.act = jax.jit(program.act)
         self.initial_carry = quick_jit(program.initial_carry)
+        self.begin = jit_in_place(program.begin_episodes)
         self.learn = jit_in_place(program.learn)
         self.reports_of_minibatches = jax.jit(program.reports_of_rollout)
         self.act_greedily = jax.jit(program.act_greedily)

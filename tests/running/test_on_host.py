@@ -266,3 +266,47 @@ def test_nothing_is_compiled_around_the_host(agent):
     for attempt in attempts.values():
         with pytest.raises(NotImplementedError, match=r"runs on the host.*one seed after another"):
             attempt()
+
+
+def remembering(**fields):
+    """An agent that remembers, in a vector that starts episodes by itself."""
+    env = SyncVectorEnv([Walk] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
+    sizes = {"memory": "gru", "memory_size": 4, "minibatch_size": 4, "normalise_rewards": True}
+    agent_config = config(rollout_length=7, **sizes, **fields)
+    return PPO(Gymnasium(env, eval_env=Walk), None, agent_config, eval_during_training=False)
+
+
+def without_past(runner, where):
+    """A runner whose critic remembers nothing in some environments, which have been rewarded nothing."""
+    return runner.replace(
+        critic_carry=jnp.where(where[:, None], 0.0, runner.critic_carry),
+        received=jnp.where(where, 0.0, runner.received),
+    )
+
+
+def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
+    """Such as in steps that a rollout leaves out, since other environments have yet to take theirs."""
+    plain, told = remembering(), remembering()
+    runner, same = plain.start(KEY, HYPERPARAMS), told.start(KEY, HYPERPARAMS)
+    n_told = 0
+    for _ in range(6):
+        runner, same = plain.advance(runner, 1), told.advance(same, 1)
+        begins = (same.carry == 0.0).all(axis=-1)
+        n_told += int((begins & (same.critic_carry != 0.0).any(axis=-1)).sum())
+        same = without_past(same, begins)
+        trees.assert_equal(without_past(runner, begins), same)
+    assert n_told
+
+
+@pytest.mark.filterwarnings("ignore:Training goes on, but not as if")
+def test_new_episodes_in_the_place_of_others_begin_without_memories():
+    agent = remembering()
+    runner = agent.advance(agent.start(KEY, HYPERPARAMS), 1)
+    assert np.any(runner.carry)
+    assert np.any(runner.critic_carry)
+    forgotten = without_past(runner, np.ones(4, bool))
+    forgotten = forgotten.replace(carry=jnp.zeros_like(runner.carry))
+    after, expected = (
+        remembering().advance(jax.tree.map(jnp.copy, it), 1) for it in (runner, forgotten)
+    )
+    trees.assert_equal(after, expected)
