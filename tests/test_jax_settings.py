@@ -45,7 +45,7 @@ def test_nan_is_looked_for_where_many_train(tmp_path):
 def test_a_loss_that_is_nan_is_found(name):
     case = CASES[name]
     agent, hyperparams = case.make(MatchSign), case.hyperparams(learning_rate=np.nan)
-    runner = agent.start(KEY, hyperparams)
+    runner = jax.jit(agent.program.start)(KEY, hyperparams)  # agents refuse such a number
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
         agent.advance(runner, 2)
 
