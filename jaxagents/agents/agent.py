@@ -210,7 +210,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             return program.start(single_key(rng, "train"), hyperparams)
         self._check_runner(runner)
         placed = program.place(self._complete(runner))
-        return placed if hyperparams is None else self.restart(placed, hyperparams)
+        return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
 
     def _check_runner(self, runner: RunnerT) -> None:
         """Raises unless a training can go on from a runner."""

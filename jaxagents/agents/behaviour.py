@@ -6,6 +6,7 @@ import functools
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents.agents.checks import (
@@ -288,7 +289,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Memories after a step of all environments, actions, and their log-probabilities."""
         raise NotImplementedError
 
-    def _begin_episodes(self, runner: RunnerT, where: Bool[Array, "environments"]) -> RunnerT:
+    def _begin_episodes(self, runner: RunnerT, where: Bool[np.ndarray, "environments"]) -> RunnerT:
         """The runner before a rollout that begins with new episodes in some environments."""
         raise NotImplementedError
 

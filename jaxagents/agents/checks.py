@@ -168,46 +168,8 @@ def naming_observations(obs: PyTree, expected: PyTree, batches: bool = False) ->
     try:
         yield
     except Exception:
-        check_observation(obs, expected, batches)
+        _check_observation(obs, expected, batches)
         raise
-
-
-def check_observation(obs: PyTree, expected: PyTree, batches: bool = False) -> None:
-    """Raises if a policy is given something other than an observation.
-
-    Args:
-        obs: What it is given.
-        expected: One observation, as shapes.
-        batches: Whether it also takes a batch of observations.
-
-    Raises:
-        ValueError: Structure or shape differ.
-    """
-    or_batch = ", or a batch of them" if batches else ""
-    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
-        raise ValueError(
-            f"policy takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
-            "list: give np.array(...)."
-        )
-    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
-    if found != own:
-        raise ValueError(
-            f"policy takes one observation{or_batch}, structured as {own}, got {found}."
-        )
-    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
-        shape = jnp.shape(leaf)
-        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
-        if shape == one.shape or (batches and is_batch):
-            continue
-        if is_batch:
-            raise ValueError(
-                f"policy takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
-                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
-                "jax.vmap(agent.policy, (None, 0))(training, obs)."
-            )
-        raise ValueError(
-            f"policy takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
-        )
 
 
 def check_dataset_observations(
@@ -259,3 +221,31 @@ def _signature(learner: type[Learner], hook: str) -> str:
 
 def _place(learner: type[Learner]) -> str:
     return "_discrete_learner" if learner.discrete_actions else "_continuous_learner"
+
+
+def _check_observation(obs: PyTree, expected: PyTree, batches: bool) -> None:
+    or_batch = ", or a batch of them" if batches else ""
+    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
+        raise ValueError(
+            f"policy takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
+            "list: give np.array(...)."
+        )
+    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
+    if found != own:
+        raise ValueError(
+            f"policy takes one observation{or_batch}, structured as {own}, got {found}."
+        )
+    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+        shape = jnp.shape(leaf)
+        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
+        if shape == one.shape or (batches and is_batch):
+            continue
+        if is_batch:
+            raise ValueError(
+                f"policy takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
+                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
+                "jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
+        raise ValueError(
+            f"policy takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
+        )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
@@ -92,7 +93,7 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
 
         return jax.vmap(act)(carry, obs, episodes)
 
-    def begin_episodes(self, runner: RunnerT, where: Bool[Array, "environments"]) -> RunnerT:
+    def begin_episodes(self, runner: RunnerT, where: Bool[np.ndarray, "environments"]) -> RunnerT:
         """The runner before a rollout that begins with new episodes in some environments."""
         return self.behaviour._begin_episodes(runner, where)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
@@ -22,7 +23,6 @@ from jaxagents.agents.rollout_learning import RolloutLearning
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import no_targets
-from jaxagents.core.arrays import select
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags
 from jaxagents.core.trees import check_same_tree, check_size
@@ -40,6 +40,7 @@ from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
+from jaxagents.running.host_play import begun_again
 from jaxagents.running.host_rollout import HostRollout
 
 
@@ -246,14 +247,13 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         _, act = self._drawing(actor, carry, obs)
         return jax.vmap(act)(noise, carry, obs)
 
-    def _begin_episodes(self, runner: Runner, where: Bool[Array, "environments"]) -> Runner:
+    def _begin_episodes(self, runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
         critic = self._whole_critic(runner.actor_training, runner.critic_training)
-        nothing = jax.tree.map(lambda x: jnp.zeros_like(x[0]), runner.received)
-        begin = jax.vmap(select, (0, None, 0))
-        return runner.replace(
-            critic_carry=begin(where, self._critic.initial(critic), runner.critic_carry),
-            received=begin(where, nothing, runner.received),
-        )
+        past = runner.critic_carry, runner.received
+        nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
+        present = begun_again(past, (self._critic.initial(critic), nothing), where)
+        critic_carry, received = jax.tree.map(jnp.asarray, present)
+        return runner.replace(critic_carry=critic_carry, received=received)
 
     def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> Runner:
         return self._learn_from(*self._taken_over(runner, rollout))

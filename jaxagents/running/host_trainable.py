@@ -99,7 +99,7 @@ class HostProgram(PureProgram[PlayingRunnerT], Protocol[PlayingRunnerT]):
         ...
 
     def begin_episodes(
-        self, runner: PlayingRunnerT, where: Bool[Array, "environments"], /
+        self, runner: PlayingRunnerT, where: Bool[np.ndarray, "environments"], /
     ) -> PlayingRunnerT:
         """The runner before a rollout that begins with new episodes in some environments."""
         ...

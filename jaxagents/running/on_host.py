@@ -91,7 +91,7 @@ class OnHost(Generic[PlayingRunnerT]):
     def _update(self, runner: PlayingRunnerT, record: Record) -> tuple[PlayingRunnerT, Record]:
         """Collects a rollout, and learns from it."""
         players, rollout, begins = self._collect(runner)
-        runner = self._compiled.begin(runner.replace(**players), begins)
+        runner = self._compiled.program.begin_episodes(runner.replace(**players), begins)
         return self._compiled.learn(runner, record, rollout)
 
     def _update_meanwhile(
@@ -104,7 +104,7 @@ class OnHost(Generic[PlayingRunnerT]):
             players, rollout, begins = self._collect(runner)
             runner, record = jax.block_until_ready(update.result())
         runner = runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
-        return self._compiled.begin(runner, begins), record
+        return self._compiled.program.begin_episodes(runner, begins), record
 
     @nan_is_allowed
     def reports_of_minibatches(self, runner: PlayingRunnerT) -> Metrics:
@@ -112,7 +112,7 @@ class OnHost(Generic[PlayingRunnerT]):
         if self._env.collects_ahead:
             return self._compiled.reports_of_minibatches(runner, runner.ahead)
         players, rollout, begins = self._collect(runner)
-        runner = self._compiled.begin(self.place(runner.replace(**players)), begins)
+        runner = self._compiled.program.begin_episodes(runner.replace(**players), begins)
         return self._compiled.reports_of_minibatches(runner, rollout)
 
     @nan_is_allowed
@@ -224,7 +224,6 @@ class _OnHost:
         self.draw = jax.jit(program.draw)
         self.act = jax.jit(program.act)
         self.initial_carry = quick_jit(program.initial_carry)
-        self.begin = jit_in_place(program.begin_episodes)
         self.learn = jit_in_place(program.learn)
         self.reports_of_minibatches = jax.jit(program.reports_of_rollout)
         self.act_greedily = jax.jit(program.act_greedily)

@@ -286,16 +286,16 @@ def without_past(runner, where):
 
 def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
     """Such as in steps that a rollout leaves out, since other environments have yet to take theirs."""
-    plain, told = remembering(), remembering()
-    runner, same = plain.start(KEY, HYPERPARAMS), told.start(KEY, HYPERPARAMS)
-    n_told = 0
+    agent, by_hand = remembering(), remembering()
+    runner, same = agent.start(KEY, HYPERPARAMS), by_hand.start(KEY, HYPERPARAMS)
+    n_resets = 0
     for _ in range(6):
-        runner, same = plain.advance(runner, 1), told.advance(same, 1)
+        runner, same = agent.advance(runner, 1), by_hand.advance(same, 1)
         begins = (same.carry == 0.0).all(axis=-1)
-        n_told += int((begins & (same.critic_carry != 0.0).any(axis=-1)).sum())
+        n_resets += int((begins & (same.critic_carry != 0.0).any(axis=-1)).sum())
         same = without_past(same, begins)
         trees.assert_equal(without_past(runner, begins), same)
-    assert n_told
+    assert n_resets
 
 
 @pytest.mark.filterwarnings("ignore:Training goes on, but not as if")

@@ -113,8 +113,8 @@ def test_no_action_is_taken_again_where_it_is_not_allowed():
     """Episodes of different lengths, one of which has just begun."""
     make = functools.partial(vector, AutoresetMode.DISABLED, Strict)
     episodes = HostEpisodes(make(), max_steps=100)
-    nothing = episodes.go_to(fresh(longest=10), {"observation": NOT_SEEN, "action_mask": NOT_SEEN})
-    assert nothing.all()
+    not_seen = {"observation": NOT_SEEN, "action_mask": NOT_SEEN}
+    assert episodes.go_to(fresh(longest=10), not_seen).all()
     lengths = set()
     for _ in range(13):
         episodes.step(np.argmax(episodes.obs["action_mask"], axis=-1))
