@@ -14,9 +14,11 @@ from trees import assert_close, assert_equal, equal
 
 from jaxagents.bc import DiscreteBCLearner
 from jaxagents.networks import CategoricalPolicy, DictEncoder
+from jaxagents.sac import SACLearner
 
 KEY = jax.random.key(0)
 
+DISCRETE = [name for name, row in LEARNERS.items() if row.learner.discrete_actions]
 every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 
 
@@ -121,6 +123,16 @@ def test_actions(row):
     drawn = [learner.sample_actions(obs, seed=jax.random.key(i)) for i in range(2)]
     assert (drawn[0] != drawn[1]).any()
     np.testing.assert_array_equal(drawn[0], learner.sample_actions(obs, seed=jax.random.PRNGKey(0)))
+
+
+@learners(*DISCRETE)
+def test_takes_allowed_actions_at_every_temperature(row):
+    masks = np.arange(16)[:, None] % N_ACTIONS == np.arange(N_ACTIONS)
+    obs = {"observation": row.batch()["observations"], "action_mask": masks}
+    learner = row.create(observations=obs)
+    for temperature in (0.0, 1e-3, 1.0, 100.0):
+        actions = learner.sample_actions(obs, seed=KEY, temperature=temperature)
+        np.testing.assert_array_equal(actions, np.arange(16) % N_ACTIONS)
 
 
 @every_learner
@@ -278,6 +290,13 @@ def test_batches_that_do_not_fit_are_refused(row):
     else:
         with pytest.raises(ValueError, match=r"policy gives actions of shape \(16, 2\)"):
             learner.update({**batch, "actions": batch["actions"][:, :1]})
+
+
+def test_actions_of_several_axes_are_refused():
+    for lead in ((), (16,)):
+        observations, actions = np.zeros((*lead, OBS_DIM)), np.zeros((*lead, 2, 3))
+        with pytest.raises(ValueError, match=r"must be a vector too: flatten actions of several"):
+            SACLearner.create(0, observations, actions)
 
 
 @every_learner

@@ -15,7 +15,6 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.observed import network_input
 from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_environment, check_one_actor
@@ -173,8 +172,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         config: Any = self.config.updates()  # inherits from the learner's configuration too
         if not config.has_default_networks:
             return config
-        seen = network_input(self._observation)
-        return config.replace(encoder=observation_encoder(seen, self.episodes.n_categories))
+        encoder = observation_encoder(self._observation, self.episodes.n_categories)
+        return config.replace(encoder=encoder)
 
     # Actions in the learner's units and in those of the environment.
 

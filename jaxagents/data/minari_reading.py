@@ -40,6 +40,8 @@ def from_minari(
         ImportError: Minari is not installed.
     """
     source = _open(dataset) if isinstance(dataset, str) else dataset
+    if rescale_actions:
+        _check_bounded(source.action_space)
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -126,10 +128,13 @@ def _with_room(
     return array.astype(dtype, copy=False)
 
 
-def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
+def _check_bounded(space: Any) -> None:
     from gymnasium import spaces
 
     if not isinstance(space, spaces.Box) or not space.is_bounded():
         raise ValueError(f"Only actions of a bounded box can be rescaled, not those of {space}.")
+
+
+def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
     unit = (actions - space.low) / (space.high - space.low)
     return (2.0 * unit - 1.0).astype(actions.dtype)

@@ -28,6 +28,6 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
     array = rows.whole(arrays)
     if array.ndim > _MOST_AXES:
         return ops.no_moments()
-    mean, std = Normalisation.of(array)
+    mean, std = (x.astype(np.float32) for x in Normalisation.of(array))
     count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
     return ops.Moments(mean, np.square(std), count)

@@ -14,7 +14,7 @@ class Normalisation(NamedTuple):
 
     Attributes:
         mean: Mean of each component.
-        std: Standard deviation of each component; 1 for a component that is constant.
+        std: Standard deviation of each component; 1 for a component that is constant (less than 1e-6).
     """
 
     mean: np.ndarray
@@ -28,12 +28,13 @@ class Normalisation(NamedTuple):
             array: Samples first.
 
         Returns:
-            The map that normalises it.
+            The map that normalises it, in the precision that the array has, and no less than single.
         """
+        precision = np.promote_types(array.dtype, np.float32)
         mean = array.mean(axis=0, dtype=np.float64)
         std = _std(array, mean)
         constant = std < _SMALLEST_STD
-        return cls(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
+        return cls(mean.astype(precision), np.where(constant, 1.0, std).astype(precision))
 
     def __call__(self, x: PyTree) -> PyTree:
         """Normalises an array."""

@@ -197,7 +197,7 @@ def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
 
 
 def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
-    ends = [(step.reward, step.terminated, step.truncated, _sees_numbers(step)) for step in episode]
+    ends = [(step.reward, step.terminated, step.truncated, _is_finite(step)) for step in episode]
     rewards, terminated, truncated, finite = zip(*ends, strict=True)
     return {
         "returns": np.sum(rewards) if all(finite) else np.float64(np.nan),
@@ -208,8 +208,8 @@ def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
     }
 
 
-def _sees_numbers(step: Step) -> bool:
-    return is_finite(step.observation) and is_finite(step.next_observation)
+def _is_finite(step: Step) -> bool:
+    return all(map(is_finite, (step.reward, step.observation, step.next_observation)))
 
 
 def _trajectory(steps: Step) -> dict[str, PyTree]:

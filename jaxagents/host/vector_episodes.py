@@ -16,6 +16,7 @@ from jaxagents.envs.on_host.arrays import action_array, example_action, example_
 from jaxagents.envs.on_host.copies import VectorStep
 from jaxagents.envs.on_host.environment import LONGEST_KEPT
 from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.making import limit_of, specification_of
 from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.on_host.vectors import Vector
 from jaxagents.host.learner_like import LearnerLike
@@ -172,8 +173,7 @@ def _room(vector: Vector) -> int:
     """The number of actions that are kept of an episode, to be taken again."""
     if vector.starts_episodes:
         return 0
-    spec = vector.env.spec
-    return (spec and spec.max_episode_steps) or LONGEST_KEPT
+    return limit_of(specification_of(vector.env)) or LONGEST_KEPT
 
 
 @jit_by_structure

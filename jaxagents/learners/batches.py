@@ -59,16 +59,27 @@ def check_example_vectors(observations: PyTree, actions: ArrayLike, is_discrete:
     shape = jnp.shape(actions)
     lead = shape if is_discrete else shape[:-1]
     found = jax.tree.map(jnp.shape, observations)
-    if not isinstance(found, tuple) or found[:-1] != lead or len(found) != len(lead) + 1:
-        raise ValueError(
-            "Without an encoder there must be one vector of observations for each action, got "
-            f"observations of shape {found} and actions of shape {shape}. Images, dicts and scalars "
-            "need an encoder, such as encoder=jaxagents.networks.observation_encoder(observation)"
-            f"{_number_of_categories(observations)}."
-        )
+    if isinstance(found, tuple) and len(found) == len(lead) + 1 and found[:-1] == lead:
+        return
+    has_fewer_axes = isinstance(found, tuple) and 0 < len(found) <= len(lead)
+    raise ValueError(
+        "Without an encoder there must be one vector of observations for each action, got observations "
+        f"of shape {found} and actions of shape {shape}. "
+        + (_FLATTEN if has_fewer_axes and not is_discrete else _encoder_for(observations))
+    )
 
 
-def _number_of_categories(observations: PyTree) -> str:
+_FLATTEN = "An action must be a vector too: flatten actions of several axes."
+
+
+def _encoder_for(observations: PyTree) -> str:
+    return (
+        "Images, dicts and scalars need an encoder, such as "
+        f"encoder=jaxagents.networks.observation_encoder(observation){_n_categories(observations)}."
+    )
+
+
+def _n_categories(observations: PyTree) -> str:
     leaves = jax.tree.leaves(observations)
     is_number = len(leaves) == 1 and jnp.ndim(leaves[0]) <= 1
     is_integer = is_number and jnp.issubdtype(jnp.result_type(leaves[0]), jnp.integer)

@@ -17,7 +17,6 @@ from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.core.remembered import Remembered
 from jaxagents.networks import (
-    Masked,
     ObservationOnly,
     Recurrent,
     WithEncoder,
@@ -25,6 +24,7 @@ from jaxagents.networks import (
     observation_only,
 )
 from jaxagents.networks.from_memory import FromMemory
+from jaxagents.networks.masks import MaskedPolicy
 from jaxagents.networks.nnx_modules import check_not_nnx
 
 
@@ -99,7 +99,7 @@ class LearnerConfig(StaticConfig):
         """
         has_more = is_observed_beside(observations)
         encoded = self._behind_encoder(network)
-        return self._normalised(Masked(encoded) if has_more else encoded)
+        return self._normalised(MaskedPolicy(encoded) if has_more else encoded)
 
     def _recurrent(self, network: nn.Module, observations: PyTree) -> Recurrent:
         has_more = is_observed_beside(observations)

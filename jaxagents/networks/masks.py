@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
@@ -60,6 +61,22 @@ class Masked(ObservationOnly):
             ValueError: There is not one logit for each action.
         """
         return _masked(output, action_mask(obs))
+
+
+class MaskedPolicy(Masked):
+    """The same for a network that takes a temperature too, at which allowed actions are chosen.
+
+    Attributes:
+        network: Gives an [`ops.Categorical`][jaxagents.ops.Categorical] of observations without their
+            entry `"action_mask"`, and of a temperature; any distribution if nothing is masked.
+    """
+
+    def __call__(self, obs: PyTree, temperature: ArrayLike = 1.0, **kwargs: Any) -> PyTree:
+        """The distribution; further arguments are passed on to the network."""
+        if action_mask(obs) is None:
+            return super().__call__(obs, temperature=temperature, **kwargs)
+        # At a temperature of 0, the network's best action would be the only one, allowed or not.
+        return super().__call__(obs, temperature=1.0, **kwargs).tempered(temperature)
 
 
 class CriticView(ObservationOnly):

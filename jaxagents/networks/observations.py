@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
+from jaxagents.core.observed import network_input
 from jaxagents.networks.convolution import Padding, PatchConv
 from jaxagents.networks.torsos import IMAGE_NDIM, scaled
 
@@ -37,7 +38,12 @@ class ObservationEncoder(nn.Module):
         """Encodes observations; `train` makes no difference."""
         if self.n_categories is not None:
             return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
-        leaves = map(jnp.asarray, jax.tree.leaves(observations))
+        leaves = [jnp.asarray(x) for x in jax.tree.leaves(observations)]
+        if len(leaves) != len(self.ndims):
+            raise ValueError(
+                f"The encoder was made for observations of {len(self.ndims)} arrays, got one of "
+                f"{len(leaves)}: {jax.tree.map(jnp.shape, observations)}."
+            )
         parts = [self._flat(x, ndim) for x, ndim in zip(leaves, self.ndims, strict=True)]
         return jnp.concatenate(parts, axis=-1)
 
@@ -54,12 +60,14 @@ def observation_encoder(obs: PyTree, n_categories: int | None = None) -> Observa
     """The encoder that makes observations fit a network of vectors.
 
     Args:
-        obs: One observation, or its shapes and types.
+        obs: One observation, or its shapes and types. Its entries that networks do not see, such as
+            `"action_mask"`, are left out.
         n_categories: Number of values of an observation that is one integer.
 
     Returns:
         The encoder; `None` if an observation is one vector of real numbers.
     """
+    obs = network_input(obs)
     leaves = jax.tree.leaves(jax.eval_shape(lambda x: x, obs))
     ndims = tuple(x.ndim for x in leaves)
     is_real = jnp.issubdtype(leaves[0].dtype, jnp.floating)

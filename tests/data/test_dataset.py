@@ -389,6 +389,14 @@ def test_normalises_by_the_first_key():
         dataset.normalise(["rewards"])
 
 
+def test_normalises_in_the_precision_that_arrays_have():
+    x = 1e9 + np.random.default_rng(0).normal(size=(500, 1))
+    normalised, normalisation = Dataset({"observations": x}).normalise(["observations"])
+    expected = (x - x.mean()) / x.std()
+    np.testing.assert_allclose(normalised["observations"], expected, atol=1e-6)
+    np.testing.assert_allclose(normalisation.inverse(normalised["observations"]), x, rtol=1e-15)
+
+
 @pytest.mark.parametrize(
     ("keys", "error", "message"),
     [

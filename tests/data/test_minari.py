@@ -241,7 +241,8 @@ def test_actions_are_rescaled_from_the_bounds_of_their_space():
     unbounded = spaces.Box(np.float32([-2.0, -np.inf]), np.float32([6.0, 8.0]))
     written("vector", "unbounded-v0", dataset=dataset, action_space=unbounded)
     written("discrete", "discrete-v0")
-    for name in ("unbounded-v0", "discrete-v0"):
+    written("tuple", "tuple-v0")
+    for name in ("unbounded-v0", "discrete-v0", "tuple-v0"):
         with pytest.raises(ValueError, match="Only actions of a bounded box can be rescaled"):
             from_minari(name, rescale_actions=True)
 

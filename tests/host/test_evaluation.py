@@ -74,6 +74,13 @@ def test_metrics_of_whole_episodes():
     assert len(set(env.starts)) == 4
 
 
+def test_returns_of_rewards_that_are_not_finite_are_no_number():
+    env = gymnasium.wrappers.TransformReward(Countdown(BOX), lambda reward: np.inf)
+    metrics = evaluate(half, env, 2)
+    assert np.isnan(metrics["returns"]).all()
+    np.testing.assert_array_equal(metrics["final_rewards"], np.inf)
+
+
 def test_tells_truncated_from_terminated():
     env = Countdown(BOX, limit=3)
     metrics = evaluate(half, env, 20)

@@ -16,6 +16,7 @@ from loops import Counting, Line, Recorder, Tiny
 
 from jaxagents.data import ReplayBuffer
 from jaxagents.dqn import DQNLearner
+from jaxagents.envs import Gymnasium
 from jaxagents.host import OnlineConfig, example_transition, rescale_actions, train_online
 from jaxagents.host.checkpoint import HostStore
 from jaxagents.host.journal import Journal
@@ -272,6 +273,22 @@ def test_a_journal_ends_the_episodes_of_those_environments_that_it_is_told(tmp_p
     for rows in (ended.last(len(ended)), from_disk):
         np.testing.assert_array_equal(rows["number"], np.arange(20)[-size:])
         assert rows["number"][rows["ends"]].tolist() == [17, 18]
+
+
+def test_a_limit_of_a_vector_says_how_long_episodes_last(tmp_path):
+    gymnasium.register("Walk-v0", Walk, max_episode_steps=2)
+
+    def walks():
+        options = {"vector_kwargs": {"autoreset_mode": AutoresetMode.DISABLED}}
+        return gymnasium.make_vec("Walk-v0", N_ENVS, "sync", max_episode_steps=30, **options)
+
+    assert Gymnasium(walks()).max_steps == 30
+    config = CONFIG.replace(checkpoint_dir=tmp_path)
+    *_, whole, _ = train(walks())
+    train(walks(), config.replace(n_steps=48))
+    *_, resumed, _ = train(walks(), config, resume=True)
+    trees.assert_equal({**whole.to_dataset()}, {**resumed.to_dataset()})
+    del gymnasium.registry["Walk-v0"]
 
 
 def test_goes_on_in_as_many_environments(tmp_path):

@@ -170,5 +170,11 @@ def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
 
 def test_observations_of_another_structure_are_refused():
     encoder = observation_encoder((uniform(2), uniform(3)))
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match=r"observations of 2 arrays, got one of 1: \(\(2,\),\)"):
         encoder.init(KEY, (uniform(2),))
+
+
+def test_entries_that_networks_do_not_see_are_not_encoded():
+    obs = {"observation": {"x": uniform(2), "y": uniform(3)}, "action_mask": np.ones(4, bool)}
+    assert observation_encoder(obs) == observation_encoder(obs["observation"])
+    assert observation_encoder({**obs, "observation": uniform(2)}) is None

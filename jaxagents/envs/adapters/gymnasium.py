@@ -20,6 +20,7 @@ from jaxagents.envs.on_host.making import (
     VECTORS,
     MakeEnv,
     identity_of,
+    limit_of,
     made_by,
     maker_of,
     specification_of,
@@ -88,7 +89,7 @@ class Gymnasium(HostEnvironment, Native):
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
         spec = specification_of(first)
-        self.max_steps = None if spec is None else spec.max_episode_steps
+        self.max_steps = limit_of(spec)
         self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
         self._render_mode = first.render_mode

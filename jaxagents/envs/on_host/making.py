@@ -76,7 +76,8 @@ def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
     spec = copy.deepcopy(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
-    spec.max_episode_steps = spec.kwargs.pop("max_episode_steps", spec.max_episode_steps)
+    spec.max_episode_steps = limit_of(spec)
+    spec.kwargs.pop("max_episode_steps", None)
     wrappers = spec.kwargs.pop("wrappers", ())
     env = gymnasium.make(spec, **options)
     for wrap in wrappers:
@@ -129,3 +130,15 @@ def specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
         The specification, if there is one.
     """
     return env.spec if isinstance(env.spec, EnvSpec) else None
+
+
+def limit_of(spec: EnvSpec | None) -> int | None:
+    """The number of steps after which episodes are truncated.
+
+    Args:
+        spec: The specification of an environment, or of a vector, if there is one.
+
+    Returns:
+        The number; `None` if there is no limit, or nothing is said.
+    """
+    return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
