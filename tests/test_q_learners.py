@@ -434,6 +434,37 @@ def test_a_learner_learns_and_acts_by_its_hooks():
     assert_equal(pickle.loads(pickle.dumps(learner)).update(batch)[0], moved)
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [(jnp.mean, r"\(\), their mean"), (lambda x: x[:, None], r"\(16, 1\): is one of its arrays")],
+)
+def test_losses_of_another_shape_are_named(change, found):
+    class Misshapen(Cautious):
+        def _loss(self, *args):
+            losses, info = super()._loss(*args)
+            return change(losses), info
+
+    learner = REFERENCES["DQN"]._replace(learner=Misshapen).create()
+    message = (
+        rf"Misshapen._loss must give one loss for each sample, of shape \(16,\), got shape {found}"
+    )
+    with pytest.raises(ValueError, match=message):
+        learner.update(batch_with("weights"))
+
+
+def test_losses_alone_are_enough():
+    class Silent(Cautious):
+        def _loss(self, *args):
+            return super()._loss(*args)[0]
+
+    moved, info = REFERENCES["DQN"]._replace(learner=Silent).create().update(batch_with("weights"))
+    expected, _ = (
+        REFERENCES["DQN"]._replace(learner=Cautious).create().update(batch_with("weights"))
+    )
+    assert_equal(moved.critic.params, expected.critic.params)
+    assert info.keys() == {"critic_loss"}
+
+
 def test_a_hook_for_the_values_decides_actions_and_targets():
     class Pessimistic(C51Learner):
         def _q(self, params, obs):

@@ -119,7 +119,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             ValueError: There is a batch of observations, or one of another shape.
         """
         if obs is None:
-            training, obs = self._trained_runner().actor_training, training
+            training, obs = self._acting(self._trained_runner()), training
         if isinstance(self._policy, RecurrentPolicy):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "

@@ -89,7 +89,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key of a fresh training; not used when going on from a runner.
             hyperparams: Hyperparameters; `None` keeps those of the runner.
-            runner: Where to go on from.
+            runner: Where to go on from: its arrays, in the networks and with the optimizers of this
+                agent.
             n_steps: Number of updates, if other than `config.n_steps`.
             progress: Whether to show progress: by default plainly, but not inside of `jit` or
                 `vmap`, where `True` gives a jax-tqdm bar (single device only).
@@ -208,15 +209,22 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
     ) -> RunnerT:
         if runner is None:
             return program.start(single_key(rng, "train"), hyperparams)
-        self._check_runner(runner)
-        placed = program.place(self._complete(runner))
+        placed = program.place(self._own(self._complete(self._checked(runner))))
         return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
 
-    def _check_runner(self, runner: RunnerT) -> None:
-        """Raises unless a training can go on from a runner."""
+    def _checked(self, runner: RunnerT) -> RunnerT:
+        """The runner; raises unless a training can go on from it."""
         if runner is not self.training_runner:
             self._check_fits(runner)
         check_not_used_up(runner)
+        return runner
+
+    def _own(self, runner: RunnerT) -> RunnerT:
+        """The arrays of a runner, in the networks and optimizers of this agent."""
+        if runner is self.training_runner:
+            return runner
+        fresh = self._fresh_runner(runner.hyperparams)
+        return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(runner))
 
     def sweep(
         self,

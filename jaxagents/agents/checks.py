@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
+from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Normalised, NormalisedRecurrent, Recurrent
 
 
@@ -151,6 +152,28 @@ def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
             f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
             "alone sees observations in their order."
         )
+
+
+def check_variables_are_kept(
+    agent: str, own: Iterable[TrainState], made: Iterable[TrainState]
+) -> None:
+    """Raises if a hook has replaced the variables of networks, where it meant to add some.
+
+    Args:
+        agent: Name of the agent.
+        own: Actor and critic as the base makes them.
+        made: Actor and critic as the hook makes them.
+
+    Raises:
+        ValueError: Variables are missing that a network of the base has.
+    """
+    for what, before, after in zip(("actor", "critic"), own, made, strict=True):
+        lost = sorted(before.extra_variables.keys() - after.extra_variables.keys())
+        if lost and before.model_def == after.model_def:
+            raise ValueError(
+                f"{agent}._create_networks drops {lost} from the extra_variables of the {what}, which "
+                f"its network needs: keep them, as in {{**{what}.extra_variables, 'mine': ...}}."
+            )
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ class MemorylessCritic(Critic):
 
     def values(self, network: TrainState, inputs: PyTree) -> Float[Array, "samples ..."]:
         """The values of a minibatch; see `Critic`."""
-        return jax.vmap(lambda obs: self._value(network, network.params, obs))(inputs)
+        return _as_values(jax.vmap(lambda obs: self._value(network, network.params, obs))(inputs))
 
 
 @final
@@ -148,10 +148,10 @@ class RecurrentCritic(Critic):
             return network(carry, obs, first, method="unroll")
 
         def after(at_t: tuple[Carry, PyTree]) -> Array:
-            return jax.vmap(lambda *one: self._per_actor(network(*one)[1]))(*at_t)
+            return self._of_actors(jax.vmap(lambda *one: network(*one)[1])(*at_t))
 
         carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, first_of(traj))
-        value = jax.vmap(jax.vmap(self._per_actor))(value)
+        value = jax.vmap(self._of_actors)(value)
         next_value = jax.lax.map(after, (carries, traj.next_obs), batch_size=steps_at_once)
         fresh = jax.vmap(jax.vmap(select, (0, None, 0)), (0, None, 0))
         carries = fresh(traj.terminated | traj.truncated, self.initial(network), carries)
@@ -165,4 +165,12 @@ class RecurrentCritic(Critic):
 
     def values(self, network: TrainState, inputs: PyTree) -> Float[Array, "samples ..."]:
         """The values of a minibatch; see `Critic`."""
-        return jax.vmap(self._per_actor)(outputs_of(network, inputs))
+        return self._of_actors(outputs_of(network, inputs))
+
+    def _of_actors(self, outputs: Array) -> Float[Array, "samples ..."]:
+        return _as_values(jax.vmap(self._per_actor)(outputs))
+
+
+def _as_values(x: Array) -> Array:
+    """Values in single precision at least, whichever precision the network computes in."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))

@@ -69,7 +69,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             ValueError: The observation does not fit the environment.
         """
         if obs is None:
-            training, obs = self.learner, training
+            training, obs = self._acting(self._trained_runner()), training
         with naming_observations(observation_of(obs), self._observation, batches=True):
             return self._to_environment(training.sample_actions(obs))
 

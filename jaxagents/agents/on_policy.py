@@ -14,7 +14,12 @@ from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents import shared_trunk
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import check_behind_trunk, check_discrete_action, check_memory
+from jaxagents.agents.checks import (
+    check_behind_trunk,
+    check_discrete_action,
+    check_memory,
+    check_variables_are_kept,
+)
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.playing import playing
 from jaxagents.agents.reports import info_of_update
@@ -316,6 +321,10 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         key = jax.eval_shape(lambda: jax.random.key(0))
         obs, _ = jax.eval_shape(self.episodes.reset, key)
         actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
+        if type(self)._create_networks is not OnPolicyBase._create_networks:
+            create = functools.partial(OnPolicyBase._create_networks, self)
+            own = jax.eval_shape(create, key, key, obs)
+            check_variables_are_kept(name, own, (actor, critic))
         critic = jax.eval_shape(self._whole_critic, actor, critic)
         _, value = jax.eval_shape(
             lambda critic, obs: self._critic.step(critic, self._critic.initial(critic), obs),

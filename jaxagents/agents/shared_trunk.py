@@ -17,9 +17,13 @@ def network_of(actor: TrainState) -> TrainState:
         actor: State of the training of the trunk and the actor behind it.
 
     Returns:
-        The network, with no optimizer of its own.
+        The network, with no optimizer of its own, and with those variables that are neither's alone.
     """
-    return _part(actor, _NETWORK)
+    network, extra = _part(actor, _NETWORK), actor.extra_variables
+    of_both = {
+        kind: parts for kind, parts in extra.items() if not parts.keys() <= {_TRUNK, _NETWORK}
+    }
+    return network.replace(extra_variables={**network.extra_variables, **of_both})
 
 
 def critic_behind(actor: TrainState, critic: TrainState) -> TrainState:

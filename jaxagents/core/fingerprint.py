@@ -5,6 +5,7 @@ import enum
 import functools
 import types
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from flax import linen as nn
 from jaxagents.core.arrays import is_key
 
 _SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
+_OF_BOUND_MODULES = ("parent", "scope", "_parent_ref", "_id", "_state")
 _IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
@@ -55,14 +57,23 @@ def _fingerprint(x: object, parents: tuple[int, ...]) -> Hashable:
         return (type(x), tuple(inner(item) for item in x))
     if isinstance(x, set | frozenset):
         return (type(x), frozenset(inner(item) for item in x))
-    if dataclasses.is_dataclass(x):
-        names = [field.name for field in dataclasses.fields(x)]
-        if isinstance(x, nn.Module):
-            names.remove("parent")
-        return (type(x), tuple((name, inner(getattr(x, name))) for name in names))
-    if type(x).__eq__ is object.__eq__ and hasattr(x, "__dict__"):
-        return (type(x), inner(vars(x)))
+    if dataclasses.is_dataclass(x) or (type(x).__eq__ is object.__eq__ and hasattr(x, "__dict__")):
+        return (type(x), inner(_attributes(x)))
     return (type(x), _ByOwnEquality(x))
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    """The fields of a dataclass, and all else that was set, but for what was computed from it."""
+    fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
+    names = dict.fromkeys([*(field.name for field in fields), *getattr(x, "__dict__", ())])
+    passed_over = _OF_BOUND_MODULES if isinstance(x, nn.Module) else ()
+    return {
+        name: getattr(x, name) for name in names if not (name in passed_over or _is_cached(x, name))
+    }
+
+
+def _is_cached(x: object, name: str) -> bool:
+    return isinstance(getattr(type(x), name, None), functools.cached_property)
 
 
 def _array_fingerprint(x: object) -> Hashable:

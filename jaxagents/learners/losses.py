@@ -31,7 +31,12 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
 
 
 def check_shape(
-    hook: str, shape: tuple[int, ...], n_samples: int, actors_shape: tuple[int, ...]
+    hook: str,
+    shape: tuple[int, ...],
+    n_samples: int,
+    actors_shape: tuple[int, ...] = (),
+    *,
+    may_be_one: bool = True,
 ) -> None:
     """Raises unless losses are of samples, or a single number.
 
@@ -40,15 +45,20 @@ def check_shape(
         shape: Their shape.
         n_samples: Number of samples of a minibatch.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
+        may_be_one: Whether they may be a single number.
 
     Raises:
         ValueError: The shape is another, as of arrays that were broadcast against each other.
     """
     expected = (n_samples, *actors_shape)
-    if shape in ((), (n_samples,), expected):
+    if shape in ((n_samples,), expected) or (may_be_one and shape == ()):
         return
     of_each = " and actor" if actors_shape else ""
+    or_one = ", or a single number" if may_be_one else ""
+    hint = (
+        f": is one of its arrays of shape ({n_samples}, 1)?" if shape else ", their mean perhaps."
+    )
     raise ValueError(
-        f"{hook} must give one loss for each sample{of_each}, of shape {expected}, or a single number, "
-        f"got shape {shape}: is one of its arrays of shape ({n_samples}, 1)?"
+        f"{hook} must give one loss for each sample{of_each}, of shape {expected}{or_one}, got shape "
+        f"{shape}{hint}"
     )

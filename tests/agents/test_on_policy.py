@@ -1,12 +1,15 @@
 """What on-policy agents compute of a rollout before they learn from it."""
 
+import functools
 import math
 
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from flax import linen as nn
 from flax import struct
 
 from jaxagents import PPO, ops
@@ -177,3 +180,78 @@ def test_hooks_of_trajectories_return_two_arrays(output, error, message):
     agent = Own(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
     with pytest.raises(error, match=rf"Own._trajectory_advantages .*{message}"):
         agent.train(KEY, HyperParameters(), progress=False)
+
+
+SMALL = CONFIG.replace(rollout_length=4, batch_size=4)
+
+
+class Averaged(PPO):
+    """Acts by the sign-changed parameters of its actor."""
+
+    def _acting(self, runner):
+        actor = super()._acting(runner)
+        return actor.replace(params=jax.tree.map(jnp.negative, actor.params))
+
+
+def test_acts_as_trained_by_what_acts():
+    agent = Averaged(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
+    runner, _ = agent.train(KEY, HyperParameters(), progress=False)
+    observations = jax.random.normal(KEY, (32, 4))
+    expected = jax.vmap(agent.policy, (None, 0))(agent._acting(runner), observations)
+    found = jax.vmap(agent.policy)(observations)
+    np.testing.assert_array_equal(found, expected)
+    assert (jax.vmap(agent.policy, (None, 0))(runner.actor_training, observations) != found).any()
+
+
+class Penalised(PPO):
+    """Has a variable of its own among those of the actor."""
+
+    keeps = True
+
+    def _create_networks(self, *args):
+        actor, critic = super()._create_networks(*args)
+        kept = actor.extra_variables if self.keeps else {}
+        return actor.replace(extra_variables={**kept, "penalty": {"w": jnp.float32(2.0)}}), critic
+
+    def _actor_loss(self, training, *args):
+        losses, info = super()._actor_loss(training, *args)
+        return training.extra_variables["penalty"]["w"] * losses, info
+
+
+@pytest.mark.parametrize("trunk", [None, nn.Dense(4)], ids=["alone", "behind a trunk"])
+def test_losses_see_the_variables_of_a_subclass(trunk):
+    config = SMALL.replace(trunk=trunk, normalise_observations=True)
+    make = functools.partial(Penalised, *gymnax.make("CartPole-v1"), config, False)
+    runner, _ = make().train(KEY, HyperParameters(), progress=False)
+    assert {"penalty", "observed"} <= runner.actor_training.extra_variables.keys()
+
+    class Careless(Penalised):
+        keeps = False
+
+    with pytest.raises(ValueError, match=r"Careless._create_networks drops \['observed'\] from"):
+        Careless(*gymnax.make("CartPole-v1"), config)
+
+
+class InHalfPrecision(nn.Module):
+    n_outputs: int
+
+    @nn.compact
+    def __call__(self, obs):
+        return nn.Dense(self.n_outputs, dtype=jnp.bfloat16)(obs)
+
+
+def test_networks_may_compute_in_half_precision():
+    networks = {"actor_network": InHalfPrecision(2), "critic_network": InHalfPrecision(1)}
+    agent = PPO(*gymnax.make("CartPole-v1"), SMALL.replace(**networks), False)
+    _, traj, _ = jax.jit(agent._collect)(agent.start(KEY, HyperParameters()))
+    assert {traj.value.dtype, traj.next_value.dtype, traj.target.dtype} == {jnp.dtype("float32")}
+
+
+def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
+    make = functools.partial(PPO, *gymnax.make("CartPole-v1"), eval_during_training=False)
+    runner, _ = make(SMALL).train(KEY, HyperParameters(), progress=False)
+    other = make(SMALL.replace(optimizer=optax.nadam))
+    runner, _ = other.train(None, None, runner, progress=False)
+    own = other.start(KEY, HyperParameters())
+    assert jax.tree.structure(runner) == jax.tree.structure(own)
+    assert runner.update_step == 2

@@ -1,6 +1,8 @@
 """Fingerprints: equal for equal values, and only for these."""
 
+import dataclasses
 import functools
+import itertools
 
 import gymnax
 import jax
@@ -16,6 +18,32 @@ from jaxagents.networks import CategoricalActor
 class Plain:
     def __init__(self, x):
         self.x = x
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+    scale: dataclasses.InitVar[float]
+
+    def __post_init__(self, scale):
+        object.__setattr__(self, "_scale", scale)
+
+    @functools.cached_property
+    def doubled(self):
+        return 2.0 * self._scale
+
+
+class ScaledDense(nn.Dense):
+    def __post_init__(self):
+        self.scale = next(SCALES)
+        super().__post_init__()
+
+
+SCALES = itertools.count()
+
+
+def looked_at(scaled):
+    assert scaled.doubled
+    return scaled
 
 
 class WithOwnEquality:
@@ -44,6 +72,7 @@ EQUAL = [
     (jax.random.key(1), jax.random.key(1)),
     (functools.partial(max, 1, key=abs), functools.partial(max, 1, key=abs)),
     (Plain([1, Plain(2)]), Plain([1, Plain(2)])),
+    (Scaled(1.0), looked_at(Scaled(1.0))),
     (WithOwnEquality(3), WithOwnEquality(13)),
     (Holder(), Holder()),
     (CategoricalActor(2, (8,)), CategoricalActor(2, (8,))),
@@ -61,6 +90,8 @@ DIFFERENT = [
     (jax.random.key(1), jax.random.key(2)),
     (functools.partial(max, 1), functools.partial(max, 2)),
     (Plain(1), Plain(2)),
+    (Scaled(1.0), Scaled(2.0)),
+    (ScaledDense(2), ScaledDense(2)),
     (WithOwnEquality(3), WithOwnEquality(4)),
     (CategoricalActor(2, (8,)), CategoricalActor(2, (8,), nn.relu)),
     (gymnax.make("CartPole-v1"), gymnax.make("Acrobot-v1")),
