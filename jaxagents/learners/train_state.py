@@ -154,11 +154,13 @@ class TrainState(PicklableNode):
         """The network as a function of its parameters and inputs: `apply_fn(params, *inputs)`."""
         return lambda params, *args, **kwargs: self(*args, params=params, **kwargs)
 
-    def apply_gradients(self, *, grads: PyTree) -> "TrainState":
+    def apply_gradients(self, *, grads: PyTree, **extra_args: Any) -> "TrainState":
         """Takes one gradient step.
 
         Args:
             grads: Gradients, structured as `params`.
+            **extra_args: What optimizers take that need more, such as `value`, the loss, for
+                `optax.contrib.reduce_on_plateau`.
 
         Returns:
             The state after the step.
@@ -168,7 +170,8 @@ class TrainState(PicklableNode):
         """
         if self.tx is None:
             raise ValueError("This TrainState has no optimizer: create it with `tx=` to train it.")
-        updates, opt_state = self.tx.update(grads, self.opt_state, self.params)
+        tx = optax.with_extra_args_support(self.tx)
+        updates, opt_state = tx.update(grads, self.opt_state, self.params, **extra_args)
         params = jax.tree.map(lambda p, u: jnp.asarray(p + u, p.dtype), self.params, updates)
         return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
 
@@ -202,7 +205,7 @@ class TrainState(PicklableNode):
         has_aux: bool = False,
         axis_name: str | None = None,
     ) -> tuple["TrainState", PyTree]:
-        """Takes one gradient step down a loss.
+        """Takes one gradient step down a loss, which optimizers are told as `value`.
 
         Args:
             loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
@@ -215,10 +218,10 @@ class TrainState(PicklableNode):
         """
         params = self.params if axis_name is None else _separate(self.params, axis_name)
         output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(params)
-        info = output[1] if has_aux else output
+        value, info = output if has_aux else (output, output)
         if axis_name is not None:
-            grads, info = jax.lax.pmean((grads, info), axis_name)
-        return self.apply_gradients(grads=grads), info
+            grads, value, info = jax.lax.pmean((grads, value, info), axis_name)
+        return self.apply_gradients(grads=grads, value=value), info
 
 
 def _separate(tree: PyTree, axis_name: str) -> PyTree:

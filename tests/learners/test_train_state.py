@@ -163,6 +163,22 @@ def test_a_target_follows(tau):
     np.testing.assert_array_equal(moved.step, 0)
 
 
+@pytest.mark.parametrize("has_aux", [False, True])
+def test_optimizers_are_told_the_loss(has_aux):
+    tx = optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau(factor=0.5, patience=1))
+    state = TrainState.create(nn.Dense(1), PARAMS, tx)
+
+    def loss_fn(params):
+        loss = 3.0 + 0.0 * params["w"].sum()
+        return (loss, {}) if has_aux else loss
+
+    for _ in range(3):
+        state, _ = state.apply_loss_fn(loss_fn=loss_fn, has_aux=has_aux)
+    assert state.opt_state[1].best_value == 3.0
+    assert state.opt_state[1].scale == 0.25
+    assert state.apply_gradients(grads=GRADS, value=2.0).opt_state[1].best_value == 2.0
+
+
 def test_a_target_keeps_its_types_and_takes_over_further_variables():
     variables = {"params": jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)}
     target = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.zeros(2)})
