@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import gymnax
@@ -22,6 +23,7 @@ from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli import annealed_adam, main, training
 from jaxagents.cli.agent_options import FILE, options_of
 from jaxagents.cli.choosing import Choice
+from jaxagents.cli.folders import Eval, Plot
 from jaxagents.cli.mistakes import environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
@@ -498,6 +500,21 @@ def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):
     hyperparams = run.make_hyperparams()
     assert hyperparams.ent_coeff == 0.0
     assert hyperparams.critic_optimizer_params.learning_rate == 2e-3
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("jaxagents.cli.training._go_on", lambda run, folder: run.write(folder))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    words = ["train", "bc", "Pendulum-v1", "--run-dir=~/x", "--dataset=~/data.npz"]
+    main(words)
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert Run.read(tmp_path / "home" / "x").dataset == str(tmp_path / "home" / "data.npz")
+    assert "already holds a run" in ends(words, 2, capsys)
+    assert f"{tmp_path / 'home' / 'x'} holds no metrics" in ends(["plot", "~/x"], 2, capsys)
+    assert parse(Plot, ["~", "a~b"], "plot", "").folders == (tmp_path / "home", Path("a~b"))
+    assert parse(Eval, ["x", "--film=~/x.gif"], "eval", "").film == tmp_path / "home" / "x.gif"
+    assert "no home folder ~nobody-at-all" in ends(["resume", "~nobody-at-all/x"], 2, capsys)
 
 
 def test_a_module_of_the_folder_may_register_environments_with_gymnasium(tmp_path, monkeypatch):

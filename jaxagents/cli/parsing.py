@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
@@ -42,7 +43,7 @@ def parse(
         names: Further words that its help shows before the options.
 
     Returns:
-        The options.
+        The options, with the home folder in place of `~` in paths.
 
     Raises:
         MistakeError: A word is unknown or does not fit.
@@ -64,7 +65,26 @@ def parse(
         raise
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
-    return options
+    return _with_home(options)
+
+
+def _with_home(options: Any) -> Any:
+    """The same options with the home folder in place of `~`, which shells leave after `--run-dir=`."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return dataclasses.replace(options, **{name: _expanded(x) for name, x in values.items()})
+
+
+def _expanded(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(map(_expanded, x))
+    if not isinstance(x, Path):
+        return x
+    try:
+        return x.expanduser()
+    except RuntimeError:
+        raise MistakeError(
+            f"There is no home folder {x.parts[0]}: write out the path in place of {x}."
+        ) from None
 
 
 def _first_sentence(framed: str) -> str:

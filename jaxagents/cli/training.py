@@ -87,7 +87,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         n_seeds=options.seeds if is_sweep else None,
         preset=choice.preset,
         anneal=options.anneal_learning_rate,
-        dataset=None if dataset is None else str(dataset.expanduser().absolute()),
+        dataset=None if dataset is None else str(dataset.absolute()),
         config=dataclasses.asdict(options.config),
         hyperparams=chosen_sets(options),
     )
