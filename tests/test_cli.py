@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
@@ -146,10 +146,26 @@ def test_ctrl_c_is_not_lost_where_its_error_is(copied, capsys, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, capsys):
-    with FileLock(copied / ".lock"):
-        said = ends(["resume", str(copied), "--n-steps", "3"], 2, capsys)
-    assert "is writing to" in said
+def test_a_folder_that_another_training_writes_to_is_a_mistake(copied, swept, capsys):
+    for folder, locked in (copied, copied), (swept, swept / "sweep"):
+        with FileLock(locked / ".lock"):
+            said = ends(["resume", str(folder), "--n-steps", "3"], 2, capsys)
+        assert "is writing to" in said
+        assert Run.read(folder).config["n_steps"] == 2
+
+
+def test_nothing_comes_between_the_description_of_a_resumed_run_and_its_training(
+    copied, capsys, monkeypatch
+):
+    def resume(*_):
+        assert Run.read(copied).config["n_steps"] == 3
+        with pytest.raises(Timeout):
+            FileLock(copied / ".lock").acquire(timeout=0)
+
+    monkeypatch.setattr(PPO, "resume", resume)
+    monkeypatch.setattr(PPO, "eval", None)
+    assert "after 0 of 3 updates" in ends(["resume", str(copied), "--n-steps=3"], 130, capsys)
+    FileLock(copied / ".lock").acquire(timeout=0).lock.release()
 
 
 def test_a_run_that_cannot_be_read_is_a_mistake(copied, capsys):

@@ -135,7 +135,7 @@ class Writer:
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder."""
-        self._lock = _lock(self._store.directory)
+        self._lock = lock(self._store.directory)
         stack.callback(self._lock.release)
         self._clear_the_way()
         self._describe()
@@ -144,7 +144,7 @@ class Writer:
         """Locks and describes the folder anew if it was deleted."""
         if (self._store.directory / _LOCK).exists():
             return
-        self._lock.release()
+        self._lock.release(force=True)
         self._store.checkpoints.mkdir(parents=True, exist_ok=True)
         self._lock.acquire(timeout=0)
         self._describe()
@@ -239,6 +239,29 @@ def write_description(directory: str | os.PathLike, stem: str, description: obje
     path.write_bytes(text.encode())
 
 
+def lock(directory: Path) -> FileLock:
+    """Locks a folder of checkpoints against all but this thread, which may lock it several times.
+
+    Args:
+        directory: The folder, which is made.
+
+    Returns:
+        The lock, to be released as often as it was taken.
+
+    Raises:
+        FileExistsError: Another training is writing to the folder.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    held = FileLock(directory.resolve() / _LOCK, is_singleton=True)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        raise FileExistsError(
+            f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
+        ) from None
+    return held
+
+
 class _LatestAndBest:
     """Orbax's policy by which the latest checkpoints and the best one are kept."""
 
@@ -270,18 +293,6 @@ def _manager(
     )
     folder.mkdir(parents=True, exist_ok=True)
     return CheckpointManager(folder, options=options)
-
-
-def _lock(directory: Path) -> FileLock:
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(directory / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise FileExistsError(
-            f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
-        ) from None
-    return lock
 
 
 def _remove_unfinished(checkpoints: Path) -> None:

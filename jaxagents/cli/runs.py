@@ -1,11 +1,12 @@
 """The description of a run in its folder, from which commands make its agent again."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -86,8 +87,33 @@ class Run:
     def write(self, folder: Path) -> None:
         """Writes the run to a folder, which is made."""
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(_finite(dataclasses.asdict(self)), indent=2) + "\n"
-        (folder / FILE).write_text(text, encoding="utf-8")
+        (folder / FILE).write_text(self._text(), encoding="utf-8")
+
+    @contextlib.contextmanager
+    def rewritten(self, folder: Path) -> Iterator[None]:
+        """Writes the run in place of that of a folder, which is locked before and until the end.
+
+        Raises:
+            MistakeError: A training is writing to the folder.
+        """
+        from jaxagents.checkpoints.writer import lock
+
+        with told_in_a_line(OSError):
+            held = lock(self.folder_of_records(folder))
+        try:
+            unfinished = folder / f".{FILE}"
+            unfinished.write_text(self._text(), encoding="utf-8")
+            unfinished.replace(folder / FILE)
+            yield
+        finally:
+            held.release()
+
+    def folder_of_records(self, folder: Path) -> Path:
+        """Where the checkpoints and metrics are, given the folder of the run."""
+        return folder if self.n_seeds is None else folder / "sweep"
+
+    def _text(self) -> str:
+        return json.dumps(_finite(dataclasses.asdict(self)), indent=2) + "\n"
 
     @property
     def steps_per_update(self) -> int | None:

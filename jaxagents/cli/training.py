@@ -38,17 +38,16 @@ def resume(words: Sequence[str]) -> None:
 
     run = Run.read(options.folder)
     if options.n_steps is not None:
-        _check_in_all(options.n_steps, options.folder)
+        _check_in_all(options.n_steps, run, options.folder)
         run = dataclasses.replace(run, config={**run.config, "n_steps": options.n_steps})
-    _go_on(run, options.folder)
+    _go_on(run, options.folder, is_begun=True)
 
 
-def _check_in_all(n_steps: int, folder: Path) -> None:
+def _check_in_all(n_steps: int, run: "Run", folder: Path) -> None:
     """Refuses fewer updates than a run has made."""
     from jaxagents.checkpoints.records import saved_steps
 
-    in_sweep = folder / "sweep"
-    made = max(saved_steps(in_sweep if in_sweep.is_dir() else folder), default=0)
+    made = max(saved_steps(run.folder_of_records(folder)), default=0)
     if n_steps < made:
         raise MistakeError(
             f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
@@ -138,11 +137,11 @@ def _new_folder(choice: Choice) -> Path:
     return path
 
 
-def _go_on(run: "Run", folder: Path) -> None:
-    """Makes what is missing of a run."""
+def _go_on(run: "Run", folder: Path, is_begun: bool = False) -> None:
+    """Makes what is missing of a run, of which the folder holds nothing yet unless it is begun."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _resumable(folder), noting_ctrl_c() as check_ctrl_c:
+    with _resumable(folder), noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
         import jaxagents
         from jaxagents.cli.reports import report_start, report_sweep, report_training
 
@@ -152,7 +151,10 @@ def _go_on(run: "Run", folder: Path) -> None:
         if run.n_seeds is not None:
             with told_in_a_line(NotImplementedError):
                 agent.episodes.env.check_compiled()
-        run.write(folder)
+        if is_begun:
+            stack.enter_context(run.rewritten(folder))
+        else:
+            run.write(folder)
         report_start(agent, folder)
         check_ctrl_c()
         if run.n_seeds is None:

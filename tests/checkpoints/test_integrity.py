@@ -20,6 +20,7 @@ from jaxagents import verify
 from jaxagents.checkpoints import notes
 from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.store import best_first
+from jaxagents.checkpoints.writer import lock
 
 CASE = AGENTS[0]
 KEY = jax.random.key(0)
@@ -234,9 +235,11 @@ def test_on_a_full_disk_training_goes_on_and_what_is_missing_is_written_later(tm
     assert not list((tmp_path / "checkpoints").glob("*tmp*"))
 
 
-def test_a_folder_that_vanishes_is_made_anew(tmp_path):
+@pytest.mark.parametrize("is_locked_already", [False, True])
+def test_a_folder_that_vanishes_is_made_anew(tmp_path, is_locked_already):
     folder = tmp_path / "run"
     agent = make(folder)
+    outer = lock(folder) if is_locked_already else None
 
     def remove():
         while 4 not in saved_steps(folder):
@@ -248,6 +251,7 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path):
     assert saved_steps(folder)[-1] == 8
     assert (folder / "config.json").exists()
     assert (folder / ".lock").exists()
+    assert outer is None or not outer.is_locked
     make(folder).restore("last")
 
 

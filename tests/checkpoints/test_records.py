@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from probes import BestAction, MatchSign
 from registry import AGENTS
 
 from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
-from jaxagents.checkpoints.writer import Writer
+from jaxagents.checkpoints.writer import Writer, lock
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
@@ -135,6 +136,16 @@ def test_refuses_a_folder_in_use(tmp_path):
     with FileLock(tmp_path / ".lock"), pytest.raises(FileExistsError, match="Another training"):
         agent.train(KEY, CASE.hyperparams(), progress=False)
     agent.train(KEY, CASE.hyperparams(), progress=False)
+
+
+def test_a_folder_is_locked_by_one_thread_as_often_as_it_likes(tmp_path):
+    first, second = lock(tmp_path), lock(tmp_path)
+    second.release()
+    with ThreadPoolExecutor(1) as other, pytest.raises(FileExistsError, match="Another training"):
+        other.submit(lock, tmp_path).result()
+    first.release()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(lambda: lock(tmp_path).release()).result()
 
 
 def test_refuses_a_file_as_folder(tmp_path):
