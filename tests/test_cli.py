@@ -518,6 +518,32 @@ def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):
     assert hyperparams.critic_optimizer_params.learning_rate == 2e-3
 
 
+@pytest.fixture
+def two_at_once(tmp_path, monkeypatch):
+    """Words of a training, just before whose first file the same one with another seed begins."""
+
+    def go_on(run, folder):
+        if run.seed == 0:
+            main([*words, "--seed", "1"])
+        run.write(folder)
+
+    words = ["train", *CARTPOLE]
+    monkeypatch.setattr("jaxagents.cli.training._go_on", go_on)
+    monkeypatch.chdir(tmp_path)
+    return words
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(two_at_once):
+    main(two_at_once)
+    assert sorted(Run.read(folder).seed for folder in Path("runs").iterdir()) == [0, 1]
+
+
+def test_a_run_is_not_described_over_another(two_at_once, capsys):
+    two_at_once.append("--run-dir=x")
+    assert "x already holds a run" in ends(two_at_once, 2, capsys)
+    assert Run.read(Path("x")).seed == 1
+
+
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("jaxagents.cli.training._go_on", lambda run, folder: run.write(folder))
     monkeypatch.chdir(tmp_path)
@@ -581,7 +607,20 @@ def test_takes_environments_of_ones_own(tmp_path, monkeypatch):
     assert type(run.make_agent(tmp_path).env).__name__ == "Pole"
 
 
-def test_names_with_a_slash_make_no_folder_within_a_folder():
-    folder = training._new_folder(Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, []))
-    assert folder.parent.name == "runs"
-    assert folder.name.startswith("ippo-mpe-simple_spread-v3-")
+def test_names_with_a_slash_make_no_folder_within_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    choice = Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, [])
+    with training._new_folder(choice) as folder:
+        assert folder.parent.name == "runs"
+        assert folder.name.startswith("ippo-mpe-simple_spread-v3-")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_runs_that_was_there_stays(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    ends(["train", *CARTPOLE, "--gamma", "2"], 2, capsys)
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs"]
+    Path("runs").rmdir()
+    Path("runs").write_text("mine")
+    assert "runs: File exists." in ends(["train", *CARTPOLE], 2, capsys)

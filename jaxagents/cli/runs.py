@@ -85,9 +85,17 @@ class Run:
             return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
 
     def write(self, folder: Path) -> None:
-        """Writes the run to a folder, which is made."""
+        """Writes the run to a folder that holds none, which is made.
+
+        Raises:
+            MistakeError: Another run was begun there meanwhile.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FILE).write_text(self._text(), encoding="utf-8")
+        try:
+            with (folder / FILE).open("x", encoding="utf-8") as file:
+                file.write(self._text())
+        except FileExistsError:
+            raise MistakeError(_that_it_holds_one(folder)) from None
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:
@@ -157,6 +165,26 @@ class Run:
             hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
             hyperparams.check_ranges()
             return hyperparams
+
+
+def check_holds_no_run(folder: Path) -> None:
+    """Refuses a folder in which a run was begun.
+
+    Args:
+        folder: The folder, which need not exist.
+
+    Raises:
+        MistakeError: It holds a run, or checkpoints.
+    """
+    if (folder / "checkpoints").exists() or (folder / FILE).exists():
+        raise MistakeError(_that_it_holds_one(folder))
+
+
+def _that_it_holds_one(folder: Path) -> str:
+    return (
+        f"{folder} already holds a run: 'jaxagents resume {folder}' goes on with it; or give another "
+        "--run-dir."
+    )
 
 
 def _why_there_is_none(folder: Path) -> str:

@@ -60,7 +60,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
     from jaxagents.cli.agent_options import options_of
     from jaxagents.cli.options import options_class
     from jaxagents.cli.parsing import parse
-    from jaxagents.cli.runs import Run
+    from jaxagents.cli.runs import Run, check_holds_no_run
     from jaxagents.cli.values import chosen_sets
 
     is_sweep = command == "sweep"
@@ -72,12 +72,9 @@ def _begin(command: str, words: Sequence[str]) -> None:
         raise MistakeError(f"An environment is missing: {form_of(command)}.")
     if is_sweep and options.seeds < 1:
         raise MistakeError(f"--seeds must be a positive integer, got {options.seeds}.")
-    folder = options.run_dir or _new_folder(choice)
-    if (folder / "checkpoints").exists() or (folder / "run.json").exists():
-        raise MistakeError(
-            f"{folder} already holds a run: 'jaxagents resume {folder}' goes on with it; or give "
-            "another --run-dir."
-        )
+    run_dir = options.run_dir
+    if run_dir is not None:
+        check_holds_no_run(run_dir)
     dataset = getattr(options, "dataset", None)
     run = Run(
         agent=choice.agent,
@@ -90,7 +87,8 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=dataclasses.asdict(options.config),
         hyperparams=chosen_sets(options),
     )
-    _go_on(run, folder)
+    with _new_folder(choice) if run_dir is None else contextlib.nullcontext(run_dir) as folder:
+        _go_on(run, folder)
 
 
 def _own_options(choice: Choice, is_sweep: bool) -> list[Any]:
@@ -127,14 +125,33 @@ def _own_options(choice: Choice, is_sweep: bool) -> list[Any]:
     return options
 
 
-def _new_folder(choice: Choice) -> Path:
+@contextlib.contextmanager
+def _new_folder(choice: Choice) -> Iterator[Path]:
+    """Makes a folder that no other run has, and removes it again if nothing came into it."""
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
-    stem = f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    path, number = Path("runs", stem), 1
-    while path.exists():
-        number += 1
-        path = path.with_name(f"{stem}-{number}")
-    return path
+    runs, stem = Path("runs"), f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    is_first, folder, number = not runs.exists(), runs / stem, 1
+    with told_in_a_line(OSError):
+        runs.mkdir(exist_ok=True)
+        while not _is_made(folder):
+            number += 1
+            folder = runs / f"{stem}-{number}"
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            if is_first:
+                runs.rmdir()
+
+
+def _is_made(folder: Path) -> bool:
+    """Makes a folder, unless it is there."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _go_on(run: "Run", folder: Path, is_begun: bool = False) -> None:
