@@ -179,6 +179,10 @@ def test_numbers_that_are_not_finite_end_a_training(copied, capsys, monkeypatch)
 
     monkeypatch.setattr(PPO, "resume", resume)
     assert f"'jaxagents replay {copied}' shows" in ends(["resume", str(copied)], 1, capsys)
+    spaced = copied.rename(copied.with_name("a run"))
+    assert f"jaxagents replay '{spaced}'" in ends(["resume", str(spaced)], 1, capsys)
+    said = ends(["train", *CARTPOLE, "--run-dir", str(spaced)], 2, capsys)
+    assert f"jaxagents resume '{spaced}'" in said
 
 
 def test_plays_episodes(trained, capsys):

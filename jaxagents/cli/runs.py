@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import json
 import math
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -182,8 +183,8 @@ def check_holds_no_run(folder: Path) -> None:
 
 def _that_it_holds_one(folder: Path) -> str:
     return (
-        f"{folder} already holds a run: 'jaxagents resume {folder}' goes on with it; or give another "
-        "--run-dir."
+        f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' goes on with it; "
+        "or give another --run-dir."
     )
 
 

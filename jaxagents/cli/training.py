@@ -227,5 +227,5 @@ def _resumable(folder: Path) -> Iterator[None]:
         ) from None
     except FloatingPointError as error:
         raise FailureError(
-            f"{error} 'jaxagents replay {folder}' shows its last updates."
+            f"{error} 'jaxagents replay {shlex.quote(str(folder))}' shows its last updates."
         ) from error
