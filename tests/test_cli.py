@@ -199,6 +199,10 @@ def test_films_an_episode(trained, tmp_path, capsys, monkeypatch):
     main(["eval", str(trained), "--n-evals", "1", "--film", str(film)])
     assert film.read_bytes().startswith(b"GIF")
     assert "exists already" in ends(["eval", str(trained), "--film", str(film)], 2, capsys)
+    monkeypatch.setattr(PPO, "eval", None)
+    missing = tmp_path / "no such folder"
+    said = ends(["eval", str(trained), "--film", str(missing / "film.gif")], 2, capsys)
+    assert f"there is no folder {missing}" in said
     monkeypatch.setattr("jaxagents.envs.adapters.gymnax.Gymnax.can_draw", False)
     said = ends(["eval", str(trained), "--film", str(tmp_path / "other.gif")], 2, capsys)
     assert "does not draw" in said

@@ -88,6 +88,7 @@ class Trained(
             TypeError: `deterministic` is no boolean.
             ValueError: `path` has another ending, or a number is not positive.
             FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
             ImportError: A library is not installed.
             RuntimeError: The agent has not been trained, and no runner is given.
         """

@@ -42,6 +42,7 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
     Raises:
         ValueError: It has another ending than `.gif` and `.mp4`, or `fps` is not positive.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
     if not fps > 0:
@@ -51,6 +52,10 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
         raise ValueError(f"path must end in .gif or .mp4, got {path}.")
     if path.exists():
         raise FileExistsError(f"{path} exists already: choose another name.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"{path} cannot be written: there is no folder {path.parent}; make it, or choose another."
+        )
     require("imageio.v2", "jaxagents[video]")
     if path.suffix == ".mp4":
         require("imageio_ffmpeg", "imageio[ffmpeg]")

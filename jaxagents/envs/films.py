@@ -25,6 +25,7 @@ def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float 
         NotImplementedError: The environment does not draw.
         ValueError: `path` has another ending than `.gif` and `.mp4`, or `fps` is not positive.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
     if not env.can_draw:

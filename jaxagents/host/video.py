@@ -51,6 +51,7 @@ def record_video(
         ValueError: The environment renders no arrays, `path` has another ending, or `fps` is not
             positive.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
     check_single(env)

@@ -137,6 +137,13 @@ def test_never_overwrites(tmp_path):
     assert env.n_rendered == 0
 
 
+def test_plays_nothing_for_a_film_whose_folder_is_missing(tmp_path):
+    env = Counter()
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        record_video(stay, env, tmp_path / "missing" / "film.gif")
+    assert env.n_rendered == 0
+
+
 def test_leaves_no_half_film(tmp_path):
     def stumble(observation):
         if observation == 2:
