@@ -12,6 +12,7 @@ import trees
 from probes import MatchSign
 from registry import AGENTS
 
+from jaxagents import verify
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -139,6 +140,31 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
     resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
     trees.assert_equal(whole, resumed)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_processes_write_a_checkpoint_anew_together_and_only_where_something_is_new(tmp_path):
+    script = """
+        from test_processes import CASES, KEY, make
+
+        (folder,) = arguments
+        agent = make("PPO", checkpoint_dir=folder, n_steps=1)
+        mesh = sharding.make_mesh()
+        agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+        for gamma in (None, 0.25, 0.25):
+            hyperparams = None if gamma is None else CASES["PPO"].hyperparams(gamma=gamma)
+            agent = make("PPO", checkpoint_dir=folder, n_steps=1, restore_agent=True)
+            runner, _ = agent.restore("last")
+            agent.train(None, hyperparams, runner, mesh=mesh)
+        """
+    together.run(script, 2, 2, tmp_path)
+    assert not any(verify(tmp_path).values())
+    arrays = [path.name for path in sorted(tmp_path.glob("checkpoints/*/runner*"))]
+    assert arrays == ["runner", "runner", "runner-2", "runner", "runner"]
+    agent = make("PPO", checkpoint_dir=tmp_path, restore_agent=True)
+    for step, gamma in enumerate([0.5, 0.5, 0.25, 0.25]):
+        runner, history = agent.restore(step)
+        assert runner.hyperparams.gamma == gamma
+        assert history["update_step"].tolist() == list(range(step + 1))
 
 
 def printed_without_a_launcher(script):

@@ -34,6 +34,18 @@ def free_name_aside(folder: Path) -> Path:
     return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
+def arrays(checkpoint: Path, item: str) -> set[Path]:
+    """The folders in that of a checkpoint for arrays of a pytree, also for those not finished."""
+    own = re.compile(rf"{item}(-[0-9]+)?({re.escape(_UNFINISHED)}.*)?")
+    return {path for path in checkpoint.glob(f"{item}*") if own.fullmatch(path.name)}
+
+
+def next_arrays(name: str) -> str:
+    """The name of the folder of arrays that are to take the place of those in another."""
+    item, _, number = name.partition("-")
+    return f"{item}-{int(number or 1) + 1}"
+
+
 def strangers(checkpoints: Path) -> list[Path]:
     """The folders whose names are neither steps nor any that this library gives, in order."""
     own = {checkpoints / OUTDATED, *unfinished(checkpoints), *set_aside(checkpoints)}

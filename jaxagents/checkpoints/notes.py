@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,12 @@ META = "meta"
 TREE, HISTORY = "tree", "history"
 """The parts of the arrays, of whose signatures there are lists in the notes."""
 
-_FILE = "metadata"
+ARRAYS = "arrays"
+"""The note that says in which folder, within that of the checkpoint, the arrays are."""
+
+FILE = "metadata"
+"""Name of the file with the notes, in the folder `META`."""
+
 _FORMAT, _STEP, _DIGEST = "format", "step", "digest"
 _MEAN_RETURN = "mean_return"
 
@@ -55,7 +60,7 @@ def read(folder: Path) -> dict[str, Any]:
         ValueError: A later release wrote them.
     """
     try:
-        notes = json.loads((folder / META / _FILE).read_bytes())
+        notes = json.loads((folder / META / FILE).read_bytes())
         if not isinstance(notes, dict):
             raise TypeError(f"{type(notes).__name__} instead of an object")
     except Exception as error:
@@ -78,12 +83,59 @@ def read(folder: Path) -> dict[str, Any]:
     return notes
 
 
+def say_the_same(
+    notes: Mapping[str, Any], others: Mapping[str, Any], passing: Collection[str]
+) -> bool:
+    """Whether notes are those of checkpoints with the same contents.
+
+    Args:
+        notes: Notes.
+        others: Other notes.
+        passing: Names of notes that are others whenever the same is saved.
+
+    Returns:
+        Whether all the others are equal, but for the digest and the folder of the arrays.
+    """
+    passing = {*passing, ARRAYS, _DIGEST}
+    said, said_by_others = (
+        json.dumps({name: x for name, x in each.items() if name not in passing}, sort_keys=True)
+        for each in (notes, others)
+    )
+    return said == said_by_others
+
+
 def renamed_from(folder: Path) -> int | None:
     """The step of the checkpoint in a folder whose name is no step; `None` if there is none in it."""
     try:
         return read(folder).get(_STEP)
     except ValueError:
         return None
+
+
+def arrays_of(notes: Mapping[str, Any], item: str) -> str:
+    """Name of the folder, within that of a checkpoint, that holds its arrays.
+
+    Args:
+        notes: The notes of the checkpoint.
+        item: Name of its pytree, which is that of the folder unless the notes say another.
+
+    Returns:
+        The name.
+    """
+    return notes.get(ARRAYS, item)
+
+
+def n_points(notes: Mapping[str, Any], step_name: str) -> int:
+    """Number of points in the history of a checkpoint.
+
+    Args:
+        notes: The notes of the checkpoint.
+        step_name: Name of the steps in the history.
+
+    Returns:
+        The number.
+    """
+    return next((leaf["shape"][0] for leaf in notes[HISTORY] if leaf["path"] == step_name), 0)
 
 
 def mean_return_of(notes: Mapping[str, Any]) -> float | None:

@@ -25,7 +25,7 @@ def read_arrays(
 
     Args:
         checkpoint: Its folder.
-        item: Name of its pytree.
+        item: Name of the folder in it that holds them.
         leaves: Notes of the leaves, by part.
 
     Returns:

@@ -141,7 +141,7 @@ class Records:
         self._at_checkpoint = True
         with self._writer.attempt():
             step, tree, notes, is_sound = self._snapshot(runner)
-            if only_if_sound and not is_sound:
+            if not is_sound and (only_if_sound or self._writer.is_written(step)):
                 return
             metrics = join(self._earlier, history, self._store.step_name)
             self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)

@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,10 @@ class SharedWriter(Writer):
     def attempt(self) -> contextlib.AbstractContextManager[None]:
         """A context in which errors are raised: processes would wait for one that gave up alone."""
         return contextlib.nullcontext()
+
+    def is_written(self, step: int) -> bool:
+        """Whether there is a checkpoint of a step, as the first process sees it."""
+        return bool(processes.agreed(super().is_written(step)))
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder.
@@ -74,8 +79,11 @@ class SharedWriter(Writer):
             "enable_async_checkpointing": True,
         }
 
-    def _is_written(self, step: int) -> bool:
-        return bool(processes.agreed(super()._is_written(step)))
+    def _differ(self, former: Mapping[str, Any], notes: Mapping[str, Any]) -> bool:
+        return bool(processes.agreed(super()._differ(former, notes)))
+
+    def _leads(self) -> bool:
+        return processes.leads()
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, where they are, since updates use them up; and their signatures."""
@@ -93,7 +101,7 @@ class SharedWriter(Writer):
     def _finish(self) -> None:
         """Waits for the checkpoint that is being written, and raises what went wrong."""
         super()._finish()
-        if processes.leads():
+        if self._leads():
             self._remove_outdated()
 
     def _check_that_all_see_it(self) -> None:

@@ -12,8 +12,14 @@ from jaxtyping import PyTree
 
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, with_leaves
-from jaxagents.checkpoints.names import step_of, strangers
-from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, mean_return_of
+from jaxagents.checkpoints.names import arrays, step_of, strangers
+from jaxagents.checkpoints.notes import (
+    HISTORY,
+    TREE,
+    CorruptCheckpointError,
+    arrays_of,
+    mean_return_of,
+)
 from jaxagents.checkpoints.reading import read_arrays
 from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
@@ -61,6 +67,8 @@ class Store:
     """Advice in messages where the folder already holds checkpoints."""
     if_behind: ClassVar[str]
     """Advice in messages where it holds later ones."""
+    passing: ClassVar[tuple[str, ...]] = ()
+    """Notes that are others whenever the same is saved, and alone are no reason to save it anew."""
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
@@ -173,11 +181,14 @@ class Store:
             ValueError: It is of something else; the first leaf that differs is named.
             CorruptCheckpointError: It is damaged.
         """
-        notes = self.notes(step)
-        self.check_identity(step, notes, identity)
-        check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
-        saved = self._verified(step, notes)
-        return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
+
+        def read(notes: dict[str, Any]) -> Restored:
+            self.check_identity(step, notes, identity)
+            check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
+            saved = self._verified(step, notes)
+            return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
+
+        return self._with_notes(step, read)
 
     def check_identity(
         self, step: int, notes: Mapping[str, Any], identity: Mapping[str, Any]
@@ -204,7 +215,7 @@ class Store:
         Raises:
             CorruptCheckpointError: It cannot.
         """
-        self._verified(step, self.notes(step))
+        self._with_notes(step, lambda notes: self._verified(step, notes))
 
     def damage(self, step: int) -> CorruptCheckpointError | None:
         """What is wrong with a checkpoint; `None` if it is whole.
@@ -265,7 +276,21 @@ class Store:
 
     def holds(self, item: str) -> bool:
         """Whether a checkpoint holds a pytree of some name."""
-        return any((self.checkpoints / str(step) / item).exists() for step in self.steps())
+        return any(arrays(self.checkpoints / str(step), item) for step in self.steps())
+
+    def history(self, step: int) -> Metrics:
+        """The history of a checkpoint.
+
+        Args:
+            step: Its step.
+
+        Returns:
+            Metrics of the points up to it.
+
+        Raises:
+            CorruptCheckpointError: It cannot be read.
+        """
+        return self._with_notes(step, lambda notes: self._verified(step, notes, [HISTORY]))[HISTORY]
 
     def _candidates(
         self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
@@ -318,19 +343,16 @@ class Store:
         """The metrics of the points whose checkpoints are still there."""
         for step in steps[::-1]:
             with self._unless_damaged():
-                history = self._history(step)
+                history = self.history(step)
                 kept = np.isin(history[self.step_name], steps)
                 return {name: values[kept] for name, values in history.items()}
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
-
-    def _history(self, step: int) -> Metrics:
-        return self._verified(step, self.notes(step), [HISTORY])[HISTORY]
 
     def _mean_return(self, step: int) -> float | None:
         try:
             return mean_return_of(self.notes(step))
         except KeyError:  # of the first format
-            history = self._history(step)
+            history = self.history(step)
         if "returns" not in history or history[self.step_name][-1] != step:
             return None
         return float(np.mean(history["returns"][-1]))
@@ -343,13 +365,24 @@ class Store:
         except CorruptCheckpointError as error:
             warnings.warn(f"{error} It is passed over.", stacklevel=6)
 
+    def _with_notes(self, step: int, read: Callable[[dict[str, Any]], Read]) -> Read:
+        """Reads a checkpoint by its notes; by the new ones if it was written anew meanwhile."""
+        notes = self.notes(step)
+        try:
+            return read(notes)
+        except CorruptCheckpointError:
+            if arrays_of(self.notes(step), self.item) == arrays_of(notes, self.item):
+                raise
+        return self._with_notes(step, read)
+
     def _verified(
         self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
     ) -> dict[str, dict[str, np.ndarray]]:
         """The arrays of parts of a checkpoint, by path, checked against their digests."""
         leaves = {part: notes[part] for part in parts}
         try:
-            return read_arrays(self.checkpoints / str(step), self.item, leaves)
+            name = arrays_of(notes, self.item)
+            return read_arrays(self.checkpoints / str(step), name, leaves)
         except CorruptCheckpointError as error:
             raise CorruptCheckpointError(f"{self.place(step)} {error}.") from error
 

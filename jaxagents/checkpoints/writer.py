@@ -14,8 +14,19 @@ from filelock import FileLock, Timeout
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints import names
+from jaxagents.checkpoints.anew import write_anew
 from jaxagents.checkpoints.leaves import leaves_of, pack
-from jaxagents.checkpoints.notes import HISTORY, META, TREE, sealed
+from jaxagents.checkpoints.notes import (
+    ARRAYS,
+    HISTORY,
+    META,
+    TREE,
+    CorruptCheckpointError,
+    arrays_of,
+    n_points,
+    say_the_same,
+    sealed,
+)
 from jaxagents.checkpoints.quiet import quiet_orbax, quiet_tasks
 from jaxagents.checkpoints.reading import this_process_alone
 from jaxagents.checkpoints.store import Store, best_first
@@ -105,9 +116,11 @@ class Writer:
         """Writes a checkpoint in the background; only warns if that fails, and tries again at the end.
 
         Args:
-            step: Its step. If there is one already, nothing is written.
+            step: Its step. If there is one already, it is written anew, unless it says as much or is
+                damaged.
             tree: The pytree.
-            history: Metrics of the points up to it.
+            history: Metrics of the points up to it. Those of one that is written anew stay, if there are
+                as many.
             mean_return: The checkpoint with the highest is kept as the best; `None` never is.
             notes: Anything else to store, as JSON.
         """
@@ -115,16 +128,23 @@ class Writer:
 
         with self.troubles.attempt():
             self._finish()
-        if self._is_written(step):
-            return
+        former, name = None, self._store.item
+        if self.is_written(step):
+            try:
+                former = self._store.notes(step)
+                history, mean_return = self._with_former(step, former, history, mean_return)
+            except CorruptCheckpointError:
+                return
+            name = names.next_arrays(arrays_of(former, self._store.item))
         arrays, signatures = self._contents(tree)
         history_arrays, history_signatures = pack(leaves_of(history))
-        meta = {TREE: signatures, HISTORY: history_signatures}
+        meta = {TREE: signatures, HISTORY: history_signatures, ARRAYS: name}
+        seal = sealed({**self._identity, **(notes or {}), **meta}, step, mean_return)
+        if former is not None and not self._differ(former, seal):
+            return
         items = {
-            self._store.item: args.PyTreeSave({TREE: arrays, HISTORY: history_arrays}),
-            META: args.JsonSave(
-                sealed({**self._identity, **(notes or {}), **meta}, step, mean_return)
-            ),
+            name: args.PyTreeSave({TREE: arrays, HISTORY: history_arrays}),
+            META: args.JsonSave(seal),
         }
         if mean_return is not None:
             self._mean_returns[step] = mean_return
@@ -132,6 +152,10 @@ class Writer:
         with self.troubles.attempt():
             self._begin_again()
             self._write(*self._unwritten)
+
+    def is_written(self, step: int) -> bool:
+        """Whether there is a checkpoint of a step."""
+        return step in self._store.steps()
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder."""
@@ -160,8 +184,18 @@ class Writer:
             "enable_async_checkpointing": False,
         }
 
-    def _is_written(self, step: int) -> bool:
-        return step in self._store.steps()
+    def _with_former(
+        self, step: int, former: Mapping[str, Any], history: Metrics, mean_return: float | None
+    ) -> tuple[Metrics, float | None]:
+        """The history and the mean return to write, of which none is lost that a checkpoint has."""
+        former_mean = self._mean_returns.get(step)
+        if len(history.get(self._store.step_name, ())) <= n_points(former, self._store.step_name):
+            history = self._store.history(step)
+        return history, mean_return if former_mean is None else former_mean
+
+    def _differ(self, former: Mapping[str, Any], notes: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint is to be written anew, by its notes and the new ones."""
+        return not say_the_same(former, notes, self._store.passing)
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, since updates use them up, and signatures of their leaves."""
@@ -194,11 +228,19 @@ class Writer:
     def _save(self, step: int, items: "Composite") -> None:
         try:
             with quiet_orbax():
-                if not self._manager.save(step, args=items):
+                if self.is_written(step):
+                    folder, how = self._store.checkpoints / str(step), self._options()
+                    processes = how["multiprocessing_options"]
+                    write_anew(folder, self._store.item, items, processes, self._leads())
+                elif not self._manager.save(step, args=items):
                     raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
         except Exception:
             _remove_unfinished(self._store.checkpoints)
             raise
+
+    def _leads(self) -> bool:
+        """Whether this process writes what is not divided among processes."""
+        return True
 
     def _remove_outdated(self) -> None:
         shutil.rmtree(self._store.checkpoints / names.OUTDATED, ignore_errors=True)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import trees
 from damage import damage_arrays
-from faults import corruption
+from faults import corruption, kill
 from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.checkpoints import notes
-from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
+from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.store import best_first
 from jaxagents.checkpoints.writer import lock
 
@@ -279,6 +279,56 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
     alone = CASE.make(MatchSign, n_steps=6)
     whole, _ = alone.train(KEY, CASE.hyperparams(), n_steps=8, progress=False)
     trees.assert_equal(whole, resumed)
+
+
+def folders_of(folder, step):
+    """Names of the folders in that of a checkpoint."""
+    return {path.name for path in (folder / "checkpoints" / str(step)).iterdir() if path.is_dir()}
+
+
+def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one(tmp_path):
+    agent = make(tmp_path / "run")
+    agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    copies = []
+
+    def copy():
+        if writing:
+            copies.append(tmp_path / f"killed-{len(copies)}")
+            shutil.copytree(tmp_path / "run", copies[-1])
+
+    writing = True
+    kill.on_touch(tmp_path / "run" / "checkpoints" / "1", copy)
+    changed = CASE.hyperparams(gamma=0.25)
+    agent.train(None, changed, agent.training_runner, n_steps=1, progress=False)
+    writing = False
+    gammas = []
+    for folder in copies:
+        runner, history = make(folder).restore(1)
+        gammas.append(float(runner.hyperparams.gamma))
+        np.testing.assert_array_equal(history["update_step"], [0, 1])
+        assert AgentStore(folder).damage(1) is None
+    assert gammas == sorted(gammas, reverse=True)
+    assert set(gammas) == {0.5, 0.25}
+    last_old = gammas.index(0.25) - 1
+    agent = make(copies[last_old])
+    runner, _ = agent.restore("last")
+    agent.train(None, changed, runner, n_steps=1, progress=False)
+    assert folders_of(copies[last_old], 1) == {"meta", "runner-2"}
+
+
+def test_a_checkpoint_that_cannot_be_written_anew_stays(tmp_path, full):
+    agent = make(tmp_path)
+    agent.train(KEY, CASE.hyperparams(), n_steps=2, progress=False)
+    full(1500)
+    with pytest.warns(UserWarning, match="could not be written to"):
+        agent.train(
+            None, CASE.hyperparams(gamma=0.25), agent.training_runner, n_steps=1, progress=False
+        )
+    full(resource.RLIM_INFINITY)
+    assert not any(verify(tmp_path).values())
+    runner, _ = make(tmp_path).restore(2)
+    assert runner.hyperparams.gamma == 0.5
+    assert folders_of(tmp_path, 2) == {"meta", "runner"}
 
 
 def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypatch):

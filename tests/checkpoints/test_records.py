@@ -20,8 +20,11 @@ from filelock import FileLock
 from probes import BestAction, MatchSign
 from registry import AGENTS
 
+from jaxagents import verify
+from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.writer import Writer, lock
+from jaxagents.core.schedules import CosineSchedule, LinearSchedule
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
@@ -358,6 +361,76 @@ def test_resume_completes_a_training_and_then_does_nothing(tmp_path):
     elsewhere = make(tmp_path / "elsewhere", restore_agent=True, n_steps=6)
     fresh, _ = elsewhere.resume(KEY, CASE.hyperparams(), progress=False)
     trees.assert_equal(whole, fresh)
+
+
+def test_the_evaluation_that_an_interruption_left_out_is_saved_once(tmp_path):
+    class Ending(Callback):
+        def on_chunk(self, progress):
+            return progress.step == 6
+
+    agent = make(tmp_path)
+    agent.train(KEY, CASE.hyperparams(), progress=False, callbacks=[Ending()])
+    _, history = make(tmp_path, restore_agent=True).restore("last")
+    np.testing.assert_array_equal(history["update_step"], [0, 2, 4])
+    _, metrics = make(tmp_path, restore_agent=True).resume(KEY, CASE.hyperparams(), progress=False)
+    agent = make(tmp_path, restore_agent=True)
+    _, history = agent.restore("last")
+    trees.assert_equal(metrics, history)
+    np.testing.assert_array_equal(history["update_step"], [0, 2, 4, 6])
+    means = AgentStore(tmp_path).mean_returns()
+    assert means[6] == history["returns"][-1].mean()
+    before = contents(tmp_path)
+    agent.resume(KEY, CASE.hyperparams(), progress=False)
+    assert contents(tmp_path) == before
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update_step"] for line in lines] == [0, 2, 4, 6]
+
+
+def contents(folder):
+    """When each file of the checkpoints was written, by its path."""
+    files = (path for path in (folder / "checkpoints").rglob("*") if path.is_file())
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+LINEAR, COSINE = (kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule))
+
+
+@pytest.mark.parametrize(("first", "then"), [(0.5, 0.25), (LINEAR, COSINE), (0.5, LINEAR)])
+def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first, then):
+    agent = make(tmp_path)
+    agent.train(KEY, CASE.hyperparams(gamma=first), n_steps=2, progress=False)
+    changed = CASE.hyperparams(gamma=then)
+    went_on, _ = agent.train(None, changed, agent.training_runner, n_steps=2, progress=False)
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
+    agent = make(tmp_path, restore_agent=True)
+    trees.assert_equal(agent.replay(2, n_updates=2).runner, went_on)
+    runner, history = agent.restore(2)
+    np.testing.assert_array_equal(history["update_step"], [0, 2])
+    assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kinds of schedules
+    assert not any(verify(tmp_path).values())
+
+
+def test_a_history_that_is_not_given_is_not_lost(tmp_path):
+    agent = trained(tmp_path)
+    stranger = jax.tree.map(jax.numpy.copy, agent.training_runner)
+    agent.train(None, CASE.hyperparams(gamma=0.25), stranger, n_steps=1, progress=False)
+    runner, history = agent.restore(6)
+    assert runner.hyperparams.gamma == 0.25
+    np.testing.assert_array_equal(history["update_step"], [0, 2, 4, 6])
+
+
+@pytest.mark.parametrize("gamma", [0.5, LINEAR])
+def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
+    agent = trained(tmp_path, keep_checkpoints=None)
+    hyperparams = CASE.hyperparams(gamma=gamma)
+    agent.train(None, hyperparams, agent.training_runner, n_steps=2, progress=False)
+    before = contents(tmp_path)
+    for given in (None, hyperparams):
+        agent = make(tmp_path, restore_agent=True, keep_checkpoints=None)
+        runner, _ = agent.restore("last")
+        agent.train(None, given, runner, n_steps=2, progress=False)
+        assert before.items() <= contents(tmp_path).items()
+        before = contents(tmp_path)
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_stop_training(tmp_path, monkeypatch):

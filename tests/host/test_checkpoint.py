@@ -163,6 +163,14 @@ def test_more_steps_can_be_made_later(tmp_path):
     assert logs == {}
 
 
+def test_going_on_without_a_change_writes_no_checkpoint_anew(tmp_path):
+    trained(tmp_path, n_steps=40)
+    arrays = {path: path.stat().st_mtime_ns for path in tmp_path.glob("checkpoints/*/learner*")}
+    train(Line, ONLINE.replace(checkpoint_dir=tmp_path, n_steps=50), resume=True)
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("checkpoints/*/learner*")}
+    assert arrays.items() < after.items()
+
+
 def test_resuming_in_an_empty_folder_begins(tmp_path):
     config = ONLINE.replace(checkpoint_dir=tmp_path / "new")
     trees.assert_equal(train(Line, ONLINE)[:3], train(Line, config, resume=True)[:3])
