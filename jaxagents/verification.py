@@ -15,6 +15,8 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     damaged = {step: damage for step, damage in outcomes.items() if damage}
     ```
 
+    Those that a training removes meanwhile are left out.
+
     Args:
         checkpoint_dir: Folder of the training of an agent, of a sweep, or of a training on the host.
 
@@ -31,4 +33,10 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     if not steps:
         raise FileNotFoundError(f"{store.directory} holds no checkpoints.")
     damages = {step: store.damage(step) for step in steps}
-    return {step: damage and str(damage) for step, damage in damages.items()}
+    kept = store.steps()
+    outcomes = {
+        step: damage and str(damage)
+        for step, damage in damages.items()
+        if damage is None or step in kept
+    }
+    return outcomes or verify(checkpoint_dir)  # if all were removed meanwhile

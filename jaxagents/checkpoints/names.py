@@ -1,5 +1,6 @@
 """Names of folders: of checkpoints, of those set aside, and of what is not finished or not needed."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -37,7 +38,9 @@ def free_name_aside(folder: Path) -> Path:
 def arrays(checkpoint: Path, item: str) -> set[Path]:
     """The folders in that of a checkpoint for arrays of a pytree, also for those not finished."""
     own = re.compile(rf"{item}(-[0-9]+)?({re.escape(_UNFINISHED)}.*)?")
-    return {path for path in checkpoint.glob(f"{item}*") if own.fullmatch(path.name)}
+    with contextlib.suppress(FileNotFoundError):  # where a training has just removed it
+        return {path for path in checkpoint.iterdir() if own.fullmatch(path.name)}
+    return set()
 
 
 def next_arrays(name: str) -> str:

@@ -127,6 +127,8 @@ class Store:
     ) -> Read:
         """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
 
+        If a training that goes on has removed it meanwhile, it looks again.
+
         Args:
             mode: `"best"`, `"last"`, or the number of a step, in whose place no other is read.
             best_fn: Maps the metrics at the kept checkpoints to the index of the best.
@@ -150,6 +152,8 @@ class Store:
             try:
                 return read(step)
             except CorruptCheckpointError as error:
+                if self._are_gone([step]):
+                    return self.first_readable(mode, best_fn, read)
                 if not has_others:
                     raise
                 warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
@@ -160,11 +164,11 @@ class Store:
 
         A warning says of each of the others that it is damaged.
         """
-        returns = {}
-        for step in self.steps():
-            with self._unless_damaged():
+        steps, returns = self.steps(), {}
+        for step in steps:
+            with self._unless_damaged(step):
                 returns[step] = self._mean_return(step)
-        return returns
+        return self.mean_returns() if steps and self._are_gone(steps) else returns
 
     def read(self, step: int, identity: Mapping[str, Any], template: PyTree) -> Restored:
         """Reads a checkpoint.
@@ -298,7 +302,7 @@ class Store:
         if mode == "last":
             return steps[::-1]
         if mode == "best":
-            return self._best_first() if best_fn is None else [self._chosen(steps, best_fn)]
+            return self._best_first() if best_fn is None else [self._chosen(best_fn)]
         if mode in steps:
             return [int(mode)]
         raise FileNotFoundError(
@@ -322,9 +326,9 @@ class Store:
             )
         return best
 
-    def _chosen(self, steps: list[int], best_fn: Callable[[Metrics], Any]) -> int:
+    def _chosen(self, best_fn: Callable[[Metrics], Any]) -> int:
         """The step of the kept checkpoint that a function of the metrics chooses."""
-        history = self._kept_history(steps)
+        history = self._kept_history()
         kept = history[self.step_name]
         chosen = np.asarray(best_fn(history))
         if chosen.ndim or chosen.dtype.kind not in "iu":
@@ -339,13 +343,16 @@ class Store:
             )
         return int(kept[index])
 
-    def _kept_history(self, steps: list[int]) -> Metrics:
+    def _kept_history(self) -> Metrics:
         """The metrics of the points whose checkpoints are still there."""
+        steps = self.steps()
         for step in steps[::-1]:
-            with self._unless_damaged():
+            with self._unless_damaged(step):
                 history = self.history(step)
                 kept = np.isin(history[self.step_name], steps)
                 return {name: values[kept] for name, values in history.items()}
+        if steps and self._are_gone(steps):
+            return self._kept_history()
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
     def _mean_return(self, step: int) -> float | None:
@@ -358,12 +365,18 @@ class Store:
         return float(np.mean(history["returns"][-1]))
 
     @contextlib.contextmanager
-    def _unless_damaged(self) -> Iterator[None]:
-        """A context in which a damaged checkpoint is passed over, with a warning."""
+    def _unless_damaged(self, step: int) -> Iterator[None]:
+        """A context that passes over a damaged checkpoint with a warning, and one that is gone."""
         try:
             yield
         except CorruptCheckpointError as error:
+            if self._are_gone([step]):
+                return
             warnings.warn(f"{error} It is passed over.", stacklevel=6)
+
+    def _are_gone(self, steps: Sequence[int]) -> bool:
+        """Whether all of some checkpoints were removed since they were listed, by their training."""
+        return not set(steps) & set(self.steps())
 
     def _with_notes(self, step: int, read: Callable[[dict[str, Any]], Read]) -> Read:
         """Reads a checkpoint by its notes; by the new ones if it was written anew meanwhile."""

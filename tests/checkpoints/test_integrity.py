@@ -190,6 +190,64 @@ def test_verifying_says_of_each_checkpoint_whether_it_is_whole(folder):
         verify(folder / "checkpoints")
 
 
+@pytest.fixture
+def at_first_look(monkeypatch):
+    """Does something when the notes of a checkpoint are first read, as another process might."""
+
+    def prepare(step, act):
+        read, acts = notes.read, iter([act])
+
+        def read_after_it(folder):
+            if folder.name == str(step):
+                for act in acts:
+                    act()
+            return read(folder)
+
+        monkeypatch.setattr(notes, "read", read_after_it)
+
+    return prepare
+
+
+def test_what_a_training_removes_while_it_is_looked_at_is_no_damage(folder, at_first_look, recwarn):
+    means = {0: 3.0, 2: 2.0, 4: 1.0, 6: 0.0}
+    for step, mean in means.items():
+        change_notes(folder, step, mean_return=mean)
+    at_first_look(2, lambda: shutil.rmtree(folder / "checkpoints" / "2"))
+    assert verify(folder) == dict.fromkeys([0, 4, 6])
+    at_first_look(6, lambda: shutil.rmtree(folder / "checkpoints" / "6"))
+    agent = make(folder)
+    agent.restore("last")
+    assert agent.previous_training_max_step == 4
+    at_first_look(0, lambda: shutil.rmtree(folder / "checkpoints" / "0"))
+    agent.restore("best")
+    assert agent.previous_training_max_step == 4
+    assert not recwarn
+
+
+@pytest.mark.parametrize("best_fn", [None, lambda metrics: 0])
+@pytest.mark.parametrize("mode", ["best", "last"])
+def test_where_all_were_removed_meanwhile_new_ones_are_looked_for(
+    folder, at_first_look, recwarn, mode, best_fn
+):
+    for step in (0, 2):
+        shutil.rmtree(folder / "checkpoints" / str(step))
+    (folder / "checkpoints" / "4").rename(folder / "4")
+
+    def replace():
+        (folder / "checkpoints" / "6").rename(folder / "6")
+        (folder / "4").rename(folder / "checkpoints" / "4")
+
+    at_first_look(6, replace)
+    agent = make(folder)
+    agent.restore(mode, best_fn=best_fn)
+    assert agent.previous_training_max_step == 4
+    (folder / "6").rename(folder / "checkpoints" / "6")
+    (folder / "checkpoints" / "4").rename(folder / "4")
+    at_first_look(6, replace)
+    assert verify(folder) == {4: None}
+    assert not recwarn
+
+
 def test_a_relative_folder_stays_the_same_when_a_script_changes_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = make("run")
