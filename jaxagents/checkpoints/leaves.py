@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from jaxagents.core.arrays import is_key
+from jaxagents.core.keys import implementation_of
 
 Leaf = tuple[str, Any]
 
@@ -121,7 +122,9 @@ def with_leaves(template: PyTree, saved: Mapping[str, np.ndarray]) -> PyTree:
     """A pytree like a template with saved leaves, by path."""
 
     def as_leaf(array: np.ndarray, like: Array) -> PyTree:
-        return jax.random.wrap_key_data(jnp.asarray(array)) if is_key(like) else jnp.asarray(array)
+        if not is_key(like):
+            return jnp.asarray(array)
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=implementation_of(like))
 
     like, structure = jax.tree.flatten(template)
     arrays = [saved[path] for path, _ in leaves_of(template)]

@@ -15,8 +15,9 @@ from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
 from jaxagents.core import processes
+from jaxagents.core.arrays import is_key
 from jaxagents.core.finite import not_finite
-from jaxagents.core.keys import RandomKey
+from jaxagents.core.keys import RandomKey, implementation_of
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
 from jaxagents.loggers import JSONLLogger, Logger
@@ -31,6 +32,9 @@ __all__ = [
     "saved_steps",
     "write_description",
 ]
+
+
+_KEYS = "random keys"
 
 
 class Snapshot(NamedTuple):
@@ -208,8 +212,10 @@ def restore(
         return agent.checkpointed(agent.start(rng, hyperparams))
 
     def read(step: int) -> Restored:
-        like_saved = structured_as_saved(hyperparams, store.notes(step))
-        template = jax.eval_shape(fresh, jax.random.key(0), like_saved)
+        notes = store.notes(step)
+        like_saved = structured_as_saved(hyperparams, notes)
+        key = jax.random.key(0, impl=notes.get(_KEYS))
+        template = jax.eval_shape(fresh, key, like_saved)
         return store.read(step, identity_of(agent), template)
 
     runner, history, _ = store.first_readable(mode, best_fn, read)
@@ -234,7 +240,7 @@ def records_of(
     def snapshot(runner: PyTree) -> Snapshot:
         is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
         is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
-        notes = notes_of_schedules(runner.hyperparams)
+        notes = {**notes_of_schedules(runner.hyperparams), **_notes_of_keys(runner)}
         return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
 
     assert agent.config.checkpoint_dir is not None
@@ -247,6 +253,12 @@ def records_of(
         descriptions={"config": description_of(agent), "hyperparameters": runner.hyperparams},
     )
     return Records(store, writer, snapshot, earlier)
+
+
+def _notes_of_keys(runner: PyTree) -> dict[str, str]:
+    """The implementation of the random keys of a runner, on which the shapes of their data depend."""
+    keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
+    return {_KEYS: str(implementation_of(keys[0]))} if keys else {}
 
 
 def description_of(agent: RecordedAgent) -> dict[str, Any]:

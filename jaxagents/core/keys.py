@@ -33,6 +33,18 @@ def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
     raise TypeError(f"Expected a random key such as {example}, got {rng!r}.")
 
 
+def implementation_of(key: Any) -> Any:
+    """The implementation of typed random keys, as `jax.random.key` takes it.
+
+    Args:
+        key: The keys; their type is enough.
+
+    Returns:
+        Its name, such as `"rbg"`; of one that JAX knows no name of, what stands for it.
+    """
+    return jax.random.key_impl(jnp.empty((), key.dtype))
+
+
 def single_key(rng: Any, what: str) -> Key[Array, ""]:
     """One typed random key.
 

@@ -22,6 +22,7 @@ from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.callbacks import Callback
+from jaxagents.checkpoints import records
 from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.writer import Writer, lock
 from jaxagents.core.schedules import CosineSchedule, LinearSchedule
@@ -408,6 +409,26 @@ def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first
     np.testing.assert_array_equal(history["update_step"], [0, 2])
     assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kinds of schedules
     assert not any(verify(tmp_path).values())
+
+
+@pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
+def test_keys_of_another_implementation_come_back_as_such(tmp_path, implementation):
+    key = jax.random.key(0, impl=implementation)
+    agent = make(tmp_path)
+    agent.train(key, CASE.hyperparams(), n_steps=2, progress=False)
+    agent = make(tmp_path, restore_agent=True)
+    resumed, _ = agent.resume(key, CASE.hyperparams(), progress=False)
+    whole, _ = CASE.make(MatchSign, n_steps=6).train(key, CASE.hyperparams(), progress=False)
+    trees.assert_equal(whole, resumed)
+    assert resumed.rng.dtype == key.dtype
+    trees.assert_equal(agent.replay(2, n_updates=4).runner, whole)
+
+
+def test_checkpoints_without_a_note_of_the_implementation_of_keys_are_read(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_notes_of_keys", lambda runner: {})
+        saved = trained(tmp_path).training_runner
+    trees.assert_equal(make(tmp_path, restore_agent=True).restore("last")[0], saved)
 
 
 def test_a_history_that_is_not_given_is_not_lost(tmp_path):
