@@ -1,7 +1,13 @@
-"""Checks of the structure, shapes and types of pytrees."""
+"""The names of leaves of pytrees, and checks of their structure, shapes and types."""
 
 import jax
 from jaxtyping import PyTree
+
+
+def leaves_by_name(tree: PyTree) -> dict[str, PyTree]:
+    """The leaves of a pytree by their paths, joined with slashes; that of a single leaf is empty."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
 def check_same_tree(

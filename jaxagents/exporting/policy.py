@@ -1,6 +1,7 @@
 """Policies that are read from files."""
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +15,13 @@ from jaxtyping import Array, Key, PyTree
 from jaxagents.core.arrays import AnyArray
 from jaxagents.core.extras import require
 from jaxagents.core.keys import RandomKey, as_key
-from jaxagents.core.observed import without_critic_state
+from jaxagents.core.observed import CRITIC_STATE, without_critic_state
+from jaxagents.core.trees import leaves_by_name
 
 FORMAT = "jaxagents policy 1"
 """The format of files, in their metadata."""
+ENTRIES = "entries"
+"""The key, in the metadata, of the names of an observation's entries, which earlier files lack."""
 EXTRA = "jaxagents[export]"
 """What reading and writing them needs."""
 
@@ -42,11 +46,13 @@ class ExportedPolicy:
         carry: list[np.ndarray],
         programs: Mapping[str, export.Exported],
         metadata: dict[str, str],
+        entries: list[str],
     ) -> None:
         """Takes the parts of a file, which `load_policy` reads."""
         self.weights = weights
         self.metadata = metadata
         self._carry = carry
+        self._entries = entries
         self._calls = {name: jax.jit(program.call) for name, program in programs.items()}
         inputs = programs["greedy"].in_avals[len(weights) :]
         one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in inputs]
@@ -64,7 +70,7 @@ class ExportedPolicy:
 
         Raises:
             TypeError: The policy has a memory, or the observation is of other numbers.
-            ValueError: The observation is shaped otherwise.
+            ValueError: The observation is shaped otherwise, or its entries have other names.
         """
         if self._carry:
             raise TypeError(
@@ -100,7 +106,8 @@ class ExportedPolicy:
 
         Raises:
             TypeError: The observation is of other numbers.
-            ValueError: The observation or the memory is shaped otherwise.
+            ValueError: The observation or the memory is shaped otherwise, or entries of the observation
+                have other names.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
@@ -118,10 +125,13 @@ class ExportedPolicy:
         if len(self._observed) == 1 and isinstance(observation, list):
             with contextlib.suppress(ValueError):  # of lists of several lengths
                 observation = np.asarray(observation)
-        leaves = jax.tree.leaves(observation)
-        if len(leaves) > len(self._observed):
-            leaves = jax.tree.leaves(without_critic_state(observation))
-        return [np.asarray(leaf) for leaf in leaves]
+        named = leaves_by_name(observation)
+        if self._entries and "" not in named:
+            _check_entries(list(named), self._entries)
+            return [np.asarray(named[entry]) for entry in self._entries]
+        if len(named) > len(self._observed):
+            named = leaves_by_name(without_critic_state(observation))
+        return [np.asarray(leaf) for leaf in named.values()]
 
     def _batch_of(self, leaves: list[np.ndarray]) -> tuple[int, ...]:
         shapes, expected = [x.shape for x in leaves], [x.shape for x in self._observed]
@@ -188,8 +198,25 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
         _under("weights/", tensors),
         [array for _, array in sorted(_under("carry/", tensors).items())],
         {name: export.deserialize(bytearray(code.tobytes())) for name, code in programs.items()},
-        {name: text for name, text in metadata.items() if name != "format"},
+        {name: text for name, text in metadata.items() if name not in ("format", ENTRIES)},
+        json.loads(metadata.get(ENTRIES, "[]")),
     )
+
+
+def _check_entries(given: list[str], expected: list[str]) -> None:
+    """Raises unless an observation has the entries that a policy takes, and no others.
+
+    It may have what critics see, which a policy does not take unless it reads it.
+    """
+    missing = [name for name in expected if name not in given]
+    others = [name for name in given if name not in expected]
+    unknown = [name for name in others if name.split("/")[0] != CRITIC_STATE]
+    if missing or unknown:
+        faults = {"are missing": missing, "are unknown": unknown}
+        found = " and ".join(f"{names} {what}" for what, names in faults.items() if names)
+        raise ValueError(
+            f"This policy takes an observation with the entries {expected}, but of this one {found}."
+        )
 
 
 def _key_data(rng: Key[Array, ""], batch: tuple[int, ...]) -> np.ndarray:

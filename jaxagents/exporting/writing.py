@@ -1,5 +1,6 @@
 """Policies that are written to files."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -14,7 +15,8 @@ from jaxtyping import Array, PyTree
 from jaxagents.core.arrays import is_key
 from jaxagents.core.extras import require
 from jaxagents.core.observed import CRITIC_STATE
-from jaxagents.exporting.policy import EXTRA, FORMAT
+from jaxagents.core.trees import leaves_by_name
+from jaxagents.exporting.policy import ENTRIES, EXTRA, FORMAT
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _ENDING = ".safetensors"
@@ -92,7 +94,9 @@ def export_policy(
         },
     }
     versions = {"jaxagents": version("jaxagents"), "jax": jax.__version__}
-    described = {**metadata, **versions, "format": FORMAT}
+    named = zip(leaves_by_name(observation), given, strict=True)
+    entries = json.dumps([name for name, is_given in named if is_given and name])
+    described = {**metadata, **versions, "format": FORMAT, ENTRIES: entries}
     Path(path).write_bytes(numpy_files.save(tensors, metadata=described))
 
 
@@ -101,8 +105,7 @@ def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str
 
     Arrays that it is not given are zeros; random keys stay as they are.
     """
-    paths, structure = jax.tree_util.tree_flatten_with_path(acting)
-    named = {jax.tree_util.keystr(path, simple=True, separator="/"): x for path, x in paths}
+    named, structure = leaves_by_name(acting), jax.tree.structure(acting)
 
     def rebuild(weights: Mapping[str, Array]) -> PyTree:
         leaves = [

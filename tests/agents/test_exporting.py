@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 import trees
 from flax import linen as nn
 from probes import MatchSign
@@ -190,6 +191,39 @@ def test_what_critics_see_is_not_needed_to_act(env, tmp_path):
     seen = without_critic_state(obs)
     for given in (seen, *seen.values(), obs):
         trees.assert_close(policy(given), expected)
+
+
+class Moves(MatchSign):
+    """Observes a dict of two arrays of one shape."""
+
+    def observe(self, state):
+        return {"position": jnp.full(3, state.sign), "velocity": jnp.full(3, -state.sign)}
+
+
+def test_entries_are_taken_by_their_names(tmp_path):
+    agent = PPO(Moves(), None, CASES["PPO"].config(actor_network=None))
+    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    x, y = jnp.ones(3), -jnp.ones(3)
+    both = {"velocity": y, "position": x}
+    assert policy(both) == agent.policy(both) != agent.policy({"position": y, "velocity": x})
+    for wrong, fault in (
+        (
+            {"speed": y, "place": x},
+            r"\['position', 'velocity'\] are missing and \['place', 'speed'\]",
+        ),
+        ((y, x), r"\['position', 'velocity'\] are missing and \['0', '1'\] are unknown\."),
+        ({"position": x}, r"but of this one \['velocity'\] are missing\."),
+        ({**both, "time": x}, r"but of this one \['time'\] are unknown\."),
+    ):
+        with pytest.raises(ValueError, match=rf"the entries \['position', 'velocity'\], .*{fault}"):
+            policy(wrong)
+    with safetensors.safe_open(tmp_path / "policy", framework="numpy") as file:
+        earlier = {name: text for name, text in file.metadata().items() if name != "entries"}
+    arrays = safetensors.numpy.load_file(tmp_path / "policy")
+    safetensors.numpy.save_file(arrays, tmp_path / "earlier", earlier)
+    assert load_policy(tmp_path / "earlier")((x, y)) == policy(both)
 
 
 class Spy(nn.Module):
