@@ -1,16 +1,17 @@
 """Policies that are read from files."""
 
 import contextlib
+import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, ArrayLike, PyTree
 
 from jaxagents.core.arrays import AnyArray
 from jaxagents.core.extras import require
@@ -25,6 +26,9 @@ ENTRIES = "entries"
 EXTRA = "jaxagents[export]"
 """What reading and writing them needs."""
 
+Program = Callable[..., PyTree]
+"""Maps weights, memories, observations and perhaps random keys to memories and actions, of a batch."""
+
 
 class ExportedPolicy:
     """A policy that was read from a file, and needs neither its agent nor its environment.
@@ -33,6 +37,8 @@ class ExportedPolicy:
     policy = jaxagents.load_policy("policy.safetensors")
     action = policy(observation)
     ```
+
+    It is as well called in programs of JAX, inside of `jax.jit`, `jax.vmap` and `jax.lax.scan`.
 
     Attributes:
         weights: The arrays that it acts by, by name, as in the networks of the agent.
@@ -53,7 +59,8 @@ class ExportedPolicy:
         self.metadata = metadata
         self._carry = carry
         self._entries = entries
-        self._calls = {name: jax.jit(program.call) for name, program in programs.items()}
+        self._calls = {name: _compiled(program.call) for name, program in programs.items()}
+        self._words = programs["drawn"].in_avals[-1].shape[-1]
         inputs = programs["greedy"].in_avals[len(weights) :]
         one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in inputs]
         self._remembered, self._observed = one[: len(carry)], one[len(carry) :]
@@ -70,7 +77,8 @@ class ExportedPolicy:
 
         Raises:
             TypeError: The policy has a memory, or the observation is of other numbers.
-            ValueError: The observation is shaped otherwise, or its entries have other names.
+            ValueError: The observation is shaped otherwise, or its entries have other names; or there
+                are several random keys, or one of another kind.
         """
         if self._carry:
             raise TypeError(
@@ -107,33 +115,31 @@ class ExportedPolicy:
         Raises:
             TypeError: The observation is of other numbers.
             ValueError: The observation or the memory is shaped otherwise, or entries of the observation
-                have other names.
+                have other names; or there are several random keys, or one of another kind.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
         pairs = zip(leaves, self._observed, strict=True)
         observed = [_cast(x, like.dtype, "an observation") for x, like in pairs]
-        keys = [] if rng is None else [_key_data(as_key(rng), batch)]
+        keys = [] if rng is None else [_key_data(rng, batch, self._words)]
         inputs = self._memory_of(carry, batch), observed, *keys
-        if not batch:
-            inputs = jax.tree.map(lambda x: x[None], inputs)
-        found = self._calls["greedy" if rng is None else "drawn"](self.weights, *inputs)
-        return found if batch else jax.tree.map(lambda x: x[0], found)
+        call = self._calls["greedy" if rng is None else "drawn"]
+        return call(bool(batch), self.weights, *inputs)
 
-    def _leaves_of(self, observation: PyTree) -> list[np.ndarray]:
+    def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
         """The arrays of an observation; for a policy of a single array, a list of numbers is one."""
         if len(self._observed) == 1 and isinstance(observation, list):
-            with contextlib.suppress(ValueError):  # of lists of several lengths
+            with contextlib.suppress(ValueError, TypeError):  # of several lengths, or traced
                 observation = np.asarray(observation)
         named = leaves_by_name(observation)
         if self._entries and "" not in named:
             _check_entries(list(named), self._entries)
-            return [np.asarray(named[entry]) for entry in self._entries]
+            return [_as_array(named[entry]) for entry in self._entries]
         if len(named) > len(self._observed):
             named = leaves_by_name(without_critic_state(observation))
-        return [np.asarray(leaf) for leaf in named.values()]
+        return [_as_array(leaf) for leaf in named.values()]
 
-    def _batch_of(self, leaves: list[np.ndarray]) -> tuple[int, ...]:
+    def _batch_of(self, leaves: list[AnyArray]) -> tuple[int, ...]:
         shapes, expected = [x.shape for x in leaves], [x.shape for x in self._observed]
         if shapes == expected:
             return ()
@@ -151,7 +157,7 @@ class ExportedPolicy:
         )
 
     def _memory_of(self, carry: PyTree, batch: tuple[int, ...]) -> list[AnyArray]:
-        leaves = [x if isinstance(x, Array) else np.asarray(x) for x in jax.tree.leaves(carry)]
+        leaves = [_as_array(x) for x in jax.tree.leaves(carry)]
         shapes, expected = [x.shape for x in leaves], [(*batch, *x.shape) for x in self._remembered]
         if shapes != expected:
             first = f"policy.initial_carry({', '.join(map(str, batch))})"
@@ -219,8 +225,59 @@ def _check_entries(given: list[str], expected: list[str]) -> None:
         )
 
 
-def _key_data(rng: Key[Array, ""], batch: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(jax.random.key_data(jax.random.split(rng, batch) if batch else rng))
+def _compiled(call: Program) -> Program:
+    """The program of batches as one of a batch, or of a single observation."""
+    mappable = _mappable(call)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def act(is_batch: bool, weights: dict[str, Array], *inputs: PyTree) -> PyTree:
+        if is_batch:
+            return mappable(weights, *inputs)
+        found = mappable(weights, *jax.tree.map(lambda x: x[None], inputs))
+        return jax.tree.map(lambda x: x[0], found)
+
+    return act
+
+
+def _mappable(call: Program) -> Program:
+    """A program of batches that `jax.vmap` maps over: batches of them are one larger batch."""
+    mappable = jax.custom_batching.custom_vmap(call)
+
+    @mappable.def_vmap
+    def of_many(
+        size: int, is_mapped: Sequence[PyTree], weights: dict[str, Array], *inputs: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        def joined(x: Array, is_mapped: bool) -> Array:
+            each = x if is_mapped else jnp.broadcast_to(x, (size, *x.shape))
+            return each.reshape(-1, *each.shape[2:])
+
+        found = mappable(weights, *jax.tree.map(joined, inputs, tuple(is_mapped[1:])))
+        parts = jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), found)
+        return parts, jax.tree.map(lambda _: True, parts)
+
+    return mappable
+
+
+def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
+    """The words of a random key, or of one for each observation of a batch."""
+    key = as_key(rng)
+    if key.ndim:
+        raise ValueError(
+            f"A policy takes one random key, also for a batch, got keys of shape {key.shape}: to act "
+            "with each of them, use jax.vmap."
+        )
+    data = jax.random.key_data(jax.random.split(key, batch) if batch else key)
+    if data.shape[-1] != words:
+        raise ValueError(
+            f"This policy draws by a random key of {words} words, such as jax.random.key(0, "
+            f"impl='threefry2x32'), got one of {data.shape[-1]}, of {jax.random.key_impl(key)}."
+        )
+    return data
+
+
+def _as_array(x: ArrayLike) -> AnyArray:
+    """An array of JAX as it is, which may be traced, and anything else as one of NumPy."""
+    return x if isinstance(x, Array) else np.asarray(x)
 
 
 def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:

@@ -71,6 +71,7 @@ def test_a_policy_with_a_memory_is_given_it(tmp_path):
         ValueError, match=r"policy\.initial_carry\(3\) gives it, with a batch of 3 obs"
     ):
         policy.act(carry, obs)
+    trees.assert_close(jax.vmap(policy.act, (None, 0))(carry, obs), policy.act(batch, obs))
     for step in range(2):
         carry, action = policy.act(carry, obs[step])
         batch, actions = policy.act(batch, obs)
@@ -103,6 +104,37 @@ def test_refuses_what_does_not_fit(tmp_path):
     (tmp_path / "other").write_bytes(b"something else")
     with pytest.raises(ValueError, match="is no file of safetensors"):
         load_policy(tmp_path / "other")
+
+
+def test_acts_in_programs_of_jax(tmp_path):
+    agent = fresh(CASES["PPO"])
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    obs = jax.random.normal(KEY, (3, 4, 2))
+    expected = np.stack([policy(batch) for batch in np.asarray(obs)])
+    trees.assert_equal(jax.jit(policy)(obs[0]), expected[0])
+    for mapped in (jax.vmap(policy), jax.jit(jax.vmap(jax.vmap(policy)))):
+        trees.assert_equal(mapped(obs), expected)
+    trees.assert_equal(jax.lax.scan(lambda _, x: (None, policy(x)), None, obs)[1], expected)
+    keys = jax.random.split(KEY, 3)
+    drawn = np.stack([policy(x, key) for x, key in zip(obs, keys, strict=True)])
+    trees.assert_equal(jax.vmap(policy)(obs, keys), drawn)
+    each = np.stack([policy(obs[0, 0], key) for key in keys])
+    trees.assert_equal(jax.vmap(policy, (None, 0))(obs[0, 0], keys), each)
+    assert jax.jit(policy)(jnp.array([1, 0])) == policy([1, 0])
+    with pytest.raises(TypeError, match="dtype float32, got complex64"):
+        jax.jit(policy)(1j * obs[0])
+
+
+def test_names_random_keys_that_it_cannot_draw_by(tmp_path):
+    agent = fresh(CASES["PPO"])
+    agent.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    for obs in (np.zeros(2), np.zeros((3, 2))):
+        with pytest.raises(ValueError, match=r"takes one random key, .* got keys of shape \(3,\)"):
+            policy(obs, jax.random.split(KEY, 3))
+        with pytest.raises(ValueError, match=r"a random key of 2 words, .* got one of 4, of rbg"):
+            policy(obs, jax.random.key(0, impl="rbg"))
 
 
 class Images(MatchSign):
