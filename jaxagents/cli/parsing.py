@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jaxagents.cli.mistakes import MistakeError
 from jaxagents.core.nearest import nearest
 from jaxagents.core.other_names import advice
 
 T = TypeVar("T")
+
+_TYPES = ConstructorRegistry()
+"""How words become values, where it is otherwise than tyro has it."""
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
 _RULE = re.compile("[-─]{5,}")
@@ -58,6 +62,7 @@ def parse(
                 args=list(words),
                 description=description,
                 return_unknown_args=True,
+                registry=_TYPES,
             )
     except SystemExit as end:
         if end.code:
@@ -85,6 +90,20 @@ def _expanded(x: Any) -> Any:
         raise MistakeError(
             f"There is no home folder {x.parts[0]}: write out the path in place of {x}."
         ) from None
+
+
+@_TYPES.primitive_rule
+def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
+    """Paths may begin with a tilde, which shells leave as it is in `--run-dir=~/run`."""
+    if info.type is not Path:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda words: Path(words[0]).expanduser(),
+        is_instance=lambda x: isinstance(x, Path),
+        str_from_instance=lambda path: [str(path)],
+    )
 
 
 def _first_sentence(framed: str) -> str:

@@ -186,7 +186,8 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
     """
     safetensors = require("safetensors", EXTRA)
     require("flatbuffers", EXTRA)
-    if not Path(path).is_file():
+    path = Path(path).expanduser()
+    if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:

@@ -49,14 +49,15 @@ def export_policy(
         FileExistsError: The file exists.
         ImportError: safetensors is not installed.
     """
-    if Path(path).suffix not in ("", _ENDING):
+    path = Path(path).expanduser()
+    if path.suffix not in ("", _ENDING):
         raise ValueError(
             f"export_policy writes a file of safetensors, which jaxagents.load_policy reads, not one of "
-            f"{Path(path).suffix}: let its name end in {_ENDING}, got {path}."
+            f"{path.suffix}: let its name end in {_ENDING}, got {path}."
         )
     numpy_files = require("safetensors.numpy", EXTRA)
     require("flatbuffers", EXTRA)
-    if Path(path).exists():
+    if path.exists():
         raise FileExistsError(f"{path} exists already: choose another name.")
     weights, rebuild = _weights_of(acting)
     memory, of_memory = jax.tree.flatten(carry)
@@ -97,7 +98,7 @@ def export_policy(
     named = zip(leaves_by_name(observation), given, strict=True)
     entries = json.dumps([name for name, is_given in named if is_given and name])
     described = {**metadata, **versions, "format": FORMAT, ENTRIES: entries}
-    Path(path).write_bytes(numpy_files.save(tensors, metadata=described))
+    path.write_bytes(numpy_files.save(tensors, metadata=described))
 
 
 def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str, Array]], PyTree]]:

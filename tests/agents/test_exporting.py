@@ -137,6 +137,17 @@ def test_names_random_keys_that_it_cannot_draw_by(tmp_path):
             policy(obs, jax.random.key(0, impl="rbg"))
 
 
+def test_paths_may_begin_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    agent = fresh(CASES["PPO"])
+    agent.export_policy("~/policy.safetensors")
+    assert (tmp_path / "policy.safetensors").is_file()
+    assert load_policy("~/policy.safetensors").metadata["agent"] == "PPO"
+    with pytest.raises(FileExistsError, match="exists already: choose another name"):
+        agent.export_policy("~/policy.safetensors")
+
+
 class Images(MatchSign):
     """Observes bytes and a mask of actions."""
 
