@@ -47,13 +47,17 @@ def check_not_used_up(runner: PyTree) -> None:
         ValueError: They are.
     """
     check_is_runner(runner)
-    leaves = jax.tree.leaves(runner)
-    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not is_traced(leaf)]
-    if any(array.is_deleted() for array in arrays):
+    if any(is_deleted(leaf) for leaf in jax.tree.leaves(runner)):
         raise ValueError(
-            "This runner's arrays were used up by advance: go on with the runner that it returned, or "
-            "give it a copy, jax.tree.map(jnp.copy, runner)."
+            "This runner's arrays were used up by advance: go on with the runner that it returned, "
+            "which agent.collect_training(runner, metrics) makes the agent remember, or give it a "
+            "copy, jax.tree.map(jnp.copy, runner)."
         )
+
+
+def is_deleted(x: Any) -> bool:
+    """Whether something is an array that a program has used up."""
+    return isinstance(x, jax.Array) and not is_traced(x) and x.is_deleted()
 
 
 def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:

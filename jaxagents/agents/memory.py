@@ -5,7 +5,7 @@ from typing import Any, Generic
 import jax
 import numpy as np
 
-from jaxagents.agents.continuing import check_single
+from jaxagents.agents.continuing import check_not_used_up, check_single, is_deleted
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.sweeps import SweepResult
 from jaxagents.running.trainable import RunnerT
@@ -94,7 +94,7 @@ class Remembers(Generic[RunnerT]):
         if not self.agent_trained:
             return 0
         given = self._memory.get("max_step")
-        return int(self._memory["runner"].update_step) if given is None else given
+        return int(self._trained_runner().update_step) if given is None else given
 
     @property
     def eval_steps_in_training(self) -> np.ndarray | None:
@@ -108,4 +108,7 @@ class Remembers(Generic[RunnerT]):
                 "This agent has not been trained: call train or restore first, or collect_training "
                 "with the results of a compiled train."
             )
-        return self._memory["runner"]
+        runner = self._memory["runner"]
+        if is_deleted(runner.update_step):  # as all of its arrays, which would take longer to ask
+            check_not_used_up(runner)
+        return runner

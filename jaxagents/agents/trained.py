@@ -41,7 +41,7 @@ class Trained(
 
         Raises:
             TypeError: `n_evals` is no integer, or `deterministic` no boolean.
-            ValueError: `n_evals` is not positive.
+            ValueError: `n_evals` is not positive, or `advance` has used up the agent's runner.
             RuntimeError: The agent has not been trained.
         """
         n_evals, deterministic = positive("n_evals", n_evals), flag("deterministic", deterministic)
@@ -86,7 +86,8 @@ class Trained(
         Raises:
             NotImplementedError: The environment does not draw.
             TypeError: `deterministic` is no boolean.
-            ValueError: `path` has another ending, or a number is not positive.
+            ValueError: `path` has another ending, a number is not positive, or `advance` has used up the
+                agent's runner.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: A library is not installed.
@@ -118,7 +119,8 @@ class Trained(
             path: The file, such as `policy.safetensors`.
 
         Raises:
-            ValueError: The name of the file has another ending.
+            ValueError: The name of the file has another ending, or `advance` has used up the agent's
+                runner.
             FileExistsError: The file exists.
             ImportError: safetensors is not installed.
             RuntimeError: The agent has not been trained.

@@ -88,6 +88,27 @@ def test_one_program_makes_every_number_of_updates():
         agent.advance(runner, 1.5)
 
 
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_an_agent_whose_runner_is_used_up_says_so(case, tmp_path):
+    agent = case.make(MatchSign)
+    agent.collect_training(agent.start(KEY, case.hyperparams()), {})
+    runner = agent.advance(agent.training_runner, 1)
+    uses = [
+        lambda: agent.eval(KEY),
+        lambda: agent.policy(jnp.zeros(2)),
+        lambda: agent.export_policy(tmp_path / "policy"),
+        lambda: agent.previous_training_max_step,
+    ]
+    for use in uses:
+        with pytest.raises(
+            ValueError, match=r"used up by advance: .* agent\.collect_training\(run"
+        ):
+            use()
+    agent.collect_training(runner, {})
+    assert agent.previous_training_max_step == 1
+    agent.policy(jnp.zeros(2))
+
+
 def test_one_program_starts_from_hyperparameters_of_every_type():
     case = CASES[1]
     agent = case.make(MatchSign, n_steps=7)  # which no other test has
