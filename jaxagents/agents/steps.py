@@ -74,7 +74,8 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Args:
             runner: Any runner. Its arrays are used up: go on with those that are returned, or give a
-                copy, `jax.tree.map(jnp.copy, runner)`.
+                copy, `jax.tree.map(jnp.copy, runner)`. What a checkpoint left out of it, as with
+                `checkpoint_buffer=False`, is made anew, as in `train`.
             n_updates: Number of updates; one program serves every number.
 
         Returns:
@@ -87,7 +88,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
         with self._naming_misfits(runner):
-            return self._steps.advance(runner, n_updates)
+            return self._steps.advance(self._complete(runner), n_updates)
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.

@@ -232,6 +232,11 @@ def test_checkpoints_may_leave_the_buffer_out(tmp_path):
     assert resumed.update_step == 7
     assert resumed.buffer.size == 12 + 3 * 4
     assert list(again.training_metrics["update_step"]) == [0, 2, 4, 6, 7]
+    restored, _ = again.restore("last")
+    assert restored.buffer is None
+    advanced = again.advance(jax.tree.map(jnp.copy, restored), 3)
+    expected, _ = again.train(None, None, restored, n_steps=3, progress=False)
+    trees.assert_equal(advanced, expected)
 
 
 class ShiftedLearner(DQNLearner):
