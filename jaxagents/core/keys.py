@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, UInt32
 
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import is_key, is_traced
+from jaxagents.core.trees import shape_and_dtype
 
 RandomKey = Key[Array, "..."] | UInt32[Array, "... 2"]
 """Random keys, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
@@ -30,7 +31,8 @@ def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
         return rng
     if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
         return jax.random.wrap_key_data(jnp.asarray(rng))
-    raise TypeError(f"Expected a random key such as {example}, got {rng!r}.")
+    given = f"a value of {shape_and_dtype(rng)}" if is_traced(rng) else repr(rng)
+    raise TypeError(f"Expected a random key such as {example}, got {given}.")
 
 
 def implementation_of(key: Any) -> Any:

@@ -231,6 +231,14 @@ def integer_for_a_key():
     agent().train(0, hyperparams(), progress=False)
 
 
+@mistake(
+    TypeError, r"Expected a random key such as .*, got a value of shape \(\) and dtype int32\."
+)
+def integer_to_draw_actions_by():
+    """An integer for the random key of a learner's `sample_actions`."""
+    dqn_learner().sample_actions(jnp.zeros(2), seed=3)
+
+
 @mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got None")
 def no_key():
     """No random key for a fresh training."""
