@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import AnyArray
 from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.sampling import Sampled
@@ -112,8 +113,8 @@ class ReplayBuffer(Sampled):
             transition: A dict structured as the example.
 
         Raises:
-            ValueError: A key is missing, or a value has another shape or is not an array; the error
-                names the key.
+            ValueError: A key is missing, or a value has another shape, is not an array, or is a whole
+                number beyond the type that is held; the error names the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
         values = []
@@ -129,7 +130,7 @@ class ReplayBuffer(Sampled):
             if value.shape != shape:
                 raise _shape_error(name, value.shape, shape)
             if value.dtype is not dtype:  # it mostly is, and the check takes time
-                _check_kind(name, value.dtype, dtype)
+                _check_kind(name, value, dtype)
             values.append(value)
         row = self._n_added % self._capacity
         for array, value in zip(self._flat.values(), values, strict=True):
@@ -143,7 +144,8 @@ class ReplayBuffer(Sampled):
             transitions: A dict structured as the example, whose arrays have a leading axis.
 
         Raises:
-            ValueError: A key is missing, or an array has another shape; the error names the key.
+            ValueError: A key is missing, or an array has another shape or whole numbers beyond the type
+                that is held; the error names the key.
             TypeError: An array is of another kind.
         """
         flat = rows.flatten(transitions)
@@ -152,7 +154,7 @@ class ReplayBuffer(Sampled):
                 raise ValueError(f"The transitions have no {name!r}.")
             if flat[name].shape[1:] != array.shape[1:]:
                 raise _shape_error(name, flat[name].shape[1:], array.shape[1:])
-            _check_kind(name, flat[name].dtype, array.dtype)
+            _check_kind(name, flat[name], array.dtype)
         n_new = rows.common_length({name: flat[name] for name in self._flat})
         first_kept = max(0, n_new - self._capacity)
         start = (self._n_added + first_kept) % self._capacity
@@ -317,6 +319,14 @@ def _shape_error(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -
     return ValueError(f"{name!r} has shape {shape}, but the buffer holds {expected}.")
 
 
-def _check_kind(name: str, dtype: np.dtype, expected: np.dtype) -> None:
-    if not np.can_cast(dtype, expected, "same_kind"):
-        raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {expected}.")
+def _check_kind(name: str, values: AnyArray, expected: np.dtype) -> None:
+    if not np.can_cast(values.dtype, expected, "same_kind"):
+        raise TypeError(f"{name!r} has type {values.dtype}, but the buffer holds {expected}.")
+    if expected.kind in "iu" and not np.can_cast(values.dtype, expected):
+        limits, numbers = np.iinfo(expected), np.asarray(values)
+        outside = numbers[(numbers < limits.min) | (numbers > limits.max)]
+        if outside.size:
+            raise ValueError(
+                f"{name!r} has the value {outside[0]}, but the buffer holds {expected}, from "
+                f"{limits.min} to {limits.max}."
+            )

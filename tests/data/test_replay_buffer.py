@@ -276,6 +276,21 @@ def test_refuses_numbers_that_it_would_have_to_round():
             buffer.add_transition(fine | wrong)
 
 
+@pytest.mark.parametrize(("dtype", "value"), [("int8", 300), ("int8", -129), ("int32", 2**31)])
+def test_refuses_whole_numbers_that_would_wrap_around(dtype, value):
+    buffer = ReplayBuffer.create({"actions": np.zeros((), dtype)}, CAPACITY)
+    fault = f"'actions' has the value {value}, but the buffer holds {dtype}, from -"
+    for given in (value, np.int64(value)):
+        with pytest.raises(ValueError, match=fault):
+            buffer.add_transition({"actions": given})
+    with pytest.raises(ValueError, match=fault):
+        buffer.add_transitions({"actions": np.array([1, value])})
+    limits = np.iinfo(dtype)
+    buffer.add_transitions({"actions": np.array([limits.min, limits.max], np.int64)})
+    buffer.add_transition({"actions": np.uint64(limits.max)})
+    assert list(buffer.to_dataset()["actions"]) == [limits.min, limits.max, limits.max]
+
+
 def by_state(buffer, path):
     state = buffer.state_dict()
     other = empty(seed=9)
