@@ -215,16 +215,6 @@ def test_exports_a_policy(trained, tmp_path, capsys):
     assert "exists already" in ends(["export", str(trained), "--output", str(path)], 2, capsys)
 
 
-def test_paths_may_begin_with_a_tilde(trained, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    shutil.copytree(trained, tmp_path / "run")
-    main(["export", "~/run", "--output=~/policy.safetensors"])
-    assert (tmp_path / "policy.safetensors").is_file()
-    said = ends(["train", *CARTPOLE, "--run-dir=~/run"], 2, capsys)
-    assert f"{tmp_path / 'run'} already holds a run" in said
-
-
 def test_says_what_is_trained_and_what_to_try_next(tmp_path, capsys):
     folder = tmp_path / "a run"
     main(["train", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "1"])

@@ -70,26 +70,7 @@ def parse(
         raise
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
-    return _with_home(options)
-
-
-def _with_home(options: Any) -> Any:
-    """The same options with the home folder in place of `~`, which shells leave after `--run-dir=`."""
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    return dataclasses.replace(options, **{name: _expanded(x) for name, x in values.items()})
-
-
-def _expanded(x: Any) -> Any:
-    if isinstance(x, tuple):
-        return tuple(map(_expanded, x))
-    if not isinstance(x, Path):
-        return x
-    try:
-        return x.expanduser()
-    except RuntimeError:
-        raise MistakeError(
-            f"There is no home folder {x.parts[0]}: write out the path in place of {x}."
-        ) from None
+    return options
 
 
 @_TYPES.primitive_rule
@@ -100,10 +81,20 @@ def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="PATH",
-        instance_from_str=lambda words: Path(words[0]).expanduser(),
+        instance_from_str=lambda words: _with_home(words[0]),
         is_instance=lambda x: isinstance(x, Path),
         str_from_instance=lambda path: [str(path)],
     )
+
+
+def _with_home(word: str) -> Path:
+    path = Path(word)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise MistakeError(
+            f"There is no home folder {path.parts[0]}: write out the path in place of {path}."
+        ) from None
 
 
 def _first_sentence(framed: str) -> str:
