@@ -8,11 +8,7 @@ from jax.sharding import Mesh
 from jaxtyping import ArrayLike
 
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import (
-    check_choice,
-    check_not_used_up,
-    check_same_evaluations,
-)
+from jaxagents.agents.continuing import check_choice, check_not_used_up
 from jaxagents.agents.habits import HABITS
 from jaxagents.agents.trained import Trained
 from jaxagents.callbacks import Callback, Progress, as_callbacks
@@ -146,7 +142,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         program = program_of(self) if mesh is None else OnMesh(self, mesh)
         goes_on = runner is not None and runner is self.training_runner
         earlier = self.training_metrics if goes_on else None
-        check_same_evaluations(earlier, self.eval_during_training, self.program.n_evals)
+        if runner is not None and earlier:
+            self._check_same_metrics(earlier, runner.hyperparams)
         with Interruption() as interruption:
             runner = self._starting_point(rng, hyperparams, runner, program)
             return training.train(
@@ -267,8 +264,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         keys = as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
         grid = Grid.of(keys, hyperparams)
         earlier = restore_members(self, grid)
-        known = None if earlier is None else earlier.history
-        check_same_evaluations(known, self.eval_during_training, self.program.n_evals)
+        if earlier is not None:
+            self._check_same_metrics(*sweeps.first_member(earlier.history, grid))
         return sweeps.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
 
     @nan_is_allowed

@@ -4,13 +4,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.metrics import Metrics
 
 _RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
+_AS_BEFORE = (
+    "Set final_info and summed_info, and define _eval_metrics, as they were, so that its metrics can "
+    "go on."
+)
 
 
 def check_single(runner: Any) -> None:
@@ -96,32 +99,44 @@ def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
         )
 
 
-def check_same_evaluations(earlier: Metrics | None, evaluates: bool, n_evals: int) -> None:
-    """Raises unless a training that goes on is evaluated as before.
+def check_same_metrics(earlier: Metrics, point: Metrics) -> None:
+    """Raises unless a training that goes on has the metrics that it had.
 
     Args:
-        earlier: Metrics so far; `None` if there are none to go on with.
-        evaluates: Whether the agent is evaluated from now on.
-        n_evals: Number of episodes of an evaluation from now on.
+        earlier: Metrics so far, points first.
+        point: Metrics of a point from now on, as shapes.
 
     Raises:
-        ValueError: It is not.
+        ValueError: It has not.
     """
-    if not earlier:
-        return
     was_evaluated = "lengths" in earlier
-    if was_evaluated != evaluates:
+    if was_evaluated != ("lengths" in point):
         before = "was evaluated" if was_evaluated else "was not evaluated"
         raise ValueError(
             f"This training {before} so far, and its metrics go on: make the agent with "
             f"eval_during_training={was_evaluated}."
         )
-    n_before = np.shape(earlier["lengths"])[-1] if was_evaluated else n_evals
-    if n_before != n_evals:
+    had = {name: shape[1:] for name, shape in _shapes(earlier).items()}
+    has = _shapes(point)
+    if was_evaluated and had["lengths"] != has["lengths"]:
+        (n_before,), (n_now,) = had["lengths"], has["lengths"]
         raise ValueError(
             f"This training was evaluated in {n_before} episodes so far, but the agent evaluates in "
-            f"{n_evals}: set n_evals={n_before}, so that its metrics can go on."
+            f"{n_now}: set n_evals={n_before}, so that its metrics can go on."
         )
+    missing, new = sorted(had.keys() - has.keys()), sorted(has.keys() - had.keys())
+    if missing or new:
+        changes = ("had", missing, "lacks"), ("lacked", new, "has")
+        told = [
+            f"{had} {names} so far, which the agent {has}" for had, names, has in changes if names
+        ]
+        raise ValueError(f"The metrics of this training {', and '.join(told)}. {_AS_BEFORE}")
+    for name, shape in had.items():
+        if has[name] != shape:
+            raise ValueError(
+                f"The metric {name!r} of this training had the shape {shape} at each point so far, but "
+                f"the agent's has {has[name]}. {_AS_BEFORE}"
+            )
 
 
 def check_choice(mode: object, best_fn: object) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
+from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.first_spoilt import Record
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.envs.play import EpisodeOutcomes
 from jaxagents.running.host_rollout import HostRollout
 
 if TYPE_CHECKING:
@@ -39,6 +41,23 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
         if not self.behaviour.episodes.env.collects_ahead:
             return runner
         return runner.replace(ahead=self._blank_rollout(runner))
+
+    @nan_is_allowed
+    def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too.
+
+        Hooks that make them need not be traceable, so that they are given episodes of one step.
+        """
+        metrics = jax.eval_shape(self.report, runner)
+        if not self.evaluates:
+            return metrics
+        episodes = self.behaviour.episodes
+        ends = jnp.ones(self.n_evals, bool)
+        numbers = jnp.ones((self.n_evals, *episodes.actors_shape), jnp.float32)
+        names = episodes.info_names
+        info = dict.fromkeys([*names.final, *names.summed], numbers)
+        outcomes = EpisodeOutcomes(numbers, numbers, ends, ends, ends.astype(jnp.int32), info)
+        return metrics | self.metrics_of(outcomes)
 
     def _blank_rollout(self, runner: RunnerT) -> HostRollout:
         """A rollout of zeros."""

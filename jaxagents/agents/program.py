@@ -124,6 +124,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
             metrics |= self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
         return metrics
 
+    def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too."""
+        return jax.eval_shape(self.evaluate, runner)
+
     @property
     def evaluates(self) -> bool:
         """Whether evaluation points play episodes."""

@@ -8,7 +8,7 @@ import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import check_fits, check_not_used_up
+from jaxagents.agents.continuing import check_fits, check_not_used_up, check_same_metrics
 from jaxagents.agents.program import Program
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
@@ -124,6 +124,10 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Raises unless a runner is shaped like those of the agent."""
         fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
         check_fits(runner, fresh, repr(self).strip("<>"))
+
+    def _check_same_metrics(self, earlier: Metrics, hyperparams: object) -> None:
+        """Raises unless a training that goes on has the metrics that it had, points first."""
+        check_same_metrics(earlier, self.program.shapes_of_metrics(self._fresh_runner(hyperparams)))
 
     def _fresh_runner(self, hyperparams: object) -> RunnerT:
         """A fresh runner, as shapes."""

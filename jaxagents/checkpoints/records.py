@@ -143,11 +143,11 @@ class Records:
         only_if_sound: bool = False,
     ) -> None:
         self._at_checkpoint = True
+        metrics = join(self._earlier, history, self._store.step_name)
         with self._writer.attempt():
             step, tree, notes, is_sound = self._snapshot(runner)
             if not is_sound and (only_if_sound or self._writer.is_written(step)):
                 return
-            metrics = join(self._earlier, history, self._store.step_name)
             self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
             self._store.on_save(step, notes)
 

@@ -113,7 +113,7 @@ def train(
             if together:
                 error.add_note(_LOST_PROCESS)
             raise
-        agent.collect_training(runner, join(earlier, metrics))
+        _remember(agent, runner, earlier, metrics)
     return runner, metrics
 
 
@@ -133,4 +133,12 @@ class Remembering(Generic[RunnerT]):
 
     def on_interruption(self, runner: RunnerT, history: Metrics) -> None:
         """Gives the agent the runner and the metrics up to it."""
-        self._agent.collect_training(runner, join(self._earlier, history))
+        _remember(self._agent, runner, self._earlier, history)
+
+
+def _remember(
+    agent: Trainable[RunnerT], runner: RunnerT, earlier: Metrics | None, history: Metrics
+) -> None:
+    """Has an agent remember a runner, be it without the earlier metrics where they do not go on."""
+    agent.collect_training(runner, history)
+    agent.collect_training(runner, join(earlier, history))

@@ -77,13 +77,24 @@ def sweep(
             agent, grid, earlier, complete, n_steps, progress, callbacks
         )
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
-    steps = np.tile(metrics["update_step"][:, None], grid.n_members)
-    metrics = jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**metrics, "update_step": steps})
-    runners, metrics = _by_set_and_seed((runners, metrics), grid)
+    runners, metrics = _by_set_and_seed((runners, _by_member(metrics, grid)), grid)
     _warn_of(are_sound, spoilt)
     best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
+
+
+def first_member(history: Metrics, grid: Grid) -> tuple[Metrics, PyTree]:
+    """The metrics of the first member, and its hyperparameters.
+
+    Args:
+        history: The metrics of a sweep, as they are recorded.
+        grid: The members.
+
+    Returns:
+        Both.
+    """
+    return jax.tree.map(lambda x: x[0], (_by_member(history, grid), grid.sets))
 
 
 def _train(
@@ -194,6 +205,12 @@ class _Callbacks(CallbackObserver):
         by_point = _by_set_and_seed(members, self._grid, axis=1)
         runners = _by_set_and_seed(self._gather(runner), self._grid)
         return super().on_point(runners, {"update_step": history["update_step"], **by_point})
+
+
+def _by_member(history: Metrics, grid: Grid) -> Metrics:
+    """Metrics of a sweep, members first, of those that are recorded."""
+    steps = np.tile(history["update_step"][:, None], grid.n_members)
+    return jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**history, "update_step": steps})
 
 
 def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:

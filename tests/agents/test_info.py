@@ -8,6 +8,8 @@ import registry
 from probes import Probe
 
 from jaxagents import PPO
+from jaxagents.checkpoints.records import saved_steps
+from jaxagents.checkpoints.sweep_records import SWEEP
 
 KEY = jax.random.key(0)
 PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]
@@ -104,3 +106,50 @@ def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
             return PPO._eval_metrics(self, terminated, truncated, final_rewards, returns)
 
     MayDoWithout(Costly(), None, PPO_CASE.config())
+
+
+def resume(agent):
+    return agent.resume(KEY, PPO_CASE.hyperparams(), progress=False)
+
+
+def restore_and_train(agent):
+    return agent.train(None, None, agent.restore("last")[0], progress=False)
+
+
+def sweep(agent):
+    sets = PPO_CASE.hyperparams(gamma=jnp.array([0.5, 0.9]))
+    return agent.sweep(jax.random.split(KEY, 1), sets, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("begin", "go_on", "folder"),
+    [(resume, resume, ""), (resume, restore_and_train, ""), (sweep, sweep, SWEEP)],
+)
+def test_metrics_go_on_with_the_entries_that_they_began_with(begin, go_on, folder, tmp_path):
+    def make(n_steps, **names):
+        folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+        return PPO_CASE.make(Costly, n_steps=n_steps, **folder, **names)
+
+    begin(make(1, final_info=("won",)))
+    for names, message in (
+        ({}, r"had \['won'\] so far, which the agent lacks\. Set final_info"),
+        ({"final_info": ("cost",)}, r"\['won'\] .* lacks, and lacked \['cost'\] so far, which the"),
+        (
+            {"final_info": ("won", "cost")},
+            r"training lacked \['cost'\] so far, which the agent has",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            go_on(make(2, **names))
+    assert saved_steps(tmp_path / folder) == [0, 1]
+    go_on(make(2, final_info=("won",)))
+    assert saved_steps(tmp_path / folder)[-1] > 1
+
+
+def test_metrics_go_on_in_the_shapes_that_they_began_with():
+    names = {"final_info": ("won",), "summed_info": ("cost",)}
+    agent = WithRates(Costly(), None, PPO_CASE.config(n_steps=1, n_evals=2, **names))
+    runner, metrics = agent.train(KEY, PPO_CASE.hyperparams(), progress=False)
+    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
+    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(2,\)"):
+        agent.train(None, None, runner, progress=False)

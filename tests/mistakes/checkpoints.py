@@ -6,7 +6,7 @@ from probes import MatchSign
 
 from jaxagents import PPO, ppo, verify
 from mistakes.entries import Theme
-from mistakes.things import agent, hyperparams, key, make_ppo, runner
+from mistakes.things import agent, hyperparams, key, make_ppo, runner, zeros
 
 mistake = Theme("Checkpoints and restoring")
 
@@ -90,6 +90,14 @@ def no_evaluations_any_more():
 def evaluations_from_now_on():
     """A training that goes on with evaluations that it did not have."""
     trained({"update_step": np.zeros(1, int)}).train(None, None, runner(), progress=False)
+
+
+@mistake(ValueError, r"training had \['won'\] so far, which the agent lacks\. Set final_info")
+def another_final_info():
+    """A training that goes on without entries of `final_info` that it had."""
+    point = zeros(lambda: agent().program.evaluate(runner()))
+    earlier = jax.tree.map(lambda x: x[None], {**point, "won": point["lengths"]})
+    trained(earlier).train(None, None, runner(), progress=False)
 
 
 @mistake(ValueError, r"stack of 2 trainings: select one")

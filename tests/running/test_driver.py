@@ -138,6 +138,17 @@ def test_a_stack_of_runners_is_not_one_training():
     assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
 
 
+def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
+    agent = CASE.make(MatchSign, n_steps=1)
+    runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent.collect_training(runner, {**metrics, "more": metrics["returns"]})
+    monkeypatch.setattr(type(agent), "_check_same_metrics", lambda *args: None)
+    with pytest.raises(ValueError, match="more"):
+        agent.train(None, None, runner, progress=False)
+    assert agent.training_runner.update_step == 2
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [1, 2])
+
+
 def test_the_keys_of_the_evaluations_are_configured():
     def played(**fields):
         agent = CASE.make(MatchSign, n_evals=64, **fields)

@@ -140,6 +140,23 @@ def test_rollouts_hold_infos():
     assert np.isnan(rollout.info["seldom"]).all()
 
 
+class Counting(PPO):
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
+        return {**metrics, "ended": int(np.sum(terminated))}
+
+
+def test_metrics_go_on_with_the_entries_that_they_began_with():
+    agent = Counting(walk(), None, config(n_steps=1, final_info=("won",)))
+    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    runner, _ = agent.train(None, None, runner, progress=False)
+    assert agent.training_metrics["won"].shape == (3, 6)
+    other = Counting(walk(), None, config(n_steps=1))
+    other.collect_training(runner, agent.training_metrics)
+    with pytest.raises(ValueError, match=r"training had \['won'\] so far, which the agent lacks\."):
+        other.train(None, None, runner, progress=False)
+
+
 @pytest.fixture(scope="module")
 def in_turns():
     agent = PPO(walk(), None, config())
