@@ -1,5 +1,6 @@
 """The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from jax.sharding import Mesh
 from jaxtyping import ArrayLike
 
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import check_choice, check_not_used_up
+from jaxagents.agents.continuing import check_choice, check_not_used_up, is_at_end
 from jaxagents.agents.habits import HABITS
 from jaxagents.agents.trained import Trained
 from jaxagents.callbacks import Callback, Progress, as_callbacks
@@ -86,7 +87,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             rng: Random key of a fresh training; not used when going on from a runner.
             hyperparams: Hyperparameters; `None` keeps those of the runner.
             runner: Where to go on from: its arrays, in the networks and with the optimizers of this
-                agent.
+                agent. At the end of the training that the agent remembers, be it with other
+                hyperparameters, the metrics that it keeps and saves go on as well.
             n_steps: Number of updates, if other than `config.n_steps`.
             progress: Whether to show progress: by default plainly, but not inside of `jit` or
                 `vmap`, where `True` gives a jax-tqdm bar (single device only).
@@ -140,10 +142,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         if mesh is not None:
             self.episodes.env.check_compiled()
         program = program_of(self) if mesh is None else OnMesh(self, mesh)
-        goes_on = runner is not None and runner is self.training_runner
-        earlier = self.training_metrics if goes_on else None
-        if runner is not None and earlier:
-            self._check_same_metrics(earlier, runner.hyperparams)
+        earlier = None if runner is None else self._earlier_metrics(runner)
         with Interruption() as interruption:
             runner = self._starting_point(rng, hyperparams, runner, program)
             return training.train(
@@ -206,15 +205,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
     ) -> RunnerT:
         if runner is None:
             return program.start(single_key(rng, "train"), hyperparams)
-        placed = program.place(self._own(self._complete(self._checked(runner))))
+        placed = program.place(self._own(self._complete(runner)))
         return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
-
-    def _checked(self, runner: RunnerT) -> RunnerT:
-        """The runner; raises unless a training can go on from it."""
-        if runner is not self.training_runner:
-            self._check_fits(runner)
-        check_not_used_up(runner)
-        return runner
 
     def _own(self, runner: RunnerT) -> RunnerT:
         """The arrays of a runner, in the networks and optimizers of this agent."""
@@ -222,6 +214,30 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             return runner
         fresh = self._fresh_runner(runner.hyperparams)
         return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(runner))
+
+    def _earlier_metrics(self, runner: RunnerT) -> Metrics | None:
+        """The metrics that a training goes on with from a runner, if they are known.
+
+        Raises:
+            TypeError: It is no runner of such an agent.
+            ValueError: It is used up or does not fit, or the metrics do not.
+        """
+        last = self.training_runner
+        if runner is not last:
+            self._check_fits(runner)
+        check_not_used_up(runner)
+        is_known = last is not None and is_at_end(runner, last, self.vital_arrays)
+        earlier = self.training_metrics if is_known else None
+        if earlier:
+            self._check_same_metrics(earlier, runner.hyperparams)
+        folder = self.config.checkpoint_dir
+        if not earlier and folder is not None and checkpoint.saved_steps(folder):
+            warnings.warn(
+                "This runner is not at the end of the training that the agent remembers, so that the "
+                f"metrics in {folder} begin anew. They go on from the runner of agent.restore('last').",
+                stacklevel=4,
+            )
+        return earlier
 
     def sweep(
         self,

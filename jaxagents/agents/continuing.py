@@ -1,12 +1,13 @@
 """Checks of what a training goes on from, before anything is compiled."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import is_traced
+from jaxagents.core.arrays import are_equal, is_traced
 from jaxagents.core.metrics import Metrics
 
 _RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
@@ -50,7 +51,7 @@ def check_not_used_up(runner: PyTree) -> None:
         ValueError: They are.
     """
     check_is_runner(runner)
-    if any(is_deleted(leaf) for leaf in jax.tree.leaves(runner)):
+    if _is_used_up(runner):
         raise ValueError(
             "This runner's arrays were used up by advance: go on with the runner that it returned, "
             "which agent.collect_training(runner, metrics) makes the agent remember, or give it a "
@@ -61,6 +62,26 @@ def check_not_used_up(runner: PyTree) -> None:
 def is_deleted(x: Any) -> bool:
     """Whether something is an array that a program has used up."""
     return isinstance(x, jax.Array) and not is_traced(x) and x.is_deleted()
+
+
+def is_at_end(runner: PyTree, last: PyTree, vital_arrays: Callable[[Any], PyTree]) -> bool:
+    """Whether a runner has come as far as a training has, be it a copy or with other hyperparameters.
+
+    Args:
+        runner: The runner.
+        last: The last runner of the training. Of one whose arrays are used up, nothing is known.
+        vital_arrays: Maps a runner to what it has learned.
+
+    Returns:
+        Whether it is that runner, or has made as many updates and learned the same.
+    """
+    if runner is last:
+        return True
+    if not isinstance(runner, type(last)) or _is_used_up(last):
+        return False
+    return are_equal(runner.update_step, last.update_step) and are_equal(
+        vital_arrays(runner), vital_arrays(last)
+    )
 
 
 def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
@@ -158,6 +179,10 @@ def check_choice(mode: object, best_fn: object) -> None:
             f"best_fn must be a function of metrics, got {best_fn!r}: such as "
             "lambda metrics: metrics['returns'].mean(-1).argmax()."
         )
+
+
+def _is_used_up(runner: PyTree) -> bool:
+    return any(map(is_deleted, jax.tree.leaves(runner)))
 
 
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:

@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -148,6 +148,24 @@ def portable(array: AnyArray) -> AnyArray:
     if not _is_here(array):
         return array
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def of_this_process(array: AnyArray) -> np.ndarray:
+    """An array, or this process's part of one that several processes share."""
+    here = array if _is_here(array) else cast(Array, array).addressable_data(0)
+    return np.asarray(portable(here))
+
+
+def are_equal(one: PyTree, other: PyTree) -> bool:
+    """Whether two pytrees of arrays are the same bit for bit, as far as they are in this process."""
+
+    def equal(x: AnyArray, y: AnyArray) -> bool:
+        x, y = of_this_process(x), of_this_process(y)
+        return (x.shape, x.dtype) == (y.shape, y.dtype) and x.tobytes() == y.tobytes()
+
+    if jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    return all(map(equal, jax.tree.leaves(one), jax.tree.leaves(other)))
 
 
 def rebuild_of(array: AnyArray) -> Callable[[Array], Array]:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, PyTree
 
+from jaxagents.core.arrays import of_this_process
+
 OBSERVATIONS = "observations"
 """Name of arrays that have a leading axis of environments."""
 
@@ -36,7 +38,7 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
     Returns:
         One entry for each member.
     """
-    leaves = [_of_this_process(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
+    leaves = [of_this_process(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
@@ -61,15 +63,8 @@ def _where(name: str, tree: PyTree) -> str:
 
 
 def _is_finite(leaf: jax.Array) -> bool:
-    return not _is_floating(leaf) or bool(np.isfinite(_of_this_process(leaf)).all())
+    return not _is_floating(leaf) or bool(np.isfinite(of_this_process(leaf)).all())
 
 
 def _is_floating(leaf: jax.Array | np.ndarray) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
-
-
-def _of_this_process(leaf: jax.Array | np.ndarray) -> np.ndarray:
-    """An array, or this process's part of one that several processes share."""
-    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-        leaf = leaf.addressable_data(0)
-    return np.asarray(leaf)

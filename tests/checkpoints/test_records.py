@@ -30,6 +30,7 @@ from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
 CASE = AGENTS[0]
+CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "BC")]
 KEY = jax.random.key(0)
 
 
@@ -452,6 +453,38 @@ def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
         agent.train(None, given, runner, n_steps=2, progress=False)
         assert before.items() <= contents(tmp_path).items()
         before = contents(tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_the_metrics_go_on_from_copies_and_with_other_hyperparameters(case, tmp_path):
+    def make(**fields):
+        return case.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path, **fields)
+
+    agent, other = make(), case.hyperparams(learning_rate=0.125)
+    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    runner, _ = agent.train(None, None, agent.restart(runner, other), progress=False)
+    agent.train(None, None, jax.device_get(runner), progress=False)
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 1, 2, 3])
+    restored = make(restore_agent=True)
+    runner, metrics = restored.restore("last")
+    np.testing.assert_array_equal(metrics["update_step"], [0, 1, 2, 3])
+    restored.train(None, None, restored.restart(runner, other), progress=False)
+    np.testing.assert_array_equal(restored.restore("last")[1]["update_step"], [0, 1, 2, 3, 4])
+
+
+def test_the_metrics_of_another_training_begin_anew_with_a_warning(tmp_path):
+    agent = trained(tmp_path, n_steps=2)
+    stranger, _ = CASE.make(MatchSign, n_steps=2).train(
+        jax.random.key(1), CASE.hyperparams(), progress=False
+    )
+    with pytest.warns(
+        UserWarning, match=r"begin anew\. They go on from the runner of agent.restore"
+    ):
+        agent.train(None, None, stranger, n_steps=1, progress=False)
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [2, 3])
+    with pytest.warns(UserWarning, match="not at the end of the training that the agent remembers"):
+        agent.train(None, None, agent.advance(agent.training_runner, 1), n_steps=1, progress=False)
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [4, 5])
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_stop_training(tmp_path, monkeypatch):
