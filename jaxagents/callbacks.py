@@ -18,8 +18,8 @@ class Progress(NamedTuple):
         seconds: Seconds since it began or went on, compilation included.
         metrics: Means of the newest evaluation point by name, such as `"returns"`; of a sweep, over
             all members.
-        history: The metrics of this training, with a leading axis of evaluation points; of a sweep,
-            with axes `(n_points, n_sets, n_seeds)`.
+        history: The metrics of this training and of those that it goes on from, with a leading axis of
+            evaluation points; of a sweep, with axes `(n_points, n_sets, n_seeds)`.
         runner: The state of the training. Later updates use up its arrays: copy what is to be kept, for
             example with `jax.device_get`. Of a sweep, the runners with leading axes
             `(n_sets, n_seeds)` at evaluation points, and `None` in between.
@@ -86,6 +86,9 @@ class StopAtReturn(Callback):
 @dataclasses.dataclass
 class StopOnPlateau(Callback):
     """Ends a training whose mean return has not become larger for several evaluations.
+
+    When a training goes on, the evaluations before count too. One that has ended so makes no more
+    updates with it; in the loops for Gymnasium, those up to the next evaluation.
 
     Attributes:
         patience: Number of evaluations without a larger mean return after which the training ends.

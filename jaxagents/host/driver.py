@@ -72,8 +72,11 @@ def train(
                 schedule.is_due,
                 watched=program,
             )
-            called = CallbackObserver(callbacks, first, remaining, bar.say)
-            observers = [watch, stack.enter_context(bar), logs, *records, called]
+            called = CallbackObserver(
+                callbacks, first, remaining, bar.say, earlier=earlier, step_name="step"
+            )
+            observers = [watch, stack.enter_context(bar), logs, *records]
+            observers += [called] if callbacks else []
             lengths = schedule.lengths(first, begins=earlier is None)
             frequencies = training.steps_per_call, schedule.config.log_frequency
             chunks = AlignedChunks(interruption, first, frequencies)

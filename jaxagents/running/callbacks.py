@@ -7,7 +7,7 @@ from jaxtyping import PyTree
 
 from jaxagents.callbacks import Callback, Progress
 from jaxagents.core import processes
-from jaxagents.core.metrics import Metrics, mean_metrics
+from jaxagents.core.metrics import Metrics, join, mean_metrics
 
 
 class CallbackObserver:
@@ -22,6 +22,8 @@ class CallbackObserver:
         n_steps: int,
         say: Callable[[str], None],
         together: bool = False,
+        earlier: Metrics | None = None,
+        step_name: str = "update_step",
     ) -> None:
         """Calls nothing yet.
 
@@ -32,13 +34,17 @@ class CallbackObserver:
             say: Shows a line.
             together: Whether several processes train together. The first of them calls, and all end
                 at once.
+            earlier: Metrics of the trainings that this one goes on from.
+            step_name: Name of the steps among the metrics.
         """
         self._callbacks = callbacks
         self._step = first
         self._total = first + n_steps
         self._say = say
         self._together = together
-        self._history: Metrics = {}
+        self._earlier = earlier
+        self._step_name = step_name
+        self._history = earlier or {}
         self._began = time.monotonic()
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
@@ -48,15 +54,13 @@ class CallbackObserver:
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool:
         """Calls the callbacks."""
-        self._history = history
+        self._history = join(self._earlier, history, self._step_name)
         return self._any_ends("on_point", runner)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Does nothing."""
 
     def _any_ends(self, when: str, runner: PyTree) -> bool:
-        if not self._callbacks:
-            return False
         ends = (not self._together or processes.leads()) and self._call(when, runner)
         return processes.in_any(ends) if self._together else ends
 

@@ -103,7 +103,9 @@ def train(
             observers.append(LoggerObserver(loggers, known_steps))
         bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
         observers.append(stack.enter_context(bar))
-        observers.append(CallbackObserver(callbacks, first, n_steps, bar.say, together))
+        if callbacks:
+            called = CallbackObserver(callbacks, first, n_steps, bar.say, together, earlier)
+            observers.append(called)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         observers.append(Remembering(agent, earlier))
         try:

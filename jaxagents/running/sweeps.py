@@ -121,7 +121,8 @@ def _train(
         bar = SweepBar(agent, first, n_steps, disable=not progress)
         observers.append(stack.enter_context(bar))
         if callbacks:
-            observers.append(_Callbacks(callbacks, first, n_steps, bar.say, grid, members.gather))
+            told = callbacks, first, n_steps, bar.say
+            observers.append(_Callbacks(*told, known, grid, members.gather))
         if earlier is None:
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
@@ -187,13 +188,15 @@ class _Callbacks(CallbackObserver):
         first: int,
         n_steps: int,
         say: Callable[[str], None],
+        known: Metrics | None,
         grid: Grid,
         gather: Callable[[PyTree], PyTree],
     ) -> None:
         """Takes the members and how their runners become one, besides what any training has."""
-        super().__init__(callbacks, first, n_steps, say)
         self._grid = grid
         self._gather = gather
+        earlier = None if known is None else self._by_point(known)
+        super().__init__(callbacks, first, n_steps, say, earlier=earlier)
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
         """Calls the callbacks without runners, which to copy after every chunk would take time."""
@@ -201,10 +204,14 @@ class _Callbacks(CallbackObserver):
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool:
         """Calls the callbacks."""
+        runners = _by_set_and_seed(self._gather(runner), self._grid)
+        return super().on_point(runners, self._by_point(history))
+
+    def _by_point(self, history: Metrics) -> Metrics:
+        """Metrics with axes of points, sets and seeds, of those that are recorded."""
         members = {name: x for name, x in history.items() if name != "update_step"}
         by_point = _by_set_and_seed(members, self._grid, axis=1)
-        runners = _by_set_and_seed(self._gather(runner), self._grid)
-        return super().on_point(runners, {"update_step": history["update_step"], **by_point})
+        return {"update_step": history["update_step"], **by_point}
 
 
 def _by_member(history: Metrics, grid: Grid) -> Metrics:

@@ -88,6 +88,37 @@ def test_what_was_ended_goes_on_as_if_it_had_not_been(ends, tmp_path):
     np.testing.assert_array_equal(metrics["returns"][-1], whole_metrics["returns"][-1])
 
 
+NEVER_BETTER = StopOnPlateau(2, min_improvement=1e9)
+
+
+def test_a_plateau_counts_the_evaluations_before(tmp_path):
+    fields = {"n_steps": 20, "checkpoint_dir": tmp_path, "restore_agent": True}
+    for _ in range(2):
+        agent = PPO.make(MatchSign, eval_frequency=2, **fields)
+        runner, metrics = agent.resume(
+            KEY, PPO.hyperparams(), progress=False, callbacks=[NEVER_BETTER]
+        )
+        assert runner.update_step == 4
+        np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4])
+    witness = Witness(at_point=6)
+    agent.train(None, None, runner, progress=False, callbacks=[witness])
+    steps = [progress.history["update_step"].tolist() for progress in witness.points]
+    assert steps == [[0, 2, 4], [0, 2, 4, 6]]
+    assert witness.points[0].metrics["returns"] == pytest.approx(metrics["returns"][-1].mean())
+
+
+def test_a_plateau_of_a_sweep_counts_the_evaluations_before(tmp_path):
+    for _ in range(2):
+        folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+        result = sweep([NEVER_BETTER], n_steps=20, **folder)
+        assert (result.runners.update_step == 4).all()
+    witness = Witness()
+    more = sweep([witness], **folder)
+    np.testing.assert_array_equal(witness.points[-1].history["update_step"], [0, 2, 4, 6])
+    returns = np.moveaxis(witness.points[-1].history["returns"], 0, 2)
+    np.testing.assert_array_equal(returns, more.metrics["returns"])
+
+
 def test_an_error_in_a_callback_loses_nothing():
     def fails(progress):
         assert progress.step < 2, "enough"
@@ -149,6 +180,11 @@ def test_ends_a_training_on_the_host(tmp_path):
     assert witness.chunks[-1].step == 50
     assert witness.chunks[-1].n_steps == 100
     assert saved_steps(tmp_path)[-1] == 50
+    plateau = StopOnPlateau(2, min_improvement=1e9, metric="episode_return")
+    _, metrics = train_online(
+        learner, Line(), config, progress=False, resume=True, callbacks=[plateau]
+    )
+    np.testing.assert_array_equal(metrics["step"], [0, 20, 40, 60])
 
 
 @pytest.fixture(scope="module")
