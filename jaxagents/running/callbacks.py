@@ -69,7 +69,7 @@ class CallbackObserver:
             step=self._step,
             n_steps=self._total,
             seconds=time.monotonic() - self._began,
-            metrics=mean_metrics({name: values[-1] for name, values in self._history.items()}),
+            metrics=self._means({name: values[-1] for name, values in self._history.items()}),
             history=self._history,
             runner=runner,
         )
@@ -78,3 +78,7 @@ class CallbackObserver:
             names = " and ".join(map(repr, ending))
             self._say(f"{names} ends the {self.what}.")
         return bool(ending)
+
+    def _means(self, point: Metrics) -> dict[str, float]:
+        """The means of a point."""
+        return mean_metrics(point)

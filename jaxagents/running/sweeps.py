@@ -207,6 +207,10 @@ class _Callbacks(CallbackObserver):
         runners = _by_set_and_seed(self._gather(runner), self._grid)
         return super().on_point(runners, self._by_point(history))
 
+    def _means(self, point: Metrics) -> dict[str, float]:
+        """The means of a point over all members, whose episodes are taken together."""
+        return super()._means({name: x.reshape(-1, *x.shape[3:]) for name, x in point.items()})
+
     def _by_point(self, history: Metrics) -> Metrics:
         """Metrics with axes of points, sets and seeds, of those that are recorded."""
         members = {name: x for name, x in history.items() if name != "update_step"}

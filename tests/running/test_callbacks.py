@@ -212,7 +212,20 @@ def test_they_are_told_of_all_members_of_a_sweep_and_change_nothing(swept):
     np.testing.assert_array_equal(np.moveaxis(last.history["returns"], 0, 2), returns)
     np.testing.assert_array_equal(last.history["update_step"], [0, 2, 4, 6])
     assert last.metrics["returns"] == pytest.approx(returns[:, :, -1].mean())
+    assert set(last.metrics) == set(plain.metrics)
     trees.assert_equal(last.runner, plain.runners)
+
+
+def test_they_are_told_the_means_of_each_actor_over_all_members_of_a_sweep():
+    case = next(case for case in AGENTS if case.name == "IPPO")
+    witness = Witness()
+    result = case.make(MatchSign, n_steps=1).sweep(
+        jax.random.split(KEY, 2), case.hyperparams(), progress=False, callbacks=[witness]
+    )
+    told, returns = witness.points[-1].metrics, result.metrics["returns"][0, :, -1]
+    of_actors = [told["returns/0"], told["returns/1"]]
+    np.testing.assert_allclose(of_actors, returns.mean(axis=(0, 1)), rtol=1e-6)
+    assert {name.partition("/")[0] for name in told if "/" in name} == {"returns", "final_rewards"}
 
 
 def test_they_end_a_sweep_which_goes_on_as_if_it_had_not_been_ended(swept, tmp_path):
