@@ -127,7 +127,10 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def _check_same_metrics(self, earlier: Metrics, hyperparams: object) -> None:
         """Raises unless a training that goes on has the metrics that it had, points first."""
-        check_same_metrics(earlier, self.program.shapes_of_metrics(self._fresh_runner(hyperparams)))
+        fresh = self._fresh_runner(hyperparams)
+        key = "metrics", jax.tree.structure(fresh)
+        point = programs_of(self).get(key, lambda it: it.program.shapes_of_metrics(fresh))
+        check_same_metrics(earlier, point)
 
     def _fresh_runner(self, hyperparams: object) -> RunnerT:
         """A fresh runner, as shapes."""
