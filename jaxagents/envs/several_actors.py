@@ -32,7 +32,7 @@ def widest_space(spaces: Sequence[Space], name: str) -> Space:
         widest = max(spaces, key=size_of)
         low, high = box_bounds(widest)
         if all(_is_part(space, low, high) for space in spaces):
-            return Box(low, high, tuple(widest.shape))
+            return Box(*box_bounds(widest, widest.dtype), tuple(widest.shape), widest.dtype)
     raise TypeError(
         f"The agents of {name} act in spaces that are not alike: {[*spaces]}. All must be discrete, or "
         "all boxes with the same bounds."

@@ -145,10 +145,10 @@ def network_space(space: Space) -> Space:
     return network_input(children) if is_observed_beside(children) else space
 
 
-def box_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds of a box, broadcast to its shape."""
+def box_bounds(space: Space, dtype: DTypeLike = np.float32) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds of a box, broadcast to its shape, as numbers of a type."""
     shape = tuple(space.shape)
-    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    low, high = np.asarray(space.low, dtype), np.asarray(space.high, dtype)
     return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
 

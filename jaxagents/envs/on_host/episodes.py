@@ -226,7 +226,7 @@ def fitting_actions(space: Space, actions: PyTree) -> PyTree:
 
     def fitting(part: Space, x: PyTree) -> np.ndarray:
         x = np.asarray(x)
-        return (np.clip(x, *box_bounds(part)) if is_box(part) else x).astype(part.dtype)
+        return (np.clip(x, *box_bounds(part, part.dtype)) if is_box(part) else x).astype(part.dtype)
 
     return map_spaces(fitting, space, actions)
 

@@ -226,6 +226,12 @@ def test_actions_are_moved_into_their_box():
     assert fitted["choice"].dtype == space["choice"].dtype
 
 
+def test_actions_are_moved_to_bounds_of_double_precision():
+    space = spaces.Box(-0.1, 0.1, (2,), np.float64)
+    for action in fitting_actions(space, np.float32([[-5, 5], [0.1, -0.1]])):
+        assert space.contains(action)
+
+
 def test_infos_that_are_no_numbers_are_refused():
     class Recorded(Walk):
         def step(self, action):

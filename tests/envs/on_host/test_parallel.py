@@ -198,3 +198,12 @@ def test_actions_of_boxes_are_cut_to_those_that_an_agent_has():
     pair = spaces.MultiDiscrete([2, 3])
     env = Still([NUMBERS] * 2, [pair, pair])
     assert Actors(env, "still").actions(np.array([[0, 1], [1, 2]]), ["b"])["b"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (1, 2)])
+def test_actions_of_boxes_of_double_precision_stay_within_them(sizes):
+    env = Still([NUMBERS] * 2, [spaces.Box(-0.1, 0.1, (n,), np.float64) for n in sizes])
+    episodes = HostEpisodes(ParallelCopies([env], Actors(env, "still"), TERMS), max_steps=9)
+    episodes.restart(SEEDS[:1])
+    episodes.step(np.float32([[[-9, 9], [0.1, -0.1]]]))
+    assert all(env.action_space(agent).contains(x) for agent, x in env.taken.items())
