@@ -17,6 +17,7 @@ from jaxagents.envs.spaces import (
     Space,
     box_bounds,
     check_is_space,
+    check_observed,
     is_box,
     is_discrete,
     map_spaces,
@@ -131,11 +132,12 @@ class Episodes:
 
         Raises:
             TypeError: The environment declares something else than spaces, or its limit is no integer.
-            ValueError: Its limit is not positive.
+            ValueError: Its limit is not positive, or integers that it gives do not start at 0.
         """
         name = env.wording.environment
         check_is_space(env.action_space, f"{name}.action_space")
         check_is_space(env.observation_space, f"{name}.observation_space")
+        check_observed(env.observation_space, f"{name}.observation_space")
         self.env = env
         self.shows_critic_state = shows_critic_state
         self.info_names = info_names or InfoNames()

@@ -194,11 +194,8 @@ def check_components(space: Space, what: str) -> None:
             f"{what} must be of vectors, of which nvec has one axis, got {space!r}: flatten it, and "
             "reshape the actions in the step."
         )
-    if (is_discrete(space) or is_multi_discrete(space)) and np.any(getattr(space, "start", 0)):
-        raise ValueError(
-            f"{what} must hold integers that start at 0, got {space!r}: leave out start, and add it to "
-            "the actions in the step."
-        )
+    if is_discrete(space) or is_multi_discrete(space):
+        _check_starts_at_0(space, what, "add it to the actions in the step")
     if is_box(space):
         low, high = box_bounds(space)
         if not np.all(low < high):
@@ -206,6 +203,31 @@ def check_components(space: Space, what: str) -> None:
                 f"{what} must have low below high in every component, got {space!r}: leave out those "
                 "that cannot vary."
             )
+
+
+def check_observed(space: Space, what: str) -> None:
+    """Raises if integers that are observed do not start at 0, as one-hot vectors do.
+
+    Args:
+        space: The space of observations.
+        what: Its name, for the message.
+
+    Raises:
+        ValueError: They do not.
+    """
+
+    def check(part: Space) -> None:
+        if is_discrete(part):
+            _check_starts_at_0(part, what, "subtract it from the observations")
+
+    map_spaces(check, space)
+
+
+def _check_starts_at_0(space: Space, what: str, remedy: str) -> None:
+    if np.any(getattr(space, "start", 0)):
+        raise ValueError(
+            f"{what} must hold integers that start at 0, got {space!r}: leave out start, and {remedy}."
+        )
 
 
 def is_bounded(space: Space) -> bool:

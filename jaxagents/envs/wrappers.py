@@ -22,6 +22,7 @@ from jaxagents.envs.spaces import (
     Composite,
     Space,
     box_bounds,
+    check_observed,
     is_box,
     is_discrete,
     network_space,
@@ -59,6 +60,7 @@ class Wrapper(Environment):
 
         Raises:
             TypeError: It is stepped on the host.
+            ValueError: Integers that it gives do not start at 0.
         """
         self.env = as_environment(env, params)
         if self.env.on_host:
@@ -67,6 +69,8 @@ class Wrapper(Environment):
                 "the host: put one of gymnasium.wrappers around it instead, such as "
                 "FrameStackObservation, before an agent takes it."
             )
+        name = self.env.wording.environment
+        check_observed(self.env.observation_space, f"{name}.observation_space")
         self.n_actors = self.env.n_actors
         self.action_space = self.env.action_space
         self.max_steps = self.env.max_steps

@@ -1,5 +1,6 @@
 """Environments around others."""
 
+import gymnasium
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -105,6 +106,17 @@ def test_kinds_are_one_hot():
     np.testing.assert_array_equal(shown[1], [1, 0, 0, 0, 0, 0, 1, 0, 0, 0])
     shown, _ = played(WithPrevious(Room()), [0])
     np.testing.assert_array_equal(shown[1]["observation"], [0, 1, 0, 0, 0])
+
+
+@pytest.mark.parametrize("wrap", [FrameStack, WithPrevious, check_env])
+@pytest.mark.parametrize("nested", [False, True])
+def test_kinds_that_do_not_start_at_0_are_refused(wrap, nested):
+    env, kinds = Room(), gymnasium.spaces.Discrete(5, start=2)
+    env.observation_space = Composite({"room": kinds}) if nested else kinds
+    with pytest.raises(
+        ValueError, match=r"Room\.observation_space must hold integers that start at"
+    ):
+        wrap(env)
 
 
 def test_actions_and_rewards_before_are_shown_and_forgotten_with_the_episode():

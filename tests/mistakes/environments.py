@@ -447,6 +447,19 @@ def actions_from_one_on():
     make_dqn(Still(gymnasium_spaces.Discrete(3, start=1)))
 
 
+@mistake(
+    ValueError,
+    r"Rooms\.observation_space must hold integers that start at 0, got .*start=2.*: leave",
+)
+def observations_from_two_on():
+    """Discrete observations of a compiled environment that do not start at 0."""
+
+    class Rooms(Still):
+        observation_space = gymnasium_spaces.Discrete(4, start=2)
+
+    make_ppo(Rooms())
+
+
 @mistake(ValueError, r"Still\.action_space must be of vectors, .* nvec has one axis.*: flatten it")
 def matrix_of_actions():
     """Several discrete actions along two axes."""
