@@ -150,7 +150,8 @@ class FrameStack(Wrapper):
         """
         super().__init__(env, params)
         self.n_frames = positive("n_frames", n_frames)
-        self.observation_space = _stacked_space(self._observation_space_inside, self.n_frames)
+        inside = _one_hot_space(self._observation_space_inside)
+        self.observation_space = _stacked_space(inside, self.n_frames)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode; see `Environment`."""
@@ -283,13 +284,14 @@ def _one_hot_space(space: Space) -> Space:
 
 def _stacked_space(space: Space, n_frames: int) -> Space:
     """The space of several observations together; `None` if that is not known."""
-    space = _one_hot_space(space)
     inside = parts(space)
     if inside is not None:
         spaces = {name: _stacked_space(part, n_frames) for name, part in inside.items()}
         known = all(part is not None for part in spaces.values())
         is_named = hasattr(space.spaces, "items")
         return Composite(spaces if is_named else tuple(spaces.values())) if known else None
+    if is_discrete(space):
+        return _box(0, int(space.n) - 1, (n_frames,), getattr(space, "dtype", np.int32))
     if not is_box(space):
         return None
     shape = tuple(space.shape) or (1,)

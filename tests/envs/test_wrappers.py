@@ -56,6 +56,17 @@ class Pictures(Counting):
         }
 
 
+class Lift(Counting):
+    """Shows a floor beside the time."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"floor": gymnasium.spaces.Discrete(9), "time": gymnasium.spaces.Box(0, 100, (2,))}
+    )
+
+    def _obs(self, time):
+        return {"floor": time.astype(jnp.int32), "time": super()._obs(time)}
+
+
 class Room(Counting):
     """Shows which of five places."""
 
@@ -106,6 +117,15 @@ def test_kinds_are_one_hot():
     np.testing.assert_array_equal(shown[1], [1, 0, 0, 0, 0, 0, 1, 0, 0, 0])
     shown, _ = played(WithPrevious(Room()), [0])
     np.testing.assert_array_equal(shown[1]["observation"], [0, 1, 0, 0, 0])
+
+
+@pytest.mark.parametrize("wrap", [FrameStack, WithPrevious])
+def test_kinds_among_others_stay_numbers(wrap):
+    with pytest.warns(match="whatever the random keys"):
+        report = check_env(wrap(Lift()), n_steps=2)
+    assert len(report.warnings) == 1
+    shown, _ = played(FrameStack(Lift(), 2), [0])
+    np.testing.assert_array_equal(shown[1]["floor"], [0, 1])
 
 
 @pytest.mark.parametrize("wrap", [FrameStack, WithPrevious, check_env])
