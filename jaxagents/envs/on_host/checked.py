@@ -1,7 +1,7 @@
 """Environments of Gymnasium that say what is wrong with what they return, before a vector fails."""
 
 from collections.abc import Mapping
-from typing import Any, SupportsFloat
+from typing import Any
 
 import gymnasium
 import jax
@@ -13,7 +13,11 @@ from jaxagents.envs.on_host.returned import flag_of, name_of, reward_of, start_o
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment that tells what is wrong with what its resets and its first step return."""
+    """An environment that tells what is wrong with what its resets and its steps return.
+
+    Rewards and flags become numbers, as vectors need them. Observations of the first step alone are
+    looked at, since that takes time.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         """Takes the environment."""
@@ -40,7 +44,7 @@ class Checked(gymnasium.Wrapper):
         self._check("reset", *returned)
         return returned
 
-    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: PyTree) -> tuple[PyTree, float, bool, bool, dict[str, Any]]:
         """Takes a step.
 
         Args:
@@ -53,16 +57,18 @@ class Checked(gymnasium.Wrapper):
             TypeError: The environment does not return what those of Gymnasium do.
             ValueError: The observation is not of its space.
         """
-        returned: Any = self.env.step(action)
-        if self._has_stepped:
-            return returned
-        observation, reward, terminated, truncated, info = step_of(self.env, returned)
-        self._check("step", observation, info)
-        reward_of(self.env, reward)
-        flag_of(self.env, "terminated", terminated)
-        flag_of(self.env, "truncated", truncated)
-        self._has_stepped = True
-        return returned
+        env = self.env
+        observation, reward, terminated, truncated, info = step_of(env, env.step(action))
+        if not self._has_stepped:
+            self._check("step", observation, info)
+            self._has_stepped = True
+        return (
+            observation,
+            reward_of(env, reward),
+            flag_of(env, "terminated", terminated),
+            flag_of(env, "truncated", truncated),
+            info,
+        )
 
     def _check(self, method: str, observation: PyTree, info: Any) -> None:
         name = name_of(self.env)

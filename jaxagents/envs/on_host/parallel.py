@@ -12,6 +12,7 @@ from jaxagents.envs.on_host.actors import Actors, ByAgent
 from jaxagents.envs.on_host.copies import Copies, VectorStep
 from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.infos import Infos
+from jaxagents.envs.on_host.returned import reward_of
 
 
 class _Ends(NamedTuple):
@@ -78,7 +79,7 @@ class ParallelCopies(Copies):
             observations, reward, terminations, truncations, infos = env.step(given)
             end = self._ends(before, env.agents, terminations, truncations)
             self._rows[i] = self._observation(i, observations, infos, end.playing)
-            rewards.append(self._rewards(reward))
+            rewards.append(self._rewards(env, reward))
             ends.append(end)
             said.append(self.infos.of_actors(infos, self._actors.agents))
         obs, (terminated, truncated, _) = (
@@ -105,8 +106,9 @@ class ParallelCopies(Copies):
         state = self._envs[i].state() if self._shows_state else None
         return self._actors.observation(observations, infos, playing, state)
 
-    def _rewards(self, reward: ByAgent) -> Float[np.ndarray, "actors"]:
-        return np.array([reward.get(agent, 0.0) for agent in self._actors.agents], np.float32)
+    def _rewards(self, env: ParallelEnv, reward: ByAgent) -> Float[np.ndarray, "actors"]:
+        of_each = [reward_of(env, reward.get(agent, 0.0)) for agent in self._actors.agents]
+        return np.array(of_each, np.float32)
 
     def _ends(
         self, before: Sequence[str], after: Sequence[str], ended: ByAgent, cut: ByAgent

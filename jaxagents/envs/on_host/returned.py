@@ -1,4 +1,4 @@
-"""What the resets and steps of a Gymnasium environment return, checked."""
+"""What the resets and steps of environments on the host return, checked."""
 
 from typing import Any
 
@@ -49,11 +49,11 @@ def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any, Any, Any, A
     return returned
 
 
-def reward_of(env: gymnasium.Env, reward: Any) -> float:
+def reward_of(env: Any, reward: Any) -> float:
     """A reward as a float.
 
     Args:
-        env: The environment.
+        env: The environment, of Gymnasium or PettingZoo.
         reward: What its step returned as the reward.
 
     Returns:
@@ -92,7 +92,7 @@ def flag_of(env: gymnasium.Env, name: str, flag: Any) -> bool:
     return bool(array.item())
 
 
-def name_of(env: gymnasium.Env) -> str:
+def name_of(env: Any) -> str:
     """The name of the class of an environment, without wrappers."""
     return type(env.unwrapped).__qualname__
 

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import trees
 from loops import Line, Picture
 
 from jaxagents.envs import Gymnasium
@@ -95,6 +96,17 @@ def test_a_step_that_is_wrong_is_named(fault):
     episodes = started(lambda: Changed(step=step))
     with pytest.raises(error, match=message):
         episodes.step(np.zeros((2, 1), np.float32))
+
+
+def test_rewards_and_flags_may_be_arrays_of_one():
+    def in_arrays(obs, reward, terminated, truncated, info):
+        return obs, np.full(1, reward), np.array([terminated]), np.array([[truncated]]), info
+
+    steps = [
+        started(make).step(np.ones((2, 1), np.float32))
+        for make in (Line, lambda: Changed(step=in_arrays))
+    ]
+    trees.assert_equal(*steps)
 
 
 @pytest.mark.parametrize("fault", RESETS)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import trees
 from gymnasium import spaces
 from parallel_probes import LIMIT, Relay
 from pettingzoo import ParallelEnv
@@ -91,6 +92,42 @@ def test_episodes_go_on_where_they_were():
             np.testing.assert_array_equal(step.next_obs[name], expected.next_obs[name])
 
 
+class Shaped(Relay):
+    """Rewards and ends are arrays of one number."""
+
+    def step(self, actions):
+        seen, *others, infos = super().step(actions)
+        return (
+            seen,
+            *({agent: np.array([x]) for agent, x in each.items()} for each in others),
+            infos,
+        )
+
+
+def test_rewards_and_ends_may_be_arrays_of_one():
+    def steps(make):
+        vector = ParallelCopies([make()], Actors(make(), "relay"), TERMS)
+        vector.reset([0], ALL[:1])
+        while True:
+            step = vector.step(np.array([[1, 2]], np.int32))
+            yield step
+            if (step.terminated | step.truncated).all():
+                return
+
+    for step, shaped in zip(steps(Relay), steps(Shaped), strict=True):
+        trees.assert_equal(step, shaped)
+
+
+def test_rewards_that_are_no_numbers_are_named():
+    env = Still([NUMBERS] * 2, [spaces.Discrete(2)] * 2)
+    env.reward = None
+    vector = ParallelCopies([env], Actors(env, "still"), TERMS)
+    with pytest.raises(
+        TypeError, match=r"Still\.step must return a number as the reward, got None"
+    ):
+        vector.step(np.zeros((1, 2), np.int32))
+
+
 def test_infos_of_episodes_are_sums_and_the_last_of_each_actor():
     names = InfoNames(final=("sum",), summed=("sun",))
     episodes = HostEpisodes(copies(Terms(100, info_names=names))[0], max_steps=100)
@@ -121,6 +158,7 @@ class Still(ParallelEnv):
     state = {}  # noqa: RUF012 (as some environments have it)
 
     possible_agents = ("a", "b")
+    reward = 0.0
 
     def __init__(self, seen, actions, infos=None):
         self.spaces, self.actions, self.infos = seen, actions, infos or ({}, {})
@@ -139,7 +177,7 @@ class Still(ParallelEnv):
     def step(self, actions):
         never, (seen, infos) = dict.fromkeys("ab", False), self.reset()
         self.taken = actions
-        return seen, dict.fromkeys("ab", 0.0), never, never, infos
+        return seen, dict.fromkeys("ab", self.reward), never, never, infos
 
 
 NUMBERS = spaces.Box(-1, 1, (2,))
