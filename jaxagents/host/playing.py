@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from jaxagents.envs.on_host.making import specification_of
+from jaxagents.envs.on_host.making import checked, specification_of
 from jaxagents.host.episodes import GymnasiumEpisodes
 from jaxagents.host.transitions import rescale_actions
 from jaxagents.host.vector_episodes import VectorEpisodes
@@ -53,7 +53,7 @@ def _copies(env: gymnasium.Env, n_envs: int) -> VectorEnv:
             f"is {n_envs}. Pass a vector instead, such as gymnasium.vector.SyncVectorEnv([{name}] * "
             f"{n_envs}, autoreset_mode=AutoresetMode.DISABLED)."
         )
-    make = functools.partial(gymnasium.make, env.spec)
+    make = functools.partial(checked, functools.partial(gymnasium.make, env.spec))
     return SyncVectorEnv([make] * n_envs, autoreset_mode=AutoresetMode.DISABLED)
 
 

@@ -115,6 +115,23 @@ def test_copies_are_made_of_a_registered_environment(line):
     trees.assert_close({**rows}, {**same.to_dataset()})
 
 
+class Shaped(Walk):
+    """A walk whose rewards and ends are arrays of one number."""
+
+    def step(self, action):
+        seen, *others, info = super().step(action)
+        return seen, *(np.array([x]) for x in others), info
+
+
+def test_copies_may_give_rewards_and_ends_as_arrays_of_one():
+    gymnasium.register("Shaped-v0", Shaped)
+    config = CONFIG.replace(n_steps=30, n_envs=N_ENVS)
+    *_, buffer, _ = train(gymnasium.make("Shaped-v0", disable_env_checker=True), config)
+    *_, same, _ = train(vector(), config)
+    trees.assert_equal({**buffer.to_dataset()}, {**same.to_dataset()})
+    del gymnasium.registry["Shaped-v0"]
+
+
 class Mixed(Walk):
     """A walk with one of two actions masked, in a dict with a whole number."""
 

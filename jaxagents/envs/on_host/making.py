@@ -35,14 +35,22 @@ def vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
         {"context": "spawn"} if mode == "async" else {}
     )  # JAX has threads, which no fork survives
     return VECTORS[mode](
-        [functools.partial(_checked, make)] * n_envs,
+        [functools.partial(checked, make)] * n_envs,
         copy=False,
         autoreset_mode=AutoresetMode.DISABLED,
         **options,
     )
 
 
-def _checked(make: MakeEnv) -> gymnasium.Env:
+def checked(make: MakeEnv) -> gymnasium.Env:
+    """An environment that says what is wrong with what it returns.
+
+    Args:
+        make: Makes it.
+
+    Returns:
+        The environment.
+    """
     return Checked(make())
 
 
