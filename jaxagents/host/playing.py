@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from jaxagents.envs.on_host.making import checked, specification_of
+from jaxagents.envs.on_host.making import checked, maker_of, specification_of, why_no_more
 from jaxagents.host.episodes import GymnasiumEpisodes
 from jaxagents.host.transitions import rescale_actions
 from jaxagents.host.vector_episodes import VectorEpisodes
@@ -46,15 +46,15 @@ def opened(env: gymnasium.Env | VectorEnv, n_envs: int) -> Iterator[gymnasium.En
 
 def _copies(env: gymnasium.Env, n_envs: int) -> VectorEnv:
     """Copies of an environment, which start no episodes by themselves."""
-    if env.spec is None:
-        name = type(env.unwrapped).__qualname__
+    make = maker_of(env)
+    if make is None:
         raise ValueError(
-            f"{name} is not registered with Gymnasium, so that no more can be made of it, but n_envs "
-            f"is {n_envs}. Pass a vector instead, such as gymnasium.vector.SyncVectorEnv([{name}] * "
+            f"{why_no_more(env)}, so that no more can be made of it, but n_envs is {n_envs}. Pass a "
+            "vector instead, such as gymnasium.vector.SyncVectorEnv([lambda: MyEnv()] * "
             f"{n_envs}, autoreset_mode=AutoresetMode.DISABLED)."
         )
-    make = functools.partial(checked, functools.partial(gymnasium.make, env.spec))
-    return SyncVectorEnv([make] * n_envs, autoreset_mode=AutoresetMode.DISABLED)
+    made = [functools.partial(checked, make)] * n_envs
+    return SyncVectorEnv(made, autoreset_mode=AutoresetMode.DISABLED)
 
 
 def episodes_of(env: gymnasium.Env | VectorEnv, seed: int) -> GymnasiumEpisodes | VectorEpisodes:

@@ -96,6 +96,18 @@ def copies_of_an_unregistered_environment():
     train_online(tiny(), Line(), ONLINE.replace(n_envs=4))
 
 
+class Plain(gymnasium.Wrapper):
+    """A wrapper that does not tell Gymnasium how it was made."""
+
+
+@mistake(
+    ValueError, r"CartPole-v1 has wrappers .*Plain wrapper .*n_envs is 4. Pass a vector instead"
+)
+def copies_behind_a_wrapper_that_is_not_recorded():
+    """Copies of an environment in a wrapper that Gymnasium cannot put around more."""
+    train_online(tiny(), Plain(gymnasium.make("CartPole-v1")), ONLINE.replace(n_envs=4))
+
+
 @mistake(ValueError, r"The vector has 2 environments, .* n_envs=4: leave n_envs out")
 def vector_of_another_number():
     """A vector of more or fewer environments than the configuration of a host loop has."""

@@ -1,5 +1,6 @@
 """Environments of Gymnasium, in which on-policy agents play on the host."""
 
+import gymnasium
 import jax
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
@@ -17,6 +18,26 @@ mistake = Theme("Environments of Gymnasium")
 def one_environment_that_is_not_registered():
     """One environment that Gymnasium knows no way to make more of, for many to be played."""
     make_ppo(Line())
+
+
+class Plain(gymnasium.Wrapper):
+    """A wrapper that does not tell Gymnasium how it was made."""
+
+
+@mistake(
+    ValueError,
+    r"CartPole-v1 has wrappers .* \(Plain wrapper does not inherit .*Gymnasium\(lambda: MyEnv\(\)\)",
+)
+def wrapper_that_is_not_recorded():
+    """A wrapper of one's own that Gymnasium cannot put around more, for many to be played."""
+    make_ppo(Plain(gymnasium.make("CartPole-v1")))
+
+
+@mistake(ValueError, r"CartPole-v1 has wrappers .*Plain wrapper .*eval_env=lambda: MyEnv\(\)")
+def wrapper_that_is_not_recorded_for_evaluations():
+    """A wrapper of one's own that Gymnasium cannot put around one for evaluations."""
+    env = gymnasium.make("CartPole-v1")
+    make_ppo(Gymnasium(env, eval_env=Plain(env)))
 
 
 @mistake(ValueError, r"none can be made for evaluations.*eval_env=lambda: MyEnv\(\)")

@@ -258,6 +258,27 @@ def test_equal_environments_make_equal_agents_that_share_programs():
     assert first == PPO(gymnasium.make("CartPole-v1"), None, config())
 
 
+class Plain(gymnasium.Wrapper):
+    """A wrapper that does not tell Gymnasium how it was made."""
+
+
+def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
+    gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
+    agent = PPO(gymnasium.make("PlainWalk-v0"), None, config())
+    _, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    assert np.isfinite(metrics["returns"]).all()
+    del gymnasium.registry["PlainWalk-v0"]
+
+
+def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
+    one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
+    assert Gymnasium(one) != Gymnasium(other)
+    agent = PPO(one, None, config(batch_size=1, minibatch_size=1), eval_during_training=False)
+    agent.train(KEY, HYPERPARAMS, progress=False)
+    assert one.unwrapped.state is not None
+    assert other.unwrapped.state is None
+
+
 def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
 

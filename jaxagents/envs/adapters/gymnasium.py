@@ -25,6 +25,7 @@ from jaxagents.envs.on_host.making import (
     maker_of,
     specification_of,
     vector_of,
+    why_no_more,
 )
 from jaxagents.envs.on_host.vectors import Vector, spaces_of_one
 
@@ -151,7 +152,8 @@ class Gymnasium(HostEnvironment, Native):
     def identity(self) -> Hashable:
         """The specification of the environment, if there is one, or itself."""
         options = self._vectorization_mode, self.collects_ahead
-        return identity_of(self.env), identity_of(self._eval_env), *options
+        of_training = identity_of(self.env, self._make)
+        return of_training, identity_of(self._eval_env, self._make_eval), *options
 
     def example(self) -> tuple[PyTree, PyTree]:
         """An observation and an action, as arrays of zeros."""
@@ -176,10 +178,9 @@ class Gymnasium(HostEnvironment, Native):
             self._check_vector(n_envs)
         elif isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
             raise ValueError(
-                f"{self.name} is not registered with Gymnasium, so that no more can be made of it, but "
-                f"batch_size is {n_envs}. Pass a function that makes one, as in "
-                "PPO(Gymnasium(lambda: MyEnv()), None, config) with jaxagents.envs.Gymnasium, or set "
-                "batch_size=1."
+                f"{why_no_more(self.env)}, so that no more can be made of it, but batch_size is "
+                f"{n_envs}. Pass a function that makes one, as in PPO(Gymnasium(lambda: MyEnv()), None, "
+                "config) with jaxagents.envs.Gymnasium, or set batch_size=1."
             )
         if evaluates:
             self._check_evaluates()
@@ -195,9 +196,9 @@ class Gymnasium(HostEnvironment, Native):
     def _check_evaluates(self) -> None:
         if self._make_eval is None:
             raise ValueError(
-                f"{self.name} is not registered with Gymnasium, or wrapped as a vector, so that none "
-                "can be made for evaluations. Give one, as in jaxagents.envs.Gymnasium(env, "
-                "eval_env=lambda: MyEnv()), or make the agent with eval_during_training=False."
+                f"{why_no_more(self._evaluated)}, so that none can be made for evaluations. Give one, "
+                "as in jaxagents.envs.Gymnasium(env, eval_env=lambda: MyEnv()), or make the agent with "
+                "eval_during_training=False."
             )
 
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
@@ -223,8 +224,12 @@ class Gymnasium(HostEnvironment, Native):
 
     @property
     def _has_specification(self) -> bool:
-        given = self.env if self._eval_env is None else self._eval_env
-        return isinstance(given, gymnasium.Env | VectorEnv)
+        return isinstance(self._evaluated, gymnasium.Env | VectorEnv)
+
+    @property
+    def _evaluated(self) -> Any:
+        """What was given to evaluate in."""
+        return self.env if self._eval_env is None else self._eval_env
 
     @property
     def can_draw(self) -> bool:

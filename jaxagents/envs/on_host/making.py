@@ -66,17 +66,40 @@ def maker_of(env: object) -> MakeEnv | None:
     Raises:
         TypeError: It is no environment, vector, or function.
     """
-    if isinstance(env, VectorEnv):
-        spec, is_wrapped = specification_of(env), env.unwrapped is not env
-        return None if spec is None or is_wrapped else functools.partial(_one_of, spec)
-    if isinstance(env, gymnasium.Env):
-        return None if env.spec is None else functools.partial(gymnasium.make, env.spec)
+    if isinstance(env, gymnasium.Env | VectorEnv):
+        make = _one_of if isinstance(env, VectorEnv) else gymnasium.make
+        return None if why_no_more(env) else functools.partial(make, env.spec)
     if callable(env):
         return cast(MakeEnv, env)
     raise TypeError(
         "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
         f"gives it, or a function that makes an environment, got {env!r}."
     )
+
+
+def why_no_more(env: gymnasium.Env | VectorEnv) -> str | None:
+    """Why no more environments can be made like one that was given; `None` if they can.
+
+    Wrappers whose arguments Gymnasium does not know may be those that the environment has as it is
+    registered. Where there are such, one is made, to see whether that works.
+
+    Args:
+        env: An environment, or a vector.
+
+    Returns:
+        The reason, as the beginning of a sentence.
+    """
+    spec = specification_of(env)
+    if spec is None:
+        return f"{type(env.unwrapped).__qualname__} is not registered with Gymnasium"
+    if isinstance(env, VectorEnv):
+        return None if env.unwrapped is env else f"{spec.id} is wrapped as a vector"
+    if any(wrapper.kwargs is None for wrapper in spec.additional_wrappers):
+        try:
+            gymnasium.make(spec).close()
+        except ValueError as error:
+            return f"{spec.id} has wrappers that Gymnasium cannot make ({str(error).rstrip('.')})"
+    return None
 
 
 def _one_of(vector: EnvSpec, **options: Any) -> gymnasium.Env:
@@ -113,16 +136,17 @@ def made_by(make: MakeEnv) -> gymnasium.Env:
     return env
 
 
-def identity_of(env: object) -> Hashable:
+def identity_of(env: object, make: MakeEnv | None) -> Hashable:
     """The part of an environment that is equal for those that are made alike.
 
     Args:
         env: An environment, a vector, or a function.
+        make: What makes more of it.
 
     Returns:
-        Its specification, if there is one, or itself.
+        Its specification, if more are made by that, or itself.
     """
-    if isinstance(env, gymnasium.Env) and (spec := specification_of(env)) is not None:
+    if isinstance(env, gymnasium.Env) and make and (spec := specification_of(env)):
         with contextlib.suppress(ValueError, TypeError):
             return spec.to_json()
     return env
