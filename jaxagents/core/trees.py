@@ -18,14 +18,9 @@ def check_same_tree(
     Raises:
         ValueError: They differ; the first differing leaf is named.
     """
-    first_leaves, first_structure = jax.tree_util.tree_flatten_with_path(first)
-    second_leaves, second_structure = jax.tree_util.tree_flatten_with_path(second)
-    if first_structure != second_structure:
-        raise ValueError(
-            f"{what} of {first_name} and {second_name} differ in structure: "
-            f"{first_structure} and {second_structure}."
-        )
-    for (path, a), (_, b) in zip(first_leaves, second_leaves, strict=True):
+    check_same_structure(first, second, what, first_name, second_name)
+    leaves = jax.tree_util.tree_leaves_with_path(first)
+    for (path, a), b in zip(leaves, jax.tree.leaves(second), strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             leaf = jax.tree_util.keystr(path, simple=True, separator="/")
             raise ValueError(
@@ -33,6 +28,22 @@ def check_same_tree(
                 f"{shape_and_dtype(b)} from {second_name}. Make both the same (for instance with "
                 "jnp.asarray(x, dtype))."
             )
+
+
+def check_same_structure(
+    first: PyTree, second: PyTree, what: str, first_name: str, second_name: str
+) -> None:
+    """Raises if two pytrees differ in structure.
+
+    Raises:
+        ValueError: They differ.
+    """
+    structures = jax.tree.structure(first), jax.tree.structure(second)
+    if structures[0] != structures[1]:
+        raise ValueError(
+            f"{what} of {first_name} and {second_name} differ in structure: "
+            f"{structures[0]} and {structures[1]}."
+        )
 
 
 def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:

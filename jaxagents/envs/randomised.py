@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Key, PyTree, UInt8
 
-from jaxagents.core.trees import check_same_tree
+from jaxagents.core.trees import check_same_structure, check_same_tree
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Environment, Moment, Step
@@ -17,6 +17,8 @@ from jaxagents.envs.wrappers import Remembered, Wrapper
 
 _OF_A_CURRICULUM = 3
 """Number of arguments of a function that is given the update step too."""
+_PARAMETERS = "RandomParams: the parameters"
+"""How messages name what is drawn."""
 
 
 class RandomParams(Wrapper):
@@ -81,7 +83,7 @@ class RandomParams(Wrapper):
         self.observation_space = inside.observation_space
         own = jax.tree.map(jnp.asarray, inside.params)
         drawn = jax.eval_shape(self._draw_params, jax.random.key(0))
-        check_same_tree(own, drawn, "RandomParams: the parameters", "params", "draw")
+        check_same_tree(own, drawn, _PARAMETERS, "params", "draw")
 
     @property
     def name(self) -> str:
@@ -128,6 +130,7 @@ class RandomParams(Wrapper):
     def _draw_params(self, key: Key[Array, ""]) -> PyTree:
         step = (jnp.asarray(self.update_step, jnp.int32),) if self._is_curriculum else ()
         drawn = self.draw(key, self.params, *step)
+        check_same_structure(self.params, drawn, _PARAMETERS, "params", "draw")
         return jax.tree.map(
             lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params
         )

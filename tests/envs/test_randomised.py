@@ -68,3 +68,7 @@ def test_what_cannot_be_drawn_is_refused():
         RandomParams(MatchSign(), draw)
     with pytest.raises(ValueError, match="the parameters"):
         RandomParams(ENV, lambda key, params: params.replace(m=jnp.ones(2)), PARAMS)
+    with pytest.raises(
+        ValueError, match=r"the parameters of params and draw differ in structure: .*'m'"
+    ):
+        RandomParams(ENV, lambda key, params: {"m": 1.0}, PARAMS)
