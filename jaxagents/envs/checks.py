@@ -24,7 +24,7 @@ from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.random_play import player_of
 from jaxagents.envs.spaces import is_discrete
-from jaxagents.envs.tracing import check_keeps_nothing, traced_step
+from jaxagents.envs.tracing import check_keeps_nothing, check_not_empty, traced_step
 
 
 def check_one_actor(env: Environment, name: str) -> None:
@@ -133,6 +133,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     next_state = jax.eval_shape(with_widths_of, state, outcome.state)
     actors_shape, what = episodes.actors_shape, f"{name}.{step}"
     checks = [
+        (check_not_empty, obs, f"{name}.{reset}"),
         (check_info, outcome.info, what),
         (check_same_tree, obs, next_obs, f"{name}: the observation", reset, step),
         (check_same_tree, state, next_state, f"{name}: the state", reset, step),

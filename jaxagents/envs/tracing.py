@@ -8,6 +8,7 @@ import jax
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.observed import network_input
 from jaxagents.core.trees import shape_and_dtype
 from jaxagents.envs.environment import Environment
 
@@ -84,17 +85,38 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
 
 
 def check_reset(env: Environment) -> None:
-    """Raises if an environment's reset cannot be compiled.
+    """Raises if an environment's reset cannot be compiled, or shows nothing.
 
     Args:
         env: The environment.
 
     Raises:
         TypeError: It cannot.
-        ValueError: It does not return two values, or writes to the environment.
+        ValueError: It does not return two values, writes to the environment, or has an empty array in
+            its observation.
     """
-    traced_reset(env)
+    obs, _ = traced_reset(env)
     check_keeps_nothing(env)
+    check_not_empty(obs, f"{env.wording.environment}.{env.wording.reset}")
+
+
+def check_not_empty(obs: PyTree, what: str) -> None:
+    """Raises if networks would see nothing, or an array without numbers.
+
+    Args:
+        obs: An observation, as shapes.
+        what: What returns it, for the message.
+
+    Raises:
+        ValueError: They would.
+    """
+    leaves = jax.tree.leaves(network_input(obs))
+    if not leaves or not all(leaf.size for leaf in leaves):
+        raise ValueError(
+            f"{what} returns an observation with nothing in it, or with arrays of no numbers, got the "
+            f"shapes {jax.tree.map(lambda x: x.shape, obs)}: leave empty arrays out, and where nothing "
+            "is observed, give an array of one zero."
+        )
 
 
 def check_keeps_nothing(env: Environment) -> None:

@@ -118,6 +118,23 @@ def test_tells_all_mistakes_in_shapes_at_once():
     refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
 
 
+@pytest.mark.parametrize("obs", [{}, np.zeros(0), {"place": np.zeros(2), "none": np.zeros((2, 0))}])
+def test_refuses_observations_in_which_there_is_nothing(obs):
+    class Blind(Walk):
+        observation_space = None
+
+        def reset(self, key):
+            return jax.tree.map(jnp.asarray, obs), super().reset(key)[1]
+
+        def step(self, *args):
+            return super().step(*args)._replace(obs=jax.tree.map(jnp.asarray, obs))
+
+    shapes = jax.tree.map(np.shape, obs)
+    refused(
+        Blind(), "Blind.reset returns an observation with nothing in it, or", f"shapes {shapes}: "
+    )
+
+
 def test_refuses_what_cannot_be_traced():
     class Branches(Walk):
         def step(self, key, state, action):

@@ -460,6 +460,35 @@ def observations_from_two_on():
     make_ppo(Rooms())
 
 
+class Blind(Still):
+    """An environment in which there is nothing to see."""
+
+    def reset(self, key):
+        return {}, jnp.zeros(2)
+
+    def step(self, key, state, action):
+        return super().step(key, state, action)._replace(obs={})
+
+
+@mistake(ValueError, r"Blind\.reset returns an observation with nothing in it, .* shapes \{\}: ")
+def nothing_observed():
+    """Observations without arrays."""
+    make_ppo(Blind())
+
+
+@mistake(
+    ValueError, r"Bare\.reset_env returns an observation with .* shapes \(0,\): leave .*one zero"
+)
+def empty_observations():
+    """Observations that are empty arrays."""
+
+    class Bare(MatchSign):
+        def observe(self, state):
+            return jnp.zeros(0)
+
+    make_dqn(Bare())
+
+
 @mistake(ValueError, r"Still\.action_space must be of vectors, .* nvec has one axis.*: flatten it")
 def matrix_of_actions():
     """Several discrete actions along two axes."""

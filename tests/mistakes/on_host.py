@@ -64,6 +64,18 @@ def actions_from_one():
     Gymnasium(lambda: Line(action_space=spaces.Discrete(2, start=1)))
 
 
+class Blind(Line):
+    """An environment in which there is nothing to see."""
+
+    observation_space = spaces.Box(-1, 1, (0,))
+
+
+@mistake(ValueError, r"Blind\.reset returns an observation with .*of no numbers, .*\(0,\): leave")
+def observations_of_no_numbers():
+    """Observations of Gymnasium that are empty arrays."""
+    make_ppo(Gymnasium(Blind))
+
+
 @mistake(ValueError, r"Actions must be Discrete, .*got MultiBinary\(2\)")
 def binary_actions():
     """Actions of Gymnasium of a space that no agent acts in."""

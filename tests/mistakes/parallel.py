@@ -1,5 +1,6 @@
 """Parallel environments of PettingZoo, in which agents of several actors play on the host."""
 
+from gymnasium import spaces
 from mpe2 import simple_spread_v3
 from parallel_probes import Relay
 
@@ -70,6 +71,17 @@ class Nameless(Relay):
 def environment_without_possible_agents():
     """An environment that does not say which agents there may be."""
     make(Nameless())
+
+
+class Blind(Relay):
+    def observation_space(self, agent):
+        return spaces.Box(-1, 1, (0,))
+
+
+@mistake(ValueError, r"relay\.reset returns an observation with .*arrays of no numbers, .*\(2, 0\)")
+def actors_that_observe_nothing():
+    """Observations of PettingZoo that are empty arrays."""
+    make(PettingZoo(Blind))
 
 
 @mistake(ValueError, r"PPO trains one actor, but relay has 2. Use IPPO")
