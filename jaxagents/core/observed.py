@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from jax.tree_util import DictKey, KeyPath
 from jaxtyping import PyTree
 
 from jaxagents.core.remembered import observation_of
@@ -15,6 +16,7 @@ CRITIC_STATE = "critic_state"
 ACTOR_MASK = "actor_mask"
 """The key of which actors are still playing."""
 _BESIDE = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
+_MASKS = tuple((DictKey(name),) for name in (ACTION_MASK, ACTOR_MASK))
 
 
 def action_mask(obs: PyTree) -> PyTree:
@@ -51,6 +53,18 @@ def actor_mask(obs: PyTree) -> PyTree:
         Its entry `"actor_mask"`; `None` if it is no dict, or has no such entry.
     """
     return _entry(obs, ACTOR_MASK)
+
+
+def is_of_mask(path: KeyPath) -> bool:
+    """Whether a part of an observation says what is allowed or who is playing, not what is seen.
+
+    Args:
+        path: Where the part lies in the observation.
+
+    Returns:
+        Whether it is one of the masks above, or a part of one.
+    """
+    return path[:1] in _MASKS
 
 
 def network_input(obs: PyTree) -> PyTree:

@@ -5,10 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.tree_util import KeyPath
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
-from jaxagents.core.observed import actor_mask
+from jaxagents.core.observed import actor_mask, is_of_mask
 from jaxagents.networks.recurrent import Recurrent
 from jaxagents.networks.torsos import IMAGE_NDIM
 
@@ -21,8 +22,9 @@ class RunningNorm(nn.Module):
     """Normalises observations by the moments of those that it has been shown.
 
     Real numbers, vectors and tables are shifted, scaled and clipped, each of their numbers by itself.
-    Images (three axes or more) and whatever is no real number are left alone. What is one observation is
-    known from the example with which the network is initialised; later ones may have leading axes.
+    Images (three axes or more), masks and whatever is no real number are left alone. What is one
+    observation is known from the example with which the network is initialised; later ones may have
+    leading axes.
     Where they say which actors are still playing, those that have left are not counted.
 
     Attributes:
@@ -41,13 +43,13 @@ class RunningNorm(nn.Module):
         Returns:
             The observations, normalised.
         """
-        leaves, structure = jax.tree.flatten(observations)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        leaves, structure = jax.tree_util.tree_flatten_with_path(observations)
+        parts = [(path, jnp.asarray(leaf)) for path, leaf in leaves]
         mask = actor_mask(observations)
         variable = self.variable(
-            OBSERVED, _MOMENTS, lambda: tuple(_moments_for(leaf, mask) for leaf in leaves)
+            OBSERVED, _MOMENTS, lambda: tuple(_moments_for(*part, mask) for part in parts)
         )
-        pairs = zip(leaves, variable.value, strict=True)
+        pairs = zip((x for _, x in parts), variable.value, strict=True)
         return jax.tree.unflatten(structure, [self._normalised(*pair) for pair in pairs])
 
     def observe(self, observations: PyTree) -> None:
@@ -161,10 +163,10 @@ def normalised(network: nn.Module) -> nn.Module:
     return Normalised(network)
 
 
-def _moments_for(leaf: Array, mask: PyTree) -> ops.Moments | None:
+def _moments_for(path: KeyPath, leaf: Array, mask: PyTree) -> ops.Moments | None:
     """The moments of a part of observations before any; `None` if it is left alone."""
     is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
-    if not is_real or leaf.ndim >= IMAGE_NDIM:
+    if not is_real or is_of_mask(path) or leaf.ndim >= IMAGE_NDIM:
         return None
     if mask is None or leaf.ndim == 1 or leaf.shape[:1] != mask.shape:
         return ops.no_moments(leaf.shape)

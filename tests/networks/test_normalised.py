@@ -86,6 +86,26 @@ def test_masks_may_leave_parts_out():
     assert norm.apply(changed, obs)["action_mask"][1] is None
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.float16, np.float32])
+def test_masks_have_no_statistics_whatever_their_type(dtype):
+    rng = np.random.default_rng(0)
+    batch = {
+        "observation": jnp.asarray(rng.normal(7.0, 3.0, (40, 2, 3)), jnp.float32),
+        "action_mask": jnp.asarray(rng.random((40, 2, 4)) < 0.5, dtype),
+        "actor_mask": jnp.asarray(rng.random((40, 2)) < 0.5, dtype),
+        "critic_state": jnp.asarray(rng.normal(-5.0, 2.0, (40, 2)), jnp.float32),
+    }
+    state = state_of(Normalised(Seen()), jax.tree.map(lambda x: x[0], batch)).observe(batch)
+    kept = state.extra_variables["observed"]["statistics"]["moments"]
+    in_order = ("action_mask", "actor_mask", "critic_state", "observation")
+    assert [name for name, part in zip(in_order, kept, strict=True) if part is not None] == [
+        "critic_state",
+        "observation",
+    ]
+    for name in ("action_mask", "actor_mask"):
+        np.testing.assert_array_equal(state(batch)[name], batch[name])
+
+
 def test_a_network_without_statistics_observes_nothing():
     state = state_of(StateCritic(features=(4,)), jnp.zeros(2))
     assert state.observe(jnp.ones((3, 2))) is state
