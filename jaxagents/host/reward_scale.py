@@ -1,5 +1,6 @@
 """Rewards of trainings on the host in units of the standard deviation of returns."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,8 @@ class RewardScale:
     $$\bar R_n = \bar R_{n - 1} + \frac{R_n - \bar R_{n - 1}}{n}, \qquad
     S_n = S_{n - 1} + (R_n - \bar R_{n - 1}) (R_n - \bar R_n), \qquad \sigma^2 = \frac{S_n}{n}$$
 
-    Welford, 1962, "Note on a method for calculating corrected sums of squares and products".
+    Welford, 1962, "Note on a method for calculating corrected sums of squares and products". Returns
+    that are NaN or infinite do not count, and start anew.
     """
 
     def __init__(self, learner: LearnerLike, n_envs: int) -> None:
@@ -55,11 +57,10 @@ class RewardScale:
         environments = np.atleast_1d(transitions.get(ENVIRONMENTS, 0)).tolist()
         for reward, end, environment in zip(rewards, ends, environments, strict=True):
             now = self._received[environment] + reward
-            self._received[environment] = 0.0 if end else self._gamma * now
-            self._count += 1
-            shift = now - self._mean
-            self._mean += shift / self._count
-            self._squares += shift * (now - self._mean)
+            is_finite = math.isfinite(now)
+            self._received[environment] = self._gamma * now if is_finite and not end else 0.0
+            if is_finite:
+                self._add(now)
 
     def scaled(self, batch: Mapping[str, PyTree]) -> dict[str, PyTree]:
         """Transitions with scaled rewards, or as they are before any is observed."""
@@ -86,6 +87,12 @@ class RewardScale:
         self._count, self._mean, self._squares = (
             state[name] for name in ("count", "mean", "squares")
         )
+
+    def _add(self, now: float) -> None:
+        self._count += 1
+        shift = now - self._mean
+        self._mean += shift / self._count
+        self._squares += shift * (now - self._mean)
 
 
 @jax.jit

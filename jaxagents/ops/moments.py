@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -57,7 +58,8 @@ def moments_of(
     \sigma^2 = \frac 1 n \sum_i (x_i - m)^2 - (\bar x - m)^2$$
 
     where $m$ is the mean as it was rounded, so that a mean far from zero costs no digits: Chan et al.,
-    1983, "Algorithms for computing the sample variance", the corrected two-pass algorithm.
+    1983, "Algorithms for computing the sample variance", the corrected two-pass algorithm. Samples that
+    hold NaN or infinity do not count.
 
     Args:
         samples: Samples along the first axes.
@@ -71,12 +73,32 @@ def moments_of(
     axes = tuple(range(n_axes))
     samples = samples.astype(jnp.float32)
     if weights is not None:
-        return _weighted_moments(samples, axes, weights)
+        return _weighted_moments(samples, axes, weights * _are_finite(samples, weights.shape))
+    are_finite = _are_finite(samples, samples.shape[:n_axes] + (1,) * (samples.ndim - n_axes))
+    of_finite = _weighted_moments(samples, axes, are_finite.astype(jnp.float32))
+    of_finite = of_finite._replace(count=of_finite.count.reshape(()))
+    return jax.tree.map(
+        lambda x, of_finite: jnp.where(are_finite.all(), x, of_finite),
+        _moments(samples, axes),
+        of_finite,
+    )
+
+
+def _are_finite(
+    samples: Float[Array, "samples ..."], shape: tuple[int, ...]
+) -> Bool[Array, "samples ..."]:
+    """Whether samples are finite, in the shape of their weights."""
+    inside = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return jnp.isfinite(samples).all(inside, keepdims=True)
+
+
+def _moments(samples: Float[Array, "samples ..."], axes: tuple[int, ...]) -> Moments:
+    """Moments of all samples."""
     rounded = samples.mean(axes)
     differences = samples - rounded
     correction = differences.mean(axes)
     variance = jnp.square(differences).mean(axes) - jnp.square(correction)
-    count = jnp.asarray(min(math.prod(samples.shape[:n_axes]), MOST_SAMPLES), jnp.int32)
+    count = jnp.asarray(min(math.prod(samples.shape[: len(axes)]), MOST_SAMPLES), jnp.int32)
     return Moments(rounded + correction, jnp.maximum(variance, 0.0), count)
 
 
@@ -191,7 +213,8 @@ def running_returns(
 
     $$R_t = \gamma (1 - d_{t-1}) R_{t-1} + r_t$$
 
-    where $d_t$ says whether an episode is over after step $t$.
+    where $d_t$ says whether an episode is over after step $t$. After a return that is NaN or infinite
+    they start anew as well.
 
     Args:
         rewards: Rewards.
@@ -203,13 +226,12 @@ def running_returns(
     Returns:
         The returns $R_t$, and what is carried over to the step after the last.
     """
-    goes_on = 1.0 - over.astype(rewards.dtype)
-    goes_on = goes_on.reshape(*over.shape, *[1] * (rewards.ndim - over.ndim))
+    over = over.reshape(*over.shape, *[1] * (rewards.ndim - over.ndim))
 
     def step(carried: Array, at_t: tuple[Array, Array]) -> tuple[Array, Array]:
-        reward, goes_on = at_t
+        reward, over = at_t
         now = carried + reward
-        return gamma * goes_on * now, now
+        return jnp.where(over | ~jnp.isfinite(now), 0.0, gamma * now), now
 
-    last, returns = lax.scan(step, before, (rewards, goes_on))
+    last, returns = lax.scan(step, before, (rewards, over))
     return returns, last

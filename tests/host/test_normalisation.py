@@ -102,6 +102,17 @@ def test_rewards_are_in_units_of_the_deviation_of_returns():
         RewardScale(type("Plain", (), {})(), 1)
 
 
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_returns_that_are_not_finite_do_not_count(spoilt):
+    rewards, ends = np.array([1.0, 5.0, spoilt, 3.0, 2.0]), np.array([0, 0, 0, 0, 1])
+    scale = RewardScale(small_learner(), 1)
+    for reward, end in zip(rewards, ends, strict=True):
+        scale.observe({"rewards": reward, "ends": end})
+    returns = [1.0, 0.99 + 5.0, 3.0, 2.97 + 2.0]
+    np.testing.assert_allclose(scale.variance, np.var(returns), rtol=1e-6)
+    assert scale.state()["received"] == [0.0]
+
+
 def test_offline_they_are_those_of_the_dataset():
     rng = np.random.default_rng(0)
     obs = rng.normal([1000.0, -5.0], [0.1, 3.0], (50, 2)).astype(np.float32)

@@ -131,3 +131,38 @@ def test_moments_of_samples_that_count_for_each_actor():
         np.testing.assert_allclose(moments.mean[actor], counted.mean(0), rtol=1e-5)
         np.testing.assert_allclose(moments.variance[actor], counted.var(0), rtol=1e-4)
         assert moments.count[actor] == len(counted)
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("weighs", [False, True])
+def test_samples_that_are_not_finite_do_not_count(spoilt, weighs):
+    x = RNG.normal(50.0, 2.0, (6, 5, 3)).astype(np.float32)
+    x[2, 1, 0] = x[4, 3, 2] = spoilt
+    weights = np.ones((6, 5, 1), np.float32)
+    weights[:2] = not weighs
+    counts = (weights[..., 0] > 0.0) & np.isfinite(x).all(-1)
+    found = ops.moments_of(jnp.asarray(x), 2, jnp.asarray(weights) if weighs else None)
+    np.testing.assert_allclose(found.mean, x[counts].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(found.variance, x[counts].var(0), rtol=1e-4)
+    assert found.count == counts.sum()
+
+
+def test_moments_of_nothing_finite_are_those_before_there_are_samples():
+    before = merged([RNG.normal(size=(7, 3)).astype(np.float32)])
+    nothing = ops.moments_of(jnp.full((4, 3), jnp.nan))
+    trees.assert_equal(nothing, ops.no_moments((3,)))
+    trees.assert_equal(ops.merge_moments(before, nothing), before)
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_running_returns_start_anew_after_what_is_not_finite(spoilt):
+    rewards, over = RNG.normal(size=(9, 2)).astype(np.float32), np.zeros((9, 2), bool)
+    rewards[3, 0] = rewards[5, 1] = spoilt
+    over[5, 1] = True
+    found, carried = ops.running_returns(*map(jnp.asarray, (rewards, over)), jnp.zeros(2), 0.9)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(rewards))
+    rewards[3, 0] = rewards[5, 1] = 0.0
+    over[3, 0] = True
+    expected, last = returns_by_a_loop(rewards, over, np.zeros(2), 0.9)
+    np.testing.assert_allclose(found[6:], expected[6:], rtol=1e-5)
+    np.testing.assert_allclose(carried, last, rtol=1e-5)

@@ -230,6 +230,27 @@ def test_gradients_that_are_not_finite_can_be_skipped(name):
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
 
 
+@pytest.mark.filterwarnings("ignore:Numbers that are not finite")
+@pytest.mark.parametrize(
+    ("name", "of", "switches"),
+    [
+        ("PPO", REWARDS, ["normalise_rewards", "normalise_values"]),
+        ("PPO", OBSERVATIONS, ["normalise_observations", "normalise_values"]),
+    ],
+)
+def test_most_steps_are_not_skipped_whatever_is_normalised(name, of, switches):
+    fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
+    fields |= {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000}
+    case = CASES[name]
+    config = case.config(**fields, **dict.fromkeys(switches, True))
+    agent = case.agent(Fused(of=of, fuse=20), None, config, eval_during_training=False)
+    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    network = runner.learner.critic if name == "DQN" else runner.actor_training
+    assert not not_finite({"the network": (network.params, network.extra_variables)})
+    skipped = optax.tree_utils.tree_get(network.opt_state, "total_notfinite")
+    assert 0 < skipped < 0.3 * network.step
+
+
 def test_a_stretch_is_what_happened(tmp_path):
     case = CASES["DQN"]
     fields = {"checkpoint_dir": tmp_path, "keep_checkpoints": None, "eval_frequency": 3}
