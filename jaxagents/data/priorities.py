@@ -49,15 +49,16 @@ class PriorityTree(struct.PyTreeNode):
 
         Args:
             indices: Numbers of the items. One that occurs twice gets either of its priorities.
-            priorities: Their priorities. Negative ones count as zero, and those so large that a sum
-                might overflow as the largest with which none can.
+            priorities: Their priorities. Negative ones and NaN count as zero, and those so large that a
+                sum might overflow as the largest with which none can.
 
         Returns:
             The tree.
         """
         leaves, *sums = self.levels
         priorities = jnp.asarray(priorities, leaves.dtype)
-        priorities = jnp.clip(priorities, 0.0, _LARGEST_SUM / len(leaves))
+        priorities = jnp.where(priorities > 0.0, priorities, 0.0)
+        priorities = jnp.minimum(priorities, _LARGEST_SUM / len(leaves))
         levels = [leaves.at[indices].set(self._after_reading(priorities))]
         for parents in sums:
             indices = indices // FAN_OUT

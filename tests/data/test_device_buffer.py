@@ -333,6 +333,17 @@ def test_without_priorities_it_is_the_first_row(value):
     assert (indices < (40 if value else 1)).all()
 
 
+def test_a_priority_that_is_no_number_counts_as_zero():
+    buffer, _ = filled(300, 4, 10, prioritised=True)
+    given = jnp.ones(40).at[jnp.array([3, 17])].set(jnp.nan)
+    buffer = with_priorities(buffer, jnp.arange(40), given)
+    np.testing.assert_array_equal(known_priorities(buffer)[:40], np.nan_to_num(given))
+    assert_consistent(buffer.priorities)
+    assert buffer.priorities.largest == 1.0
+    _, probabilities = sample_prioritised(buffer, jax.random.key(0), 64)
+    np.testing.assert_allclose(probabilities, 1.0 / 38.0)
+
+
 def test_importance_weights_are_those_of_the_paper():
     probabilities = jnp.array([0.1, 0.4, 0.2])
     for exponent in (0.0, 0.5, 1.0):

@@ -236,6 +236,7 @@ def test_gradients_that_are_not_finite_can_be_skipped(name):
     [
         ("PPO", REWARDS, ["normalise_rewards", "normalise_values"]),
         ("PPO", OBSERVATIONS, ["normalise_observations", "normalise_values"]),
+        ("DQN", REWARDS, ["prioritised_replay"]),
     ],
 )
 def test_most_steps_are_not_skipped_whatever_is_normalised(name, of, switches):
