@@ -137,11 +137,20 @@ def set_optimizer_params(training: TrainState, params: OptimizerParams) -> Train
 
 def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
     """Those of `names` that an optimizer takes as arguments and that no partial has fixed."""
-    fixed = optimizer.keywords if isinstance(optimizer, functools.partial) else {}
+    fixed = fixed_arguments(optimizer)
     parameters = inspect.signature(optimizer).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         parameters = {**dict.fromkeys(names), **parameters}
     return [name for name in names if name in parameters and name not in fixed]
+
+
+def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
+    """The arguments that partials have fixed by name, also inside of `SkipNotFinite`."""
+    if isinstance(optimizer, SkipNotFinite):
+        return fixed_arguments(optimizer.optimizer)
+    if isinstance(optimizer, functools.partial):
+        return {**fixed_arguments(optimizer.func), **optimizer.keywords}
+    return {}
 
 
 def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:

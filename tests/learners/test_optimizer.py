@@ -14,6 +14,7 @@ from flax import linen as nn
 from jaxagents.core.hyperparameters import hyperparameter
 from jaxagents.learners.optimizer import (
     OptimizerParams,
+    SkipNotFinite,
     make_optimizer,
     optimized,
     set_optimizer_params,
@@ -60,6 +61,18 @@ def test_what_a_partial_fixes_is_left_alone():
     positional = functools.partial(optax.sgd, 0.5)
     state = step(positional, OptimizerParams(0.1, 1e-8, 100.0))
     np.testing.assert_allclose(state.params["w"], reference(optax.sgd(0.5)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        SkipNotFinite(functools.partial(optax.adam, learning_rate=0.5, b1=0.0)),
+        functools.partial(SkipNotFinite(functools.partial(optax.adam, b1=0.0)), learning_rate=0.5),
+    ],
+)
+def test_what_a_partial_fixes_is_left_alone_inside_of_an_optimizer_that_skips(fixed):
+    state = step(fixed, OptimizerParams(0.1, 1e-8, 100.0))
+    np.testing.assert_allclose(state.params["w"], reference(optax.adam(0.5, b1=0.0)), rtol=1e-6)
 
 
 def test_follows_a_schedule():

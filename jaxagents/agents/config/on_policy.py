@@ -11,7 +11,7 @@ from flax import struct
 from jaxagents.agents.config.base import Config
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.optimizer import OptimizerParams, accepted_names
+from jaxagents.learners.optimizer import OptimizerParams, accepted_names, fixed_arguments
 from jaxagents.networks.recurrent import Memory
 
 Sharing = Literal["separate", "shared", "torso"]
@@ -98,7 +98,7 @@ class OnPolicyConfig(Config):
         self._check_minibatches()
 
     def _check_learning_rate(self) -> None:
-        fixed = getattr(self.optimizer, "keywords", {})
+        fixed = fixed_arguments(self.optimizer)
         given = getattr(self.optimizer, "__name__", self.optimizer)
         if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
             raise TypeError(
