@@ -154,11 +154,10 @@ def explained_variance(
         0 where returns do not vary.
     """
     samples = jnp.stack([target - value, target])
-    if weights is None:
-        unexplained, variance = samples.var(axis=(1, 2))
-    else:
-        weights = jnp.broadcast_to(weights, samples.shape)
-        mean = weighted_mean(samples, weights, (1, 2))[:, None, None]
-        unexplained, variance = weighted_mean(jnp.square(samples - mean), weights, (1, 2))
+    weights = jnp.broadcast_to(1.0 if weights is None else weights, samples.shape)
+    # The mean of constant samples need not be exact, unless they are zeros.
+    samples -= samples.max((1, 2), keepdims=True, where=weights > 0.0, initial=-jnp.inf)
+    mean = weighted_mean(samples, weights, (1, 2))[:, None, None]
+    unexplained, variance = weighted_mean(jnp.square(samples - mean), weights, (1, 2))
     varies = variance > 0.0
     return jnp.where(varies, 1.0 - unexplained / jnp.where(varies, variance, 1.0), 0.0)

@@ -167,6 +167,30 @@ def test_explained_variance_is_that_of_numpy_for_each_actor():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("constant", [0.1, -3.3, 1e3])
+@pytest.mark.parametrize("weighs", [False, True])
+def test_explained_variance_is_zero_where_returns_do_not_vary(constant, weighs):
+    rng = np.random.default_rng(0)
+    target, weights = np.full((37, 3, 2), constant, np.float32), rng.integers(0, 2, (37, 3, 2))
+    weights[..., 1] = 0
+    if weighs:
+        target[weights == 0] = 7.0
+    arrays = rng.normal(size=target.shape), target, *([weights] if weighs else [])
+    found = ops.explained_variance(*(jnp.asarray(x, jnp.float32) for x in arrays))
+    np.testing.assert_array_equal(found, 0.0)
+
+
+def test_explained_variance_counts_the_samples_that_weigh_something():
+    rng = np.random.default_rng(1)
+    target = rng.normal(50.0, 2.0, (9, 4)).astype(np.float32)
+    value = target + rng.normal(size=target.shape).astype(np.float32)
+    weights = rng.integers(0, 2, target.shape).astype(np.float32)
+    counts = weights > 0.0
+    expected = 1.0 - np.var((target - value)[counts]) / np.var(target[counts])
+    found = ops.explained_variance(*map(jnp.asarray, (value, target, weights)))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_explained_variance_of_known_values():
     target = jnp.arange(6.0).reshape(3, 2)
     np.testing.assert_allclose(ops.explained_variance(target, target), 1.0)
