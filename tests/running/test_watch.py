@@ -164,6 +164,12 @@ def test_what_environments_give_is_named_with_its_update(name, of, n_devices):
         assert re.search(r"and by update \d+: parameters of the actor", said)
 
 
+@pytest.mark.parametrize("name", ["PPO", "RND"])
+def test_rewards_are_those_that_environments_gave(name):
+    said = error_of_a_training_with_a_fuse(name, REWARDS, normalise_rewards=True)
+    assert f"since update 5: {REWARDS} of environments [3]" in said
+
+
 def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
     obs = {"a": np.zeros((5, 4, 3), np.float32), "counts": np.zeros((5, 4), np.int32)}
     obs["a"][2, 1, 0], obs["a"][4, 3, 2] = np.nan, np.inf
