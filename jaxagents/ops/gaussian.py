@@ -79,8 +79,10 @@ class TanhGaussian(Reparametrised):
         """Log-density of an action, in nats.
 
         Actions within a relative 1e-6 of a bound are treated as lying at that distance from it,
-        which keeps the density finite there.
+        which keeps the density finite there. It is computed in single precision or better.
         """
+        action = jnp.asarray(action)
+        action = action.astype(jnp.promote_types(action.dtype, jnp.float32))
         unit = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         u = jnp.arctanh(jnp.clip(unit, -_SQUASH_LIMIT, _SQUASH_LIMIT))
         return self._log_density(u)

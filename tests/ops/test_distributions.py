@@ -386,6 +386,18 @@ class TestTanhGaussian:
         )
         assert_finite(jax.jit(value_and_gradients)(*parameters, actions))
 
+    @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+    def test_log_prob_of_actions_of_few_digits_is_finite_at_the_bounds(self, dtype):
+        low, high = jnp.asarray([-1.0, 0.5], dtype), jnp.asarray([1.0, 0.75], dtype)
+        for precision in (dtype, jnp.float32):
+            base = ops.Gaussian(jnp.zeros(2, precision), jnp.zeros(2, precision))
+            distribution = ops.TanhGaussian(base, low, high)
+            for action in (low, high):
+                expected = squashed(jnp.zeros(2), jnp.ones(2), low, high).log_prob(
+                    action.astype(jnp.float32)
+                )
+                np.testing.assert_allclose(log_prob(distribution, action), expected, rtol=1e-3)
+
     def test_reparametrised_samples_have_finite_gradients(self):
         def action(mean, log_std):
             base = ops.Gaussian(mean, log_std)
