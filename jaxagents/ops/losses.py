@@ -7,6 +7,9 @@ from jaxagents.ops.normalisation import weighted_mean
 
 Scalar = float | Float[Array, ""]
 
+_SMALLEST_DEVIATION = 1e-6
+"""Of returns that vary, relative to their mean."""
+
 
 def policy_gradient(
     log_prob: Float[Array, "*batch"], advantage: Float[Array, "*batch"]
@@ -151,13 +154,16 @@ def explained_variance(
 
     Returns:
         The share (for each actor): 1 for perfect values, 0 for constant ones, negative for worse ones;
-        0 where returns do not vary.
+        0 where returns vary by less than a millionth of their mean, which may be rounding.
     """
     samples = jnp.stack([target - value, target])
-    weights = jnp.broadcast_to(1.0 if weights is None else weights, samples.shape)
-    # The mean of constant samples need not be exact, unless they are zeros.
-    samples -= samples.max((1, 2), keepdims=True, where=weights > 0.0, initial=-jnp.inf)
-    mean = weighted_mean(samples, weights, (1, 2))[:, None, None]
-    unexplained, variance = weighted_mean(jnp.square(samples - mean), weights, (1, 2))
-    varies = variance > 0.0
+    if weights is not None:
+        weights = jnp.broadcast_to(weights, samples.shape)
+
+    def average(x: Array) -> Array:
+        return x.mean((1, 2)) if weights is None else weighted_mean(x, weights, (1, 2))
+
+    mean = average(samples)
+    unexplained, variance = average(jnp.square(samples - mean[:, None, None]))
+    varies = variance > jnp.square(_SMALLEST_DEVIATION * mean[1])
     return jnp.where(varies, 1.0 - unexplained / jnp.where(varies, variance, 1.0), 0.0)
