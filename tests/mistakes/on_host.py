@@ -46,6 +46,19 @@ def vector_without_an_environment_for_evaluations():
     make_ppo(SyncVectorEnv([Line] * 4))
 
 
+@mistake(ValueError, r"actions of Discrete\(2\), but env has .*\): give one with the same spaces")
+def other_spaces_in_evaluations():
+    """An environment for evaluations with other observations or actions."""
+    make_ppo(Gymnasium(gymnasium.make("Acrobot-v1"), eval_env=gymnasium.make("CartPole-v1")))
+
+
+@mistake(ValueError, r"actions of Box\(-1.0, 1.0, .*, but env has .* Box\(-2.0, 2.0, ")
+def other_bounds_in_evaluations():
+    """An environment for evaluations whose actions have other bounds, such as behind a wrapper."""
+    pendulum = gymnasium.make("Pendulum-v1")
+    make_ppo(Gymnasium(pendulum, eval_env=gymnasium.wrappers.RescaleAction(pendulum, -1, 1)))
+
+
 @mistake(ValueError, r"The vector has 3 environments, .*batch_size=4: set batch_size=3")
 def vector_of_another_size():
     """A vector of more or fewer environments than the configuration has."""

@@ -46,6 +46,12 @@ def environments_that_differ():
     make(PettingZoo([Relay(), Longer()]))
 
 
+@mistake(ValueError, r"eval_env has the agents and spaces \[\('near', .*all must have the same")
+def other_agents_in_evaluations():
+    """An environment for evaluations that does not have the same agents."""
+    make(PettingZoo(Relay(), eval_env=Longer))
+
+
 class Locked(Relay):
     def __reduce__(self):
         raise TypeError("cannot pickle")

@@ -11,6 +11,7 @@ from jaxagents.envs.adapters.native import Native
 from jaxagents.envs.environment import Wording
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
+    check_evaluates,
     example_action,
     example_seen,
     own_space,
@@ -70,7 +71,8 @@ class Gymnasium(HostEnvironment, Native):
 
         Raises:
             TypeError: An environment is something else.
-            ValueError: The mode is another, or actions or observations are such as no agent takes.
+            ValueError: The mode is another, actions or observations are such as no agent takes, or those
+                of `eval_env` are others.
         """
         if vectorization_mode not in VECTORS:
             raise ValueError(
@@ -83,9 +85,11 @@ class Gymnasium(HostEnvironment, Native):
         self._eval_env = eval_env
         self._make_eval = self._make if eval_env is None else maker_of(eval_env)
         self._live = {}
-        first = env if isinstance(env, gymnasium.Env | VectorEnv) else made_by(env)
+        first = _one_of(env)
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
+        if eval_env is not None:
+            check_evaluates(spaces_of_one(first), spaces_of_one(_one_of(eval_env)))
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
@@ -248,3 +252,8 @@ class Gymnasium(HostEnvironment, Native):
             'and has the render mode "rgb_array", or a function that makes one with '
             'render_mode="rgb_array".'
         )
+
+
+def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorEnv:
+    """What was given, or what it makes."""
+    return env if isinstance(env, gymnasium.Env | VectorEnv) else made_by(env)

@@ -70,7 +70,8 @@ class PettingZoo(HostEnvironment, Native):
 
         Raises:
             TypeError: An environment is something else, or its agents act in spaces of several kinds.
-            ValueError: Actions or observations are such as no agent takes, or environments differ.
+            ValueError: Actions or observations are such as no agent takes, or environments, or that of
+                evaluations, differ.
         """
         super().__init__(env)
         self._live = {}
@@ -83,7 +84,10 @@ class PettingZoo(HostEnvironment, Native):
         first = self._given[0] if self._given else made_by(self._make)
         self._name = env.name if isinstance(env, Recipe) else _name_of(first)
         self._actors = Actors(first, self._name)
-        check_alike(self._given)
+        check_alike(first, {f"Environment {i}": each for i, each in enumerate(self._given)})
+        if eval_env is not None:
+            evaluated = eval_env if isinstance(eval_env, ParallelEnv) else made_by(self._make_eval)
+            check_alike(first, {"eval_env": evaluated})
         self.agents = self._actors.agents
         self.n_actors = len(self.agents)
         self.action_space = self._actors.action_space

@@ -1,6 +1,7 @@
 """Observations and actions of Gymnasium spaces, as arrays that JAX takes."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,7 +9,17 @@ from gymnasium import spaces
 from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.core.observed import ACTION_MASK
-from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, Space, is_box, map_spaces
+from jaxagents.envs.spaces import (
+    Box,
+    Composite,
+    Discrete,
+    MultiDiscrete,
+    Space,
+    box_bounds,
+    is_box,
+    is_discrete,
+    map_spaces,
+)
 
 _IMAGE_NDIM = 3
 
@@ -135,6 +146,40 @@ def check_action_space(space: spaces.Space) -> None:
             )
 
     map_spaces(check, space)
+
+
+def check_evaluates(
+    spaces_of_training: tuple[spaces.Space, spaces.Space],
+    spaces_of_evaluation: tuple[spaces.Space, spaces.Space],
+) -> None:
+    """Raises unless an agent of some environments can be evaluated in others.
+
+    Args:
+        spaces_of_training: Spaces of the observations and of the actions where it trains.
+        spaces_of_evaluation: Those where it is evaluated.
+
+    Raises:
+        ValueError: Observations have other shapes or types, or actions another number or other bounds.
+    """
+
+    def compared(seen: spaces.Space, done: spaces.Space) -> tuple[PyTree, PyTree]:
+        shapes = jax.tree.map(lambda x: (x.shape, x.dtype.name), example_seen(seen))
+        return shapes, map_spaces(_values_of_actions, done)
+
+    check_action_space(spaces_of_evaluation[1])
+    if compared(*spaces_of_evaluation) != compared(*spaces_of_training):
+        (seen, done), (expected_seen, expected_done) = spaces_of_evaluation, spaces_of_training
+        raise ValueError(
+            f"eval_env has observations of {seen} and actions of {done}, but env has {expected_seen} "
+            f"and {expected_done}: give one with the same spaces, such as with the same wrappers."
+        )
+
+
+def _values_of_actions(space: Space) -> tuple[Any, ...]:
+    """The shape of actions, and their number or bounds."""
+    if is_box(space):
+        return space.shape, *[bound.tolist() for bound in box_bounds(space)]
+    return space.shape, np.asarray(space.n if is_discrete(space) else space.nvec).tolist()
 
 
 def check_starts_at_0(space: spaces.Space) -> None:

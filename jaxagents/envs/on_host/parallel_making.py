@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 
 import cloudpickle
@@ -157,11 +157,12 @@ def check_parallel(env: object) -> None:
         )
 
 
-def check_alike(envs: Sequence[ParallelEnv]) -> None:
+def check_alike(first: ParallelEnv, others: Mapping[str, ParallelEnv]) -> None:
     """Raises unless environments have the same agents with the same spaces.
 
     Args:
-        envs: The environments.
+        first: An environment.
+        others: Others, by what messages call them.
 
     Raises:
         ValueError: They do not.
@@ -171,9 +172,9 @@ def check_alike(envs: Sequence[ParallelEnv]) -> None:
         agents = env.possible_agents
         return [(agent, env.observation_space(agent), env.action_space(agent)) for agent in agents]
 
-    for i, env in enumerate(envs):
-        if spaces_of(env) != spaces_of(envs[0]):
+    for name, env in others.items():
+        if spaces_of(env) != spaces_of(first):
             raise ValueError(
-                f"Environment {i} has the agents and spaces {spaces_of(env)}, but the first has "
-                f"{spaces_of(envs[0])}: all must have the same."
+                f"{name} has the agents and spaces {spaces_of(env)}, but the first has "
+                f"{spaces_of(first)}: all must have the same."
             )
