@@ -11,7 +11,12 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.data import ReplayBuffer
-from jaxagents.envs.on_host.arrays import action_array, as_observation
+from jaxagents.envs.on_host.arrays import (
+    action_array,
+    as_observation,
+    example_observation,
+    in_types_of,
+)
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.outcome import Outcome, begin, take
 from jaxagents.host.randomness import Stream, generator, seed_of
@@ -38,6 +43,7 @@ class GymnasiumEpisodes:
         """
         self._env = env
         self._seed = seed
+        self._example = example_observation(env.observation_space)
         self._begin(0)
 
     def random_actions(self, seed: int, step: int) -> np.ndarray:
@@ -127,7 +133,7 @@ class GymnasiumEpisodes:
 
     def _begin(self, number: int) -> None:
         seed = seed_of(self._seed, Stream.EPISODES, number)
-        self._observation = as_observation(begin(self._env, seed))
+        self._observation = self._seen(begin(self._env, seed))
         self._number = number
         self._actions: list[np.ndarray] = []
         self._return = 0.0
@@ -136,10 +142,13 @@ class GymnasiumEpisodes:
         space = self._env.action_space
         fitting = int(action) if isinstance(space, spaces.Discrete) else action.astype(space.dtype)
         outcome = take(self._env, fitting)
-        self._observation = as_observation(outcome.observation)
+        self._observation = self._seen(outcome.observation)
         self._actions.append(action)
         self._return += outcome.reward
         return outcome
+
+    def _seen(self, observation: PyTree) -> PyTree:
+        return in_types_of(self._example, as_observation(observation))
 
 
 def _ended(outcome: Outcome) -> bool:

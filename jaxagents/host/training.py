@@ -12,7 +12,7 @@ from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.data.values import check_values
-from jaxagents.envs.on_host.arrays import as_observation
+from jaxagents.envs.on_host.arrays import as_observation, example_observation, in_types_of
 from jaxagents.host import driver
 from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
@@ -233,11 +233,13 @@ def _evaluation(
         return lambda learner: {}
     env = rescale_actions(env)
     check_acts(learner, env)
+    example = example_observation(env.observation_space)
     seed = seed_of(config.seed, Stream.EVALUATION)
 
     def evaluate_learner(learner: LearnerLike) -> Metrics:
         def policy(observation: PyTree, **keywords: Key[Array, ""]) -> Array:
-            return learner.sample_actions(as_observation(observation), **keywords)
+            seen = in_types_of(example, as_observation(observation))
+            return learner.sample_actions(seen, **keywords)
 
         acting = policy if config.eval_deterministic else supply_rng(policy, jax.random.key(seed))
         return evaluate(acting, env, config.n_evals, seed=seed)

@@ -11,6 +11,7 @@ import pytest
 import trees
 from compilations import compilations
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 from loops import Clock, Counting, Line, Picture, Recorder, Tiny
 
 from jaxagents.bc import DiscreteBCLearner
@@ -160,6 +161,38 @@ def test_discrete_actions_and_dict_observations():
     )
     assert set(rows["actions"][:10]) == {0, 1}
     assert metrics["returns"].shape == (4, 3)
+
+
+class BytesOfReals(Picture):
+    """Returns bytes where its space has real numbers, and an entry that it does not have."""
+
+    observation_space = spaces.Dict(
+        {**Picture.observation_space.spaces, "image": spaces.Box(0, 255, (2, 2), np.float32)}
+    )
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return {**observation, "besides": np.zeros(1)}, info
+
+    def step(self, action):
+        observation, *outcome = super().step(int(action))
+        return {**observation, "besides": np.zeros(1)}, *outcome
+
+
+@pytest.mark.parametrize("n_envs", [None, 2])
+def test_learners_act_on_observations_of_the_type_that_they_learn_from(n_envs):
+    seen = set()
+
+    class Watching(Tiny):
+        def sample_actions(self, observations, *, seed=None, temperature=1.0):
+            seen.add((*observations, observations["image"].dtype.name))
+            return super().sample_actions(observations, seed=seed, temperature=temperature)
+
+    example = BytesOfReals.observation_space.sample()
+    learner = Watching.create(as_observation(example), 2, discrete=True)
+    env = BytesOfReals() if n_envs is None else SyncVectorEnv([BytesOfReals] * n_envs)
+    train_online(learner, env, ONLINE, eval_env=BytesOfReals())
+    assert seen == {("image", "inner", "float32")}
 
 
 # The order of acting and learning.

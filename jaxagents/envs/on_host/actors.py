@@ -21,6 +21,7 @@ from jaxagents.envs.on_host.arrays import (
     check_action_space,
     example_action,
     example_observation,
+    in_types_of,
     own_space,
 )
 from jaxagents.envs.several_actors import size_of, widest_space
@@ -146,7 +147,7 @@ class Actors:
             return self._blank
         own = network_input(observations[self.agents[i]])
         if not self._flattened:
-            return as_observation(own)
+            return in_types_of(self._blank, as_observation(own))
         row = self._blank.copy()
         flat = spaces.flatten(self._flattened[i], own)
         row[: len(flat)] = flat

@@ -46,6 +46,25 @@ def as_observation(observation: PyTree) -> PyTree:
     return np.array(array, np.float32)
 
 
+def in_types_of(example: PyTree, observation: PyTree) -> PyTree:
+    """An observation with the entries of an example, and real numbers wherever that has them.
+
+    Encoders tell numbers in 0..255 from those in 0..1 by their type, which must not be another one where
+    an environment returns integers although its space is of real numbers.
+
+    Args:
+        example: What `example_observation` gives.
+        observation: What `as_observation` gives.
+
+    Returns:
+        The observation; arrays that cannot be cast stay as they are.
+    """
+    if isinstance(example, Mapping):
+        return {name: in_types_of(part, observation[name]) for name, part in example.items()}
+    fits = np.can_cast(observation.dtype, example.dtype, "same_kind")
+    return observation.astype(example.dtype, copy=False) if fits else observation
+
+
 def example_observation(space: spaces.Space) -> PyTree:
     """An observation of zeros.
 

@@ -245,3 +245,22 @@ def test_actions_of_boxes_of_double_precision_stay_within_them(sizes):
     episodes.restart(SEEDS[:1])
     episodes.step(np.float32([[[-9, 9], [0.1, -0.1]]]))
     assert all(env.action_space(agent).contains(x) for agent, x in env.taken.items())
+
+
+def test_observations_are_of_the_type_of_their_space_whoever_is_in_the_game():
+    class Bytes(Relay):
+        def observation_space(self, agent):
+            return spaces.Box(0, 255, (2,), np.float32)
+
+        def _seen(self):
+            return {agent: np.zeros(2, np.uint8) for agent in self.agents}
+
+    env = Bytes()
+    actors = Actors(env, "bytes")
+    seen, infos = env.reset(seed=0)
+    for playing in ([True, True], [True, False]):
+        those = {
+            agent: seen[agent] for agent, plays in zip(env.agents, playing, strict=True) if plays
+        }
+        rows = actors.observation(those, infos, np.array(playing), None)
+        assert rows["observation"].dtype == np.float32
