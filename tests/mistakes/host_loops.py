@@ -141,6 +141,13 @@ def one_environment_for_both():
     train_online(tiny(), env, ONLINE, eval_env=env)
 
 
+@mistake(ValueError, r"The same Line is there twice, .* `lambda: MyEnv\(\)`")
+def one_environment_as_all_of_a_vector():
+    """A vector of one and the same environment."""
+    line = Line()
+    train_online(tiny(), gymnasium.vector.SyncVectorEnv([lambda: line] * 2), ONLINE)
+
+
 @mistake(TypeError, r"buffer must be a ReplayBuffer, got int")
 def size_of_a_buffer():
     """The size of a buffer for a buffer."""

@@ -65,6 +65,13 @@ def vector_of_another_size():
     make_ppo(Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line))
 
 
+@mistake(ValueError, r"The same Line is there twice, .* `lambda: MyEnv\(\)`")
+def one_environment_as_a_whole_vector():
+    """A vector of one and the same environment."""
+    line = Line()
+    make_ppo(Gymnasium(SyncVectorEnv([lambda: line] * 4), eval_env=Line))
+
+
 @mistake(ValueError, r"vectorization_mode must be one of \['sync', 'async'\], got 'thread'")
 def unknown_vectorization_mode():
     """Another way to step environments than there is."""

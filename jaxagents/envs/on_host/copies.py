@@ -1,13 +1,14 @@
 """Copies of an environment on the host that take their steps together."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, PyTree, UInt8
 
 from jaxagents.envs.on_host.infos import Infos, Numbers
+from jaxagents.envs.on_host.returned import name_of
 from jaxagents.envs.spaces import Space
 
 
@@ -56,6 +57,11 @@ class Copies(abc.ABC):
     action_space: Space
     infos: Infos
 
+    @property
+    @abc.abstractmethod
+    def environments(self) -> list[object]:
+        """The environments themselves, without wrappers, as far as they are in this process."""
+
     @abc.abstractmethod
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
         """Starts episodes.
@@ -86,3 +92,24 @@ class Copies(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Closes the environments, unless a user made them."""
+
+
+def check_distinct(envs: Collection[object], others: Collection[object] = ()) -> None:
+    """Raises if an environment is to be played in twice at once.
+
+    Args:
+        envs: Environments that are to be played in together.
+        others: Environments in which others play.
+
+    Raises:
+        ValueError: One is there twice.
+    """
+    seen = set(map(id, others))
+    for env in envs:
+        if id(env) in seen:
+            raise ValueError(
+                f"The same {name_of(env)} is there twice, whose episodes would disturb each other: make "
+                "a new one each time, as `lambda: MyEnv()` and `[MyEnv() for _ in range(n)]` do, and "
+                "`lambda: env` and `[env] * n` do not."
+            )
+        seen.add(id(env))

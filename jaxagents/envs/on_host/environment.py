@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.copies import Copies
+from jaxagents.envs.on_host.copies import Copies, check_distinct
 from jaxagents.envs.on_host.episodes import HostEpisodes
 
 LONGEST_KEPT = 10_000
@@ -133,7 +133,7 @@ class HostEnvironment(Environment):
         """
         if not self.can_draw:
             raise NotImplementedError(self.why_it_cannot_draw)
-        return HostEpisodes(self._copies("film", 1, terms), terms.max_steps, draws=True)
+        return HostEpisodes(self._others("film", 1, terms), terms.max_steps, draws=True)
 
     def close(self) -> None:
         """Closes the copies that were made, such as to end their processes; agents make new ones."""
@@ -145,9 +145,15 @@ class HostEnvironment(Environment):
         """The episodes of a purpose, always the same."""
         key = purpose, n_envs, terms
         if key not in self._live:
-            copies = self._copies(purpose, n_envs, terms)
-            self._live[key] = HostEpisodes(copies, terms.max_steps)
+            self._live[key] = HostEpisodes(self._others(purpose, n_envs, terms), terms.max_steps)
         return self._live[key]
+
+    def _others(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
+        """Copies that are others than those of other purposes; see `_copies`."""
+        copies = self._copies(purpose, n_envs, terms)
+        others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
+        check_distinct(copies.environments, [env for each in others for env in each.environments])
+        return copies
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""

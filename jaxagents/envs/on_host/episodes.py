@@ -117,6 +117,11 @@ class HostEpisodes:
         """What reads the entries that are kept of infos."""
         return self._vector.infos
 
+    @property
+    def environments(self) -> list[object]:
+        """The environments themselves; see `Copies`."""
+        return self._vector.environments
+
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()

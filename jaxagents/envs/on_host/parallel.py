@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, PyTree, UInt8
 from pettingzoo import ParallelEnv
 
 from jaxagents.envs.on_host.actors import Actors, ByAgent
-from jaxagents.envs.on_host.copies import Copies, VectorStep
+from jaxagents.envs.on_host.copies import Copies, VectorStep, check_distinct
 from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.infos import Infos
 from jaxagents.envs.on_host.returned import reward_of
@@ -52,15 +52,24 @@ class ParallelCopies(Copies):
             actors: Their agents.
             terms: How episodes are played.
             given: What a user made of them; see `Copies`.
+
+        Raises:
+            ValueError: One of them is there twice.
         """
         self.n_envs = len(envs)
         self.action_space = actors.action_space
         self._envs = envs
+        check_distinct(self.environments)
         self._actors = actors
         self.infos = Infos(terms.info_names)
         self._shows_state = terms.shows_critic_state and actors.state is not None
         self.given = given
         self._rows: list[PyTree] = [None] * len(envs)
+
+    @property
+    def environments(self) -> list[object]:
+        """The environments; see `Copies`."""
+        return [env.unwrapped for env in self._envs]
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
         """Starts episodes; see `Copies`."""

@@ -7,12 +7,12 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Bool, PyTree, UInt8
 
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.arrays import example_seen
-from jaxagents.envs.on_host.copies import Copies, VectorStep
+from jaxagents.envs.on_host.copies import Copies, VectorStep, check_distinct
 from jaxagents.envs.on_host.infos import Infos
 
 _ENVPOOL = "envpool.python.envpool", "EnvPoolMixin"
@@ -40,12 +40,13 @@ class Vector(Copies):
             info_names: Names of the entries of infos that are kept; `None` keeps none.
 
         Raises:
-            ValueError: Its steps are of some of its environments only.
+            ValueError: Its steps are of some of its environments only, or one of them is there twice.
         """
         self._has_its_seeds = is_of_envpool(env)
         if self._has_its_seeds:
             _check_steps_all(env)
         self.env = env
+        check_distinct(self.environments)
         self.infos = Infos(info_names or InfoNames())
         self.given = given
         self.n_envs = env.num_envs
@@ -54,6 +55,12 @@ class Vector(Copies):
         self.starts_episodes = self._mode != AutoresetMode.DISABLED
         self._example = example_seen(env.single_observation_space)
         self._starts = np.zeros(self.n_envs, bool)
+
+    @property
+    def environments(self) -> list[object]:
+        """The environments of a vector that steps one after another; see `Copies`."""
+        given = self.env.unwrapped
+        return [env.unwrapped for env in given.envs] if isinstance(given, SyncVectorEnv) else []
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
         """Starts episodes.

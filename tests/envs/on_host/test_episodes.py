@@ -10,7 +10,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
+from jaxagents.envs import Gymnasium
 from jaxagents.envs.episodes import InfoNames
+from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes, fitting_actions
 from jaxagents.envs.on_host.played import Played
 from jaxagents.envs.on_host.vectors import Vector, autoreset_mode
@@ -242,3 +244,13 @@ def test_infos_that_are_no_numbers_are_refused():
     recorded.reset(SEEDS.tolist(), np.ones(N_ENVS, bool))
     with pytest.raises(ValueError, match=r"'won', which must be a number, but .* has {'by': "):
         recorded.step(actions_of(0))
+
+
+def test_no_environment_is_played_in_twice():
+    env, terms = Walk(render_mode="rgb_array"), Terms(max_steps=100)
+    with pytest.raises(ValueError, match="The same Walk is there twice"):
+        Gymnasium(lambda: env).training(2, terms)
+    for both in (Gymnasium(lambda: env), Gymnasium(env, eval_env=lambda: env)):
+        both.training(1, terms)
+        with pytest.raises(ValueError, match="The same Walk is there twice"):
+            both.evaluation(1, terms)

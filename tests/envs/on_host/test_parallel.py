@@ -7,6 +7,7 @@ from gymnasium import spaces
 from parallel_probes import LIMIT, Relay
 from pettingzoo import ParallelEnv
 
+from jaxagents.envs import PettingZoo
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.actors import Actors
 from jaxagents.envs.on_host.environment import Terms
@@ -264,3 +265,15 @@ def test_observations_are_of_the_type_of_their_space_whoever_is_in_the_game():
         }
         rows = actors.observation(those, infos, np.array(playing), None)
         assert rows["observation"].dtype == np.float32
+
+
+def test_no_environment_is_played_in_twice():
+    env, terms = Relay(), Terms(max_steps=100)
+    with pytest.raises(ValueError, match=r"The same Relay is there twice.*`\[env\] \* n` do not"):
+        PettingZoo([env] * 2).training(2, terms)
+    with pytest.raises(ValueError, match="The same Relay is there twice"):
+        PettingZoo(lambda: env).training(2, terms)
+    both = PettingZoo(lambda: env)
+    assert both.training(1, terms) is both.training(1, terms)
+    with pytest.raises(ValueError, match="The same Relay is there twice"):
+        both.evaluation(1, terms)
