@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -57,9 +58,9 @@ def evaluate(
         steps), `terminated` and `truncated`.
 
     Raises:
-        TypeError: `env` is not a single Gymnasium environment.
-        ValueError: An action does not fit the environment's action space, or `n_episodes` is not
-            positive.
+        TypeError: `env` is not a single Gymnasium environment, or a number is no integer.
+        ValueError: An action does not fit the environment's action space, `n_episodes` is not positive,
+            or `seed` is negative.
     """
     episodes = _episodes(policy, env, n_episodes, seed)
     return _stack([_outcome(episode) for episode in episodes])
@@ -82,9 +83,9 @@ def evaluate_with_trajectories(
             `observations`, `actions`, `rewards`, `next_observations`, `masks` and `ends`.
 
     Raises:
-        TypeError: `env` is not a single Gymnasium environment.
-        ValueError: An action does not fit the environment's action space, or `n_episodes` is not
-            positive.
+        TypeError: `env` is not a single Gymnasium environment, or a number is no integer.
+        ValueError: An action does not fit the environment's action space, `n_episodes` is not positive,
+            or `seed` is negative.
     """
     outcomes, trajectories = [], []
     for episode in _episodes(policy, env, n_episodes, seed):
@@ -162,6 +163,7 @@ def _episodes(
 ) -> Iterator[Iterator[Step]]:
     """Plays one episode after another; each is played as its steps are drawn."""
     check_single(env)
+    seed = operator.index(seed)
     for number in range(positive("n_episodes", n_episodes)):
         (episode_seed,) = np.random.SeedSequence((seed, number)).generate_state(1)
         yield _play(policy, env, int(episode_seed))

@@ -102,6 +102,7 @@ def test_the_seed_decides_the_episodes():
     assert starts(12, seed=0)[1:] != starts(12, seed=1)[:-1]
     with pytest.raises(ValueError, match="non-negative"):
         starts(1, seed=-1)
+    assert starts(5, seed=jnp.int32(1)) == starts(5, seed=1)
 
 
 def test_plays_environments_of_gymnasium():
