@@ -102,7 +102,9 @@ class HostEpisodes:
         """
         played = self.played
         self._note(actions)
+        self._played = None  # not known if the step fails, which some environments may have taken
         step = self._vector.step(fitting_actions(self._space, actions))
+        self._played = played
         self._draw()
         played.step[:] += step.counts
         if not self._vector.starts_episodes:

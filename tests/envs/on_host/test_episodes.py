@@ -254,3 +254,25 @@ def test_no_environment_is_played_in_twice():
         both.training(1, terms)
         with pytest.raises(ValueError, match="The same Walk is there twice"):
             both.evaluation(1, terms)
+
+
+def test_a_step_that_failed_is_not_taken_twice():
+    fails = []
+
+    class Failing(Walk):
+        def step(self, action):
+            if fails:
+                raise RuntimeError(fails.pop())
+            return super().step(action)
+
+    env = SyncVectorEnv([Walk, Failing, Walk], autoreset_mode=AutoresetMode.DISABLED)
+    episodes = HostEpisodes(Vector(env), max_steps=100)
+    episodes.go_to(fresh(), NOT_SEEN)
+    episodes.step(actions_of(0))
+    played, obs = Played(*map(np.copy, episodes.played)), episodes.obs
+    fails.append("once")
+    with pytest.raises(RuntimeError, match="once"):
+        episodes.step(actions_of(1))
+    assert episodes.go_to(played, obs).all()
+    trees.assert_equal(episodes.obs, obs)
+    np.testing.assert_array_equal(episodes.step(actions_of(1)).next_obs[:, 1], 2)
