@@ -87,8 +87,9 @@ def export_policy(
         "drawn": _export_batched(step_of_given, used, memory, seen, key),
     }
     tensors = {
-        **{f"weights/{name}": np.asarray(array) for name, array in used.items()},
-        **{f"carry/{i:04}": np.asarray(array) for i, array in enumerate(memory)},
+        # safetensors takes other orders of memory for C's.
+        **{f"weights/{name}": np.asarray(array, order="C") for name, array in used.items()},
+        **{f"carry/{i:04}": np.asarray(array, order="C") for i, array in enumerate(memory)},
         **{
             f"program/{name}": np.frombuffer(program.serialize(), np.uint8)
             for name, program in programs.items()

@@ -45,6 +45,16 @@ def test_only_what_acts_is_exported(tmp_path):
     assert all(name.startswith("actor/params") for name in load_policy(tmp_path / "sac").weights)
 
 
+def test_weights_that_lie_otherwise_in_memory(tmp_path):
+    agent = fresh(CASES["PPO"])
+    params = jax.tree.map(np.asfortranarray, agent.actor_training.params)
+    training = agent.training_runner.actor_training.replace(params=params)
+    agent.collect_training(agent.training_runner.replace(actor_training=training), {})
+    agent.export_policy(tmp_path / "policy")
+    weights = load_policy(tmp_path / "policy").weights
+    trees.assert_equal(list(weights.values()), jax.tree.leaves(params))
+
+
 class Remembering(PPO):
     """Acts by a network with a memory."""
 

@@ -32,7 +32,8 @@ def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
     """
     path = _checked(path)
     if path.suffix == ".safetensors":
-        content = _safetensors().save(_flatten(variables))
+        arrays = {name: np.asarray(x, order="C") for name, x in _flatten(variables).items()}
+        content = _safetensors().save(arrays)  # which takes other orders of memory for this one
     else:
         content = serialization.to_bytes(variables)
     with path.open("xb") as file:

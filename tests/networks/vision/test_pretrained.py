@@ -54,6 +54,16 @@ def test_frozen_dicts(tmp_path, name):
 
 
 @every_format
+def test_arrays_that_lie_otherwise_in_memory(tmp_path, name):
+    """As those of another library do whose weights were transposed."""
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    variables = {"transposed": rows.T, "reversed": rows[::-1], "columns": rows[:, 1:]}
+    save_pretrained(variables, tmp_path / name)
+    expected = jax.tree.map(jnp.asarray, variables)
+    assert_equal(load_pretrained(expected, tmp_path / name), expected)
+
+
+@every_format
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_types_are_those_of_the_network(tmp_path, name, dtype):
     short = jax.tree.map(lambda x: x.astype(dtype), VARIABLES)
