@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from jaxagents import LinearSchedule, PiecewiseSchedule
+from jaxagents.core.describe import to_json
 from jaxagents.plotting import plot_learning_curve, plot_losses, plot_sweep
 from jaxagents.plotting.statistics import inter_quartile_mean
 
@@ -187,6 +189,21 @@ def test_plots_each_set_of_a_sweep():
     full = plot_learning_curve(sweep_of(2, 1, different))
     assert legend_of(full)[0] == "actor.rate 0.001, critic.rate 0.0003"
     assert legend_of(plot_learning_curve(metrics_of(2, 2))) == ["set 0", "set 1"]
+
+
+def test_sets_are_named_after_what_of_a_schedule_differs(tmp_path):
+    rates = np.float32([1e-3, 3e-4])
+    falling = LinearSchedule(rates, np.zeros(2), np.full(2, 9.0))
+    steps = tuple(np.full((2, 2), [[0.0], [9.0]]))
+    piecewise = PiecewiseSchedule((np.zeros(2), rates), steps)
+    lines = [{"step": 0, "set": i, "seed": 0, "returns": i} for i in range(2)]
+    for schedule, name in ((falling, "rate initial"), (piecewise, "rate values 1")):
+        folder = write_lines(tmp_path / name, lines)
+        hyperparams = {"actor": {"rate": schedule}, "gamma": np.full(2, 0.9)}
+        (folder / "hyperparameters.json").write_text(json.dumps(to_json(hyperparams)))
+        for source in (sweep_of(2, 1, hyperparams), folder):
+            labels = [label.get_text() for label in plot_sweep(source).get_yticklabels()]
+            assert labels == [f"{name} 0.001", f"{name} 0.0003"]
 
 
 def test_of_many_sets_the_best_are_in_colour():

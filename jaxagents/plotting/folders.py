@@ -112,11 +112,17 @@ def _sets(file: Path) -> dict[str, Float[np.ndarray, "n_sets"]]:
     return dict(_flat(json.loads(file.read_text(encoding="utf-8"))))
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, np.ndarray]]:
+def _flat(
+    tree: Mapping[str, Any], prefix: str = "", separator: str = "."
+) -> list[tuple[str, np.ndarray]]:
+    """Numbers of all sets by name, those of schedules with spaces, as in `learning_rate initial`."""
     pairs: list[tuple[str, np.ndarray]] = []
     for name, value in tree.items():
+        if isinstance(value, list) and all(isinstance(part, list) for part in value):
+            value = {str(i): part for i, part in enumerate(value)}  # as a PiecewiseSchedule has
         if isinstance(value, Mapping):
-            pairs += _flat(value, f"{prefix}{name}.")
+            within = " " if "schedule" in value else separator
+            pairs += _flat(value, f"{prefix}{name}{within}", within)
         elif isinstance(value, list):
             pairs.append((prefix + name, np.array([_number(number) for number in value])))
     return pairs

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from jaxagents.core.schedules import Schedule
 from jaxagents.plotting.folders import COUNTERS, read_folder
 from jaxagents.plotting.labels import labels_of
 
@@ -137,12 +138,19 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, np.ndarray]) -> T
 
 
 def _sets_of(runners: PyTree) -> dict[str, np.ndarray]:
-    """The hyperparameters of each set of a sweep, by name."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(getattr(runners, "hyperparams", {}))
+    """The hyperparameters of each set of a sweep, by name, as a folder names them."""
+    hyperparams, _ = jax.tree_util.tree_flatten_with_path(
+        getattr(runners, "hyperparams", {}), is_leaf=lambda x: isinstance(x, Schedule)
+    )
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)[:, 0]
-        for path, leaf in leaves
+        f"{_name(path, '.')} {_name(within, ' ')}".rstrip(): np.asarray(leaf)[:, 0]
+        for path, hyperparam in hyperparams
+        for within, leaf in jax.tree_util.tree_leaves_with_path(hyperparam)
     }
+
+
+def _name(path: tuple, separator: str) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=separator)
 
 
 def _join(one: Trainings, other: Trainings) -> Trainings:
