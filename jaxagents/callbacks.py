@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
+import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.metrics import Metrics
@@ -87,6 +88,8 @@ class StopAtReturn(Callback):
 class StopOnPlateau(Callback):
     """Ends a training whose mean return has not become larger for several evaluations.
 
+    They count from the first that is not NaN, as losses are before any update.
+
     When a training goes on, the evaluations before count too. One that has ended so makes no more
     updates with it; in the loops for Gymnasium, those up to the next evaluation.
 
@@ -104,8 +107,9 @@ class StopOnPlateau(Callback):
         """Looks for the last evaluation that was better than all before it."""
         _mean(progress, self.metric)
         values = progress.history[self.metric]
+        means = values.reshape(len(values), -1).mean(axis=1)
         best, since = float("-inf"), 0
-        for mean in values.reshape(len(values), -1).mean(axis=1):
+        for mean in means[np.cumsum(~np.isnan(means)) > 0]:
             better = mean > best + self.min_improvement
             best, since = (mean, 0) if better else (best, since + 1)
         return since >= self.patience

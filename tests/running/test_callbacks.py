@@ -152,6 +152,9 @@ def test_stops_at_a_return():
         ([1, 1.5, 1.9], 1.0, True),
         ([1, 1.5, 2.1], 1.0, False),
         ([1, np.nan, np.nan], 0.0, True),
+        ([np.nan, np.nan, np.nan], 0.0, False),
+        ([np.nan, 3, 2], 0.0, False),
+        ([np.nan, 3, 2, np.nan], 0.0, True),
     ],
 )
 def test_stops_on_a_plateau(means, margin, ends):
