@@ -301,6 +301,15 @@ def test_reads_the_folder_of_several_actors(tmp_path):
     np.testing.assert_allclose(axes.lines[1].get_ydata(), [2, 2])
 
 
+def test_reads_metrics_of_a_folder_that_have_slashes_in_their_names(tmp_path):
+    lines = [{"step": i, "loss/actor": 0.5, "loss/0": 0.1, "kl/": 1} for i in range(2)]
+    folder = write_lines(tmp_path, lines)
+    axes = plot_learning_curve(folder, metric="loss/actor")
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.5, 0.5])
+    titles = [axes.get_title() for axes in plot_losses(folder)]
+    assert titles == ["loss/0", "loss/actor", "kl/"]
+
+
 def test_reads_the_folder_of_a_sweep(tmp_path):
     members = [(0, 0), (0, 1), (1, 0), (1, 1)]
     lines = [

@@ -78,11 +78,11 @@ def _number(value: object) -> float:
 
 def _with_actors(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Replaces each mean by the stack of its columns `name/0`, `name/1`, ..."""
-    whole = {name: values for name, values in columns.items() if "/" not in name}
-    for name in whole:
+    whole = dict(columns)
+    for name in columns:
         of_actors = [f"{name}/{i}" for i in range(len(columns)) if f"{name}/{i}" in columns]
         if of_actors:
-            stack = np.stack([columns[actor] for actor in of_actors], axis=-1)
+            stack = np.stack([whole.pop(actor) for actor in of_actors], axis=-1)
             whole[name] = stack[:, None]
     return whole
 
