@@ -86,7 +86,7 @@ class DictEncoder(nn.Module):
             else jnp.asarray(x, jnp.float32)
             for key, x in sorted(observations.items())
         ]
-        if len({part.shape[:-1] for part in parts}) > 1:
+        if len({part.shape[:-1] for part in parts}) > 1 or not all(part.ndim for part in parts):
             shapes = {key: jnp.shape(x) for key, x in observations.items()}
             raise ValueError(
                 f"Observations without an encoder must be vectors, but there are {shapes}, and encoders "

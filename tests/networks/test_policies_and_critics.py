@@ -272,6 +272,8 @@ def test_an_encoder_without_observations_is_refused():
         DictEncoder({"camera": Flat()}).init(KEY, {"image": IMAGES})
     with pytest.raises(ValueError, match=r"without an encoder must be vectors.*encoders for \[\]"):
         DictEncoder({}).init(KEY, {"image": IMAGES, "state": jnp.zeros((len(IMAGES), 2))})
+    with pytest.raises(ValueError, match="must be vectors"):
+        DictEncoder({}).init(KEY, {"speed": jnp.float32(1.0), "state": jnp.zeros(2)})
 
 
 @pytest.mark.parametrize("stop_gradient", [False, True])
