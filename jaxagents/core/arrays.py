@@ -32,6 +32,11 @@ def in_32_bits(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: _cast(x, narrow(x.dtype)), tree)
 
 
+def in_single_precision(tree: PyTree) -> PyTree:
+    """Casts numbers of half precision in a pytree."""
+    return jax.tree.map(lambda x: _cast(x, jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
 def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
     """Casts the numbers of a pytree that have 64 bits instead of 32, or 32 instead of 64.
 

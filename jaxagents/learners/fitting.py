@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
-from jaxagents.core.arrays import in_32_bits, select
+from jaxagents.core.arrays import in_32_bits, in_single_precision, select
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit, Fitted, Share, with_examples
 from jaxagents.learners.gradients import gradients, parts_of
@@ -195,7 +195,7 @@ def _epochs(
         found = gradients(fits, trainings, samples)
         steps = zip(trainings, found, strict=True)
         after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
-        return after, [{**info, GRADIENT_NORM: optax.tree.norm(grads)} for grads, info in found]
+        return after, [_with_norm(*of_network) for of_network in found]
 
     def epoch(number: ArrayLike, before: list[Fitted]) -> tuple[list[Fitted], list[Info]]:
         trainings = [network.training for network in before]
@@ -206,6 +206,10 @@ def _epochs(
         return [_unless_stopped(*network) for network in networks], infos
 
     return loop(epochs, epoch, going_on, fitted)
+
+
+def _with_norm(grads: PyTree, info: Info) -> Info:
+    return {**info, GRADIENT_NORM: optax.tree.norm(in_single_precision(grads))}
 
 
 def _unless_stopped(goes_on: Bool[Array, ""] | None, before: Fitted, after: Fitted) -> Fitted:

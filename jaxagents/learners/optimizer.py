@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import in_single_precision
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.train_state import TrainState
@@ -155,7 +157,7 @@ def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
 
 def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
     def clipped(grad_clip: Traced, **params: PyTree) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(grad_clip), optimizer(**params))
+        return optax.chain(_clip(grad_clip), optimizer(**params))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     clipped.__signature__ = inspect.Signature(
@@ -163,6 +165,17 @@ def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformati
     )
     placeholders = dict.fromkeys(("grad_clip", *names), 0.0)
     return optax.inject_hyperparams(clipped)(**placeholders)
+
+
+def _clip(norm: Traced) -> optax.GradientTransformation:
+    """Clips gradients by their global norm; those in half precision, by that in single precision."""
+    clip = optax.clip_by_global_norm(norm)
+
+    def update(grads: PyTree, _: PyTree) -> PyTree:
+        clipped, _ = clip.update(in_single_precision(grads), optax.EmptyState())
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), clipped, grads)
+
+    return optax.stateless(update)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -240,6 +240,17 @@ class InHalfPrecision(nn.Module):
         return nn.Dense(self.n_outputs, dtype=jnp.bfloat16)(obs)
 
 
+def test_networks_may_have_parameters_in_half_precision():
+    actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
+    config = CONFIG.replace(actor_network=actor, critic_network=critic)
+    agent = PPO(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    runner, metrics = agent.train(KEY, HyperParameters(), progress=False)
+    for name in ("actor", "critic"):
+        params = getattr(runner, f"{name}_training").params
+        assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.bfloat16)}
+        assert np.isfinite(metrics[f"{name}_gradient_norm"][-1])
+
+
 def test_networks_may_compute_in_half_precision():
     networks = {"actor_network": InHalfPrecision(2), "critic_network": InHalfPrecision(1)}
     agent = PPO(*gymnax.make("CartPole-v1"), SMALL.replace(**networks), False)

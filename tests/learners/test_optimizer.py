@@ -54,6 +54,19 @@ def test_clips_by_the_global_norm():
     np.testing.assert_allclose(state.params["w"], PARAMS["w"] - GRADS["w"] / 5.0, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_clips_gradients_in_half_precision(dtype):
+    params = jax.tree.map(lambda x: x.astype(dtype), PARAMS)
+    tx = make_optimizer(optax.sgd, OptimizerParams())
+    state = TrainState.create(nn.Dense(1), params, tx)
+    state = set_optimizer_params(state, OptimizerParams(1.0, grad_clip=1.0))
+    state = state.apply_gradients(grads=jax.tree.map(lambda x: (1e3 * x).astype(dtype), GRADS))
+    assert state.params["w"].dtype == dtype
+    np.testing.assert_allclose(
+        np.float32(state.params["w"]), PARAMS["w"] - GRADS["w"] / 5.0, rtol=1e-2
+    )
+
+
 def test_what_a_partial_fixes_is_left_alone():
     fixed = functools.partial(optax.adam, learning_rate=0.5, b1=0.0)
     state = step(fixed, OptimizerParams(0.1, 1e-8, 100.0))
