@@ -194,7 +194,10 @@ def _epochs(
         samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
         found = gradients(fits, trainings, samples)
         steps = zip(trainings, found, strict=True)
-        after = [training.apply_gradients(grads=grads) for training, (grads, _) in steps]
+        after = [
+            training.apply_gradients(grads=grads, value=info[LOSS])
+            for training, (grads, info) in steps
+        ]
         return after, [_with_norm(*of_network) for of_network in found]
 
     def epoch(number: ArrayLike, before: list[Fitted]) -> tuple[list[Fitted], list[Info]]:

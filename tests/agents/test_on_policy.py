@@ -258,6 +258,25 @@ def test_networks_may_compute_in_half_precision():
     assert {traj.value.dtype, traj.next_value.dtype, traj.target.dtype} == {jnp.dtype("float32")}
 
 
+def halved_on_a_plateau(learning_rate):
+    plateau = optax.contrib.reduce_on_plateau(factor=0.5, patience=1)
+    return optax.chain(optax.adam(learning_rate), plateau)
+
+
+def test_optimizers_are_told_the_loss():
+    class Constant(PPO):
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            return 3.0 + 0.0 * super()._critic_loss(training, obs, targets, hyperparams)
+
+    config = CONFIG.replace(optimizer=halved_on_a_plateau)
+    agent = Constant(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    runner, _ = agent.train(KEY, HyperParameters(), progress=False)
+    clipped_and_optimized = runner.critic_training.opt_state.inner_state
+    plateau = clipped_and_optimized[1][1]
+    assert plateau.best_value == 3.0
+    assert plateau.scale < 1.0
+
+
 def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
     make = functools.partial(PPO, *gymnax.make("CartPole-v1"), eval_during_training=False)
     runner, _ = make(SMALL).train(KEY, HyperParameters(), progress=False)
