@@ -295,7 +295,8 @@ class DeviceBuffer(struct.PyTreeNode):
 
         The rows of an environment follow each other in time, then come those of the next one. The newest
         row of each is an end, even in the middle of an episode, so that
-        [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment.
+        [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment. Tuples
+        and dataclasses, such as observations or memories may be, become dicts of their parts.
 
         Args:
             seed: Seed of the dataset's sampling.
@@ -315,7 +316,7 @@ class DeviceBuffer(struct.PyTreeNode):
         oldest = int(self.position) if self.size == self.capacity else 0
         times = oldest + self.n_envs * np.arange(n_times)
         order = (times + np.arange(self.n_envs)[:, None]).ravel() % self.capacity
-        flat = rows.flatten(jax.device_get(self.storage))
+        flat = rows.flatten(rows.in_dicts(jax.device_get(self.storage)))
         held = {name: array[order] for name, array in flat.items()}
         if "ends" in held and n_times:
             held["ends"][n_times - 1 :: n_times] = True

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -77,6 +78,21 @@ def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]
         else:
             flat[name] = value if isinstance(value, Gathered) else as_array(name, value)
     return flat
+
+
+def in_dicts(tree: PyTree) -> PyTree:
+    """A pytree whose parts are all in dicts, under their names or numbers.
+
+    Args:
+        tree: A pytree of arrays, in which there may be tuples, lists and dataclasses.
+
+    Returns:
+        The same in nested dicts.
+    """
+    parts, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)
+    if any(part is tree for _, part in parts):
+        return tree
+    return {jax.tree_util.keystr(path, simple=True): in_dicts(part) for path, part in parts}
 
 
 def as_array(name: str, value: object) -> np.ndarray:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import pickle
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -462,6 +463,32 @@ def test_keeps_types():
         assert {name: arrays[name].dtype for name in arrays} == types
     mixed = {"number": np.ones(2, np.uint8), "real": np.ones(2), "half": jnp.ones((2, 3))}
     assert {k: v.dtype for k, v in buffer.add(new | mixed).storage.items()} == types
+
+
+def test_its_dataset_has_the_parts_of_tuples_and_dataclasses_by_name():
+    class Pair(NamedTuple):
+        first: np.ndarray
+        second: np.ndarray
+
+    def row(number):
+        return jnp.full(3, number), jnp.full(2, -number)
+
+    numbers = jnp.arange(2.0)
+    example = {"carries": row(0.0), "observations": {"pair": Pair(*row(0.0))}, "rewards": 0.0}
+    buffer = DeviceBuffer.create(example, 8, 2)
+    for time in range(3):
+        first, second = jax.vmap(row)(2 * time + numbers)
+        pair = {"pair": Pair(first, second)}
+        new = {"carries": (first, second), "observations": pair, "rewards": 2 * time + numbers}
+        buffer = buffer.add(new)
+    rewards = np.array([0.0, 2.0, 4.0, 1.0, 3.0, 5.0], np.float32)
+    first, second = np.repeat(rewards[:, None], 3, 1), np.repeat(-rewards[:, None], 2, 1)
+    expected = {
+        "carries": {"0": first, "1": second},
+        "observations": {"pair": {"first": first, "second": second}},
+        "rewards": rewards,
+    }
+    trees.assert_equal({**buffer.to_dataset()}, expected)
 
 
 def test_shapes_will_do_for_an_example():
