@@ -240,6 +240,14 @@ def test_a_fixed_weight_is_a_hyperparameter():
     assert_close(heavier.update(batch)[0].critic, expected.update(batch)[0].critic)
 
 
+def test_a_gap_is_refused_where_the_weight_has_been_fixed():
+    batch = transitions(False, (16,))
+    learner = continuous_learner(batch, **RATES)
+    later = learner.replace(hyperparams=learner.hyperparams.replace(target_action_gap=1.0))
+    with pytest.raises(ValueError, match="give target_action_gap from the start of a training"):
+        later.update(batch)
+
+
 def test_weights_and_gaps_can_be_vmapped():
     batch = transitions(False, (16,))
     penalty = continuous_learner(batch, **RATES).update(batch)[1]["conservative_penalty"]
