@@ -103,15 +103,16 @@ def as_array(name: str, value: object) -> np.ndarray:
         value: A number, an array, or lists of numbers.
 
     Returns:
-        The array.
+        The array, in the byte order of this machine, the only one that JAX takes.
 
     Raises:
         ValueError: The lists are ragged; the error names them.
     """
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name!r} is no array: {error}") from None
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def whole(nested: PyTree) -> PyTree:

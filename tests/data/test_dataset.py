@@ -49,6 +49,13 @@ def peak_memory(function):
     return result, peak
 
 
+def test_arrays_may_have_another_order_of_bytes():
+    numbers = np.arange(N, dtype=np.float32)
+    dataset = Dataset({"x": {"swapped": numbers.astype(">f4"), "own": numbers}})
+    np.testing.assert_array_equal(jax.jit(jax.numpy.sum)(dataset["x"]["swapped"]), numbers.sum())
+    assert np.shares_memory(dataset["x"]["own"], numbers)
+
+
 def test_reads_like_a_dict_with_the_length_of_its_arrays():
     dataset = Dataset(arrays())
     assert len(dataset) == dataset.size == N
