@@ -242,6 +242,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             n_steps, rngs = x
             remembered = recall.seen(carry, obs)
             units = act(rngs[0], runner.learner, remembered, earlier_steps + n_steps)
+            self._check_explored(units)
             actions = self._to_environment(units)
             step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
             taken = self.episodes.step_all(step_rngs, envstate, actions)
@@ -272,6 +273,21 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         if self.config.normalise_rewards:
             runner = self._with_rewards(runner, seen)
         return runner, jax.tree.map(lambda x: x.any(axis=0), flags), seen.get("observations")
+
+    def _check_explored(self, units: Array) -> None:
+        """Raises unless a hook that explores gives one action of the learner for each environment."""
+        name, zero = type(self).__name__, self._zero_action()
+        shape = (self.config.batch_size, *zero.shape)
+        if jnp.shape(units) != shape:
+            raise ValueError(
+                f"{name}._explore and _act_randomly must give one action of the learner for each "
+                f"environment, shape {shape}, got shape {jnp.shape(units)}."
+            )
+        if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
+            raise TypeError(
+                f"{name}._explore and _act_randomly must give whole numbers where actions are "
+                f"discrete, got {jnp.result_type(units)}."
+            )
 
     def _keys_of_statistics(self, learner: Learner) -> tuple[str, ...]:
         """The parts of transitions of which there are statistics."""

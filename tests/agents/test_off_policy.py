@@ -48,6 +48,30 @@ def small_sac(env, **fields):
     return SAC(env, None, sac.AgentConfig(**{**SMALL, **fields}))
 
 
+def exploring(agent, actions):
+    class Explorer(agent):
+        def _explore(self, key, learner, obs, n_steps):
+            return actions
+
+    return Explorer
+
+
+@pytest.mark.parametrize(
+    ("continuous", "actions", "error", "message"),
+    [
+        (False, np.zeros((4, 1), int), ValueError, r"shape \(4,\), got shape \(4, 1\)"),
+        (False, np.zeros(4, np.float32), TypeError, "whole numbers .*got float32"),
+        (True, np.zeros(4), ValueError, r"shape \(4, 1\), got shape \(4,\)"),
+    ],
+)
+def test_names_explored_actions_of_another_shape_or_kind(continuous, actions, error, message):
+    config = sac.AgentConfig(**SMALL)
+    agent = exploring(SAC, actions)(MatchSign(continuous=continuous), None, config)
+    runner = jax.eval_shape(agent.program.start, KEY, sac.HyperParameters())
+    with pytest.raises(error, match=rf"Explorer\._explore .*{message}"):
+        jax.eval_shape(agent.behaviour._training_step, runner)
+
+
 class Counter(Probe):
     """Counts from a random number on, for three steps or for ever; action 1 is rewarded."""
 
