@@ -83,7 +83,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 before learning started.
 
         Returns:
-            Actions of the learner, one for each environment.
+            Actions of the learner, one for each environment; those of boxes lie in [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 

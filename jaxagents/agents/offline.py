@@ -122,7 +122,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         copies = _copies.setdefault(dataset, {})
         scales = isinstance(self.config, OfflineAgentConfig) and self.config.normalise_rewards
         factor = reward_factor(dataset) if scales else None
-        kind = (tuple(arrays), fingerprint(self.episodes.action_space), n_groups, factor)
+        spaces = fingerprint((self.episodes.action_space, self._observation))
+        kind = (tuple(arrays), spaces, n_groups, factor)
         digest = _digest(arrays)
         if kind not in copies or copies[kind].digest != digest:
             check_values(arrays)

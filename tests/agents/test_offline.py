@@ -390,6 +390,17 @@ def test_whole_numbers_are_normalised_as_reals_are():
     np.testing.assert_allclose(moments.mean, whole.mean(axis=0), rtol=1e-6)
 
 
+def test_agents_have_one_dataset_in_the_types_of_their_own_environments():
+    class Whole(MatchSign):
+        def observe(self, state):
+            return super().observe(state).astype(jnp.int32)
+
+    whole = np.random.default_rng(0).integers(-5, 6, (32, 2))
+    dataset = discrete_data(observations=whole, next_observations=whole + 1)
+    for env, dtype in ((Whole(), jnp.int32), (MatchSign(), jnp.float32)):
+        assert small(CQL, env, dataset).data.arrays["observations"].dtype == dtype
+
+
 def test_agents_are_equal_if_they_have_one_dataset():
     dataset = box_data()
     agent = small(BC, Target(), dataset)
