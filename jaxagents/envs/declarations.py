@@ -1,6 +1,6 @@
 """Checks of what environments declare, spaces and masks, against the observations that they give."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -36,20 +36,17 @@ def check_action_mask(episodes: Episodes) -> None:
     if mask is None or space is None:
         return
     name = episodes.env.wording.environment
-    expected = _without_none(
-        map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space)
-    )
+    expected = map_spaces(lambda part: _mask_shape(part, episodes.actors_shape), space)
     if not jax.tree.leaves(expected):
         raise ValueError(
             f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
             f"is {space!r}. Name the entry of the observation otherwise if it is something else."
         )
-    found = _without_none(jax.tree.map(lambda x: x.shape, mask))
     flags = [not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask)]
-    if found != expected or not all(flags):
+    if not _fits(mask, space, episodes.actors_shape) or not all(flags):
         raise ValueError(
-            f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for each "
-            f"action, got {jax.tree.map(shape_and_dtype, mask)}."
+            f"{name}: the mask of actions must be boolean and have shape {_without_none(expected)}, an "
+            f"entry for each action, got {jax.tree.map(shape_and_dtype, mask)}."
         )
 
 
@@ -85,6 +82,22 @@ def _mask_shape(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
     if is_multi_discrete(space):
         return tuple((*actors_shape, int(n)) for n in space.nvec)
     return (*actors_shape, int(space.n)) if is_discrete(space) else None
+
+
+def _fits(mask: PyTree, space: Space, actors_shape: tuple[int, ...]) -> bool:
+    """Whether a mask has the shapes for a space; parts about which it says nothing are not masked."""
+    if mask is None:
+        return True
+    children = parts(space)
+    if children is None:
+        return jax.tree.map(lambda x: x.shape, mask) == _mask_shape(space, actors_shape)
+    if isinstance(space.spaces, Mapping):
+        if not isinstance(mask, Mapping) or not mask.keys() <= children.keys():
+            return False
+    elif not isinstance(mask, tuple) or len(mask) != len(children):
+        return False
+    of_parts = mask.items() if isinstance(mask, Mapping) else enumerate(mask)
+    return all(_fits(of_part, children[name], actors_shape) for name, of_part in of_parts)
 
 
 def _without_none(shapes: PyTree) -> PyTree:

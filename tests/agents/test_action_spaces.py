@@ -187,3 +187,25 @@ def test_masks_that_do_not_fit_are_refused():
 
     with pytest.raises(ValueError, match=r"must be boolean and have shape \{'turn': \(3,\)"):
         PPO(Wrong(MIXED), None, AgentConfig())
+
+
+def test_masks_may_leave_out_any_part_or_say_none_of_it():
+    class OnlyTurns(Parts):
+        def action_mask(self, state, params):
+            return self.mask
+
+    def of_turns(mask):
+        env = OnlyTurns(MIXED)
+        env.mask = {"turn": jnp.array([False, True, False]), **mask}
+        agent = PPO(env, None, AgentConfig(n_steps=1))
+        _, obs, _ = agent.env_reset(KEY)
+        actor, _ = agent._create_networks(KEY, KEY, obs)
+        actions = jax.vmap(lambda key: agent.act(actor, (), obs, key)[1])(jax.random.split(KEY, 64))
+        return actions["turn"], actions["arm"][1]
+
+    for mask in ({}, {"arm": (None, None)}):
+        turns, legs = of_turns(mask)
+        assert (turns == 1).all()
+        assert len(np.unique(legs, axis=0)) == 2 * 4
+    with pytest.raises(ValueError, match="mask of actions must be boolean"):
+        of_turns({"leg": None})
