@@ -155,7 +155,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         step = step._replace(critic_carry=jax.tree.map(lambda x: x[0], runner.critic_carry))
         names = [fit.example.names for fit in self._fits(runner, _broadcast(step, shape))]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return info_of_update(actor, critic, _broadcast(step, shape))
+        return info_of_update(actor, critic, jnp.zeros(()))
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree

@@ -3,8 +3,7 @@
 from jaxtyping import Array, Float
 
 from jaxagents import ops
-from jaxagents.agents.playing import playing
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.playing import Weights
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.learners.fits import OF_EVERY_FIT
@@ -12,13 +11,13 @@ from jaxagents.learners.fitting import KEPT
 from jaxagents.learners.losses import Info
 
 
-def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
+def info_of_update(actor: Info, critic: Info, explained: Float[Array, ""]) -> Info:
     """The numbers that describe an update, of both networks and the rollout.
 
     Args:
         actor: Those of the actor's fit.
         critic: Those of the critic's fit.
-        traj: The rollout.
+        explained: The explained variance of the rollout.
 
     Returns:
         The numbers by name.
@@ -26,7 +25,6 @@ def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
     Raises:
         ValueError: Two of them have the same name, or one has that of another metric.
     """
-    explained = _explained_variance(traj)
     parts = [*_with_names_of_networks(actor, critic), {"explained_variance": explained}]
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
@@ -39,10 +37,22 @@ def info_of_update(actor: Info, critic: Info, traj: Transition) -> Info:
     return in_32_bits({name: number for part in parts for name, number in part.items()})
 
 
-def _explained_variance(traj: Transition) -> Float[Array, ""]:
-    """The mean over actors, those that have played."""
-    weights = playing(traj.obs)
-    explained = ops.explained_variance(traj.value, traj.target, weights)
+def explained_variance(
+    value: Float[Array, "time environments ..."],
+    target: Float[Array, "time environments ..."],
+    weights: Weights,
+) -> Float[Array, ""]:
+    """The explained variance of a rollout, as the mean over actors, those that have played.
+
+    Args:
+        value: Its values.
+        target: Its returns.
+        weights: Weights of actors, with the same axes.
+
+    Returns:
+        The mean.
+    """
+    explained = ops.explained_variance(value, target, weights)
     if weights is None:
         return explained.mean()
     axes = tuple(range(explained.ndim))

@@ -18,7 +18,11 @@ from jaxagents.agents.playing import (
     weighed,
     without_values_of_departed,
 )
-from jaxagents.agents.reports import info_of_minibatches, info_of_update
+from jaxagents.agents.reports import (
+    explained_variance,
+    info_of_minibatches,
+    info_of_update,
+)
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.sequences import first_of
@@ -55,8 +59,17 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             actor_training=actor.training.observe(obs),
             critic_training=critic.training.observe(obs),
             targets=self._targets_after(runner, traj),
-            info=info_of_update(actor.info, critic.info, traj),
+            info=info_of_update(actor.info, critic.info, self._explained_variance(traj)),
         )
+
+    def _explained_variance(self, traj: Transition) -> Float[Array, ""]:
+        """The share of the variance of returns that the values of a rollout explain."""
+        value, target, weights = traj.value, traj.target, playing(traj.obs)
+        if self.config.replicated_updates:
+            value, target, weights = jax.tree.map(
+                lambda x: x[:, None], sharding.in_one_order((value, target, weights))
+            )
+        return explained_variance(value, target, weights)
 
     def _reports_of_rollout(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]

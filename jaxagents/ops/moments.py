@@ -73,9 +73,15 @@ def moments_of(
     axes = tuple(range(n_axes))
     samples = samples.astype(jnp.float32)
     if weights is not None:
-        return _weighted_moments(samples, axes, weights * _are_finite(samples, weights.shape))
+        counted = weights * _are_finite(samples, weights.shape)
+        each = jnp.broadcast_to(counted, samples.shape)
+        # Sums are rounded alike on any number of devices if the weights lie in memory as samples do.
+        samples, each = lax.optimization_barrier((samples, each))
+        return _weighted_moments(samples, each, axes, counted.sum(axes))
     are_finite = _are_finite(samples, samples.shape[:n_axes] + (1,) * (samples.ndim - n_axes))
-    of_finite = _weighted_moments(samples, axes, are_finite.astype(jnp.float32))
+    counted = are_finite.astype(jnp.float32)
+    each = jnp.broadcast_to(counted, samples.shape)
+    of_finite = _weighted_moments(samples, each, axes, counted.sum(axes))
     of_finite = of_finite._replace(count=of_finite.count.reshape(()))
     return jax.tree.map(
         lambda x, of_finite: jnp.where(are_finite.all(), x, of_finite),
@@ -104,12 +110,11 @@ def _moments(samples: Float[Array, "samples ..."], axes: tuple[int, ...]) -> Mom
 
 def _weighted_moments(
     samples: Float[Array, "samples ..."],
-    axes: tuple[int, ...],
     weights: Float[Array, "samples ..."],
+    axes: tuple[int, ...],
+    counts: Float[Array, "..."],
 ) -> Moments:
-    """Moments of the samples that count."""
-    counts = weights.sum(axes)
-    weights = jnp.broadcast_to(weights, samples.shape)
+    """Moments of the samples that count, so many of them."""
     rounded = weighted_mean(samples, weights, axes)
     differences = samples - rounded
     correction = weighted_mean(differences, weights, axes)

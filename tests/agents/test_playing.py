@@ -164,6 +164,17 @@ def test_devices_share_the_weights():
     trees.assert_close(shared.info, alone.info)
 
 
+@pytest.mark.optimised
+def test_what_is_weighed_is_rounded_alike_on_any_number_of_devices():
+    sizes = {"batch_size": 16, "rollout_length": 13, "n_groups": 4, "replicated_updates": True}
+    agent = make(n_steps=1, normalise_observations=True, **sizes)
+    alone, shared = (
+        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)[0]
+        for mesh in (None, make_mesh(4))
+    )
+    trees.assert_equal(shared, alone)
+
+
 @pytest.mark.parametrize("wrong", [lambda mask: mask[:1], lambda mask: mask.astype(float)])
 def test_refuses_what_is_no_mask_of_actors(wrong):
     class Wrong(Leaving):
