@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Bool, Float, PyTree, UInt8
 
 from jaxagents.envs.on_host.infos import Infos, Numbers
-from jaxagents.envs.on_host.returned import name_of
 from jaxagents.envs.spaces import Space
 
 
@@ -108,8 +107,8 @@ def check_distinct(envs: Collection[object], others: Collection[object] = ()) ->
     for env in envs:
         if id(env) in seen:
             raise ValueError(
-                f"The same {name_of(env)} is there twice, whose episodes would disturb each other: make "
-                "a new one each time, as `lambda: MyEnv()` and `[MyEnv() for _ in range(n)]` do, and "
-                "`lambda: env` and `[env] * n` do not."
+                f"The same {type(env).__qualname__} is there twice, whose episodes would disturb each "
+                "other: make a new one each time, as `lambda: MyEnv()` and "
+                "`[MyEnv() for _ in range(n)]` do, and `lambda: env` and `[env] * n` do not."
             )
         seen.add(id(env))
