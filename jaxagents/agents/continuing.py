@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import are_equal, is_traced
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.trees import leaves_by_name
 
 _RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
 _AS_BEFORE = (
@@ -186,8 +187,4 @@ def _is_used_up(runner: PyTree) -> bool:
 
 
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(jnp.shape(leaf))
-        for path, leaf in leaves
-    }
+    return {name: jnp.shape(leaf) for name, leaf in leaves_by_name(tree).items()}
