@@ -4,6 +4,7 @@ import functools
 import gc
 import math
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 # Few optimisations and the simpler of two code generators, here and in processes that tests start.
@@ -11,7 +12,10 @@ from pathlib import Path
 # them. `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles all as for users.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    "XLA_FLAGS",
+    "--xla_cpu_parallel_codegen_split_count=1"
+    + " --xla_cpu_use_fusion_emitters=false"  # newer XLA ends a process that is given this
+    * (tuple(map(int, version("jaxlib").split(".")[:3])) < (0, 11, 1)),
 )
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
@@ -96,6 +100,7 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=place)
 
 
+FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
 QUICK = jax.config.read("jax_disable_most_optimizations")
 KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
 get_compile_options = compiler.get_compile_options
@@ -120,7 +125,9 @@ def pytest_runtest_setup(item):
 @functools.wraps(get_compile_options)
 def options_of_users(*args, env_options_overrides=None, **kwargs):
     """The compiler's options, with what the flags above turn off."""
-    options = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
+    turned_off = FUSION_EMITTERS in os.environ["XLA_FLAGS"]
+    options = {FUSION_EMITTERS: True} if turned_off else {}
+    options |= env_options_overrides or {}
     return get_compile_options(*args, env_options_overrides=options, **kwargs)
 
 

@@ -25,7 +25,7 @@ from jaxagents.envs.spaces import (
 )
 
 _MANY_ENVIRONMENTS = 256
-"""From this many on, few episodes end in one step, and a CPU is faster if it starts few at a time."""
+"""From this many on, some episode ends in nearly every step, but few do in one."""
 _TURNS_OF_ALL = 16
 """The approximate number of turns in which the episodes of all environments would be started."""
 
@@ -285,14 +285,20 @@ class Episodes:
         keys: Key[Array, "environments"],
         current: tuple[PyTree, EpisodeState],
     ) -> tuple[PyTree, EpisodeState]:
-        """Starts the next episode where one is over; computes no reset if none is."""
+        """Starts the next episode where one is over.
+
+        Of few environments, no reset is computed if none is. To ask whether one is makes an accelerator
+        wait, so that it resets many in every step; a CPU is faster if it resets a few of them at a time.
+        """
 
         def with_restarts(current: tuple[PyTree, EpisodeState]) -> tuple[PyTree, EpisodeState]:
             return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
 
-        if len(over) >= _MANY_ENVIRONMENTS and jax.default_backend() == "cpu":
+        if len(over) < _MANY_ENVIRONMENTS:
+            return jax.lax.cond(over.any(), with_restarts, lambda current: current, current)
+        if jax.default_backend() == "cpu":
             return self._restart_in_turn(over, keys, current)
-        return jax.lax.cond(over.any(), with_restarts, lambda current: current, current)
+        return with_restarts(current)
 
     def _restart_in_turn(
         self,

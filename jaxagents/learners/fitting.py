@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int, Key, PyTree, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, in_single_precision, select
@@ -187,7 +187,7 @@ def _epochs(
 
     def minibatch(
         trainings: list[TrainState], indices: Array
-    ) -> tuple[list[TrainState], list[Info]]:
+    ) -> tuple[list[TrainState], Float[Array, "numbers"]]:
         inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
         data = jax.tree.map(lambda x: in_groups(x, len(indices)), inputs)
         elements = ops.take_minibatch(data, indices)
@@ -198,12 +198,13 @@ def _epochs(
             training.apply_gradients(grads=grads, value=info[LOSS])
             for training, (grads, info) in steps
         ]
-        return after, [_with_norm(*of_network) for of_network in found]
+        return after, jnp.stack(jax.tree.leaves([_with_norm(*of_network) for of_network in found]))
 
     def epoch(number: ArrayLike, before: list[Fitted]) -> tuple[list[Fitted], list[Info]]:
         trainings = [network.training for network in before]
-        trainings, infos = jax.lax.scan(minibatch, trainings, minibatches_of(number))
-        means = in_32_bits(jax.tree.map(lambda x: x.mean(), infos))
+        trainings, numbers = jax.lax.scan(minibatch, trainings, minibatches_of(number))
+        named = functools.partial(jax.tree.unflatten, jax.tree.structure([x.info for x in before]))
+        infos, means = named(list(numbers.T)), named(list(in_32_bits(numbers.mean(axis=0))))
         after = [Fitted(*network) for network in zip(trainings, means, strict=True)]
         networks = zip(going_on(before), before, after, strict=True)
         return [_unless_stopped(*network) for network in networks], infos

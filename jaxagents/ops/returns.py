@@ -16,6 +16,9 @@ from jaxtyping import Array, Bool, Float, PyTree
 Scalar = float | Float[Array, ""]
 StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
 
+_STEPS_OF_A_KERNEL = 16
+"""Times that an accelerator accumulates at once, where starting a kernel takes longer than to run it."""
+
 
 def scan_backwards(
     step: StepFunction,
@@ -43,8 +46,9 @@ def scan_backwards(
         return step(cut, inputs_t)
 
     last = jax.tree.map(lambda x: x[-1], bootstrap)
-    _, outputs = jax.lax.scan(cut_then_step, last, (inputs, bootstrap, truncated), reverse=True)
-    return outputs
+    unroll = 1 if jax.default_backend() == "cpu" else _STEPS_OF_A_KERNEL
+    over_time = inputs, bootstrap, truncated
+    return jax.lax.scan(cut_then_step, last, over_time, reverse=True, unroll=unroll)[1]
 
 
 def gae_step(
