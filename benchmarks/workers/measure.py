@@ -41,6 +41,7 @@ def main(library: str, make_trainer: Callable[[Task, int], Any]) -> None:
     add("--seeds", type=int, default=1, help="trainings at once, or one after the other to learn")
     add("--rates", type=int, default=1, help="learning rates at once")
     add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
+    add("--updates", type=int, help="updates of one timed call, in place of its aimed length")
     add("--budget", type=float, default=15.0, help="seconds in which calls are made again")
     add("--learn", action="store_true", help="show what is learned, instead of the speed")
     add("--steps", type=int, default=500_000, help="environment steps of a training that learns")
@@ -78,7 +79,9 @@ def speed(trainer: Any, task: Task, args: argparse.Namespace) -> dict[str, float
     steady = statistics.median(timed(n_probe, MAX_PROBES))
     memory = worker.peak_memory_mib()  # before anything that only the benchmark needs is compiled
     n_updates = max(1, round(n_probe * args.seconds / steady))
-    if at_once > 1:
+    if args.updates is not None:
+        n_updates = args.updates
+    elif at_once > 1:
         longest = MAX_STEPS_OF_A_MEMBER // (args.envs * task.rollout_length)
         n_updates = min(n_updates, max(1, longest))
     if trainer.length_is_compiled:

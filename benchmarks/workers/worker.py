@@ -26,7 +26,9 @@ def report(library: str, measured: dict[str, Any], *others: str) -> None:
     if "jax" in versions:
         import jax
 
-        versions["backend"] = jax.default_backend()
+        device = jax.devices()[0]
+        kind = "" if device.device_kind == device.platform else f": {device.device_kind}"
+        versions["backend"] = device.platform + kind
     print(json.dumps({"library": library, "versions": versions, **measured}))
 
 

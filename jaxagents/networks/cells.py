@@ -1,7 +1,7 @@
 """Sequences of the gated cells of Flax, in fewer and larger products than one step after the other."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,8 +12,10 @@ from jaxtyping import Array, Bool, Float, PyTree
 from jaxagents.core.arrays import select
 from jaxagents.networks.dense import matmul
 
-_Sums = tuple[Float[Array, "*time features"], ...]
-"""What the nonlinearities of a cell are given, or what the input or the memory adds to that."""
+_Gates = tuple[Float[Array, "*time features"], ...]
+"""What the gates of a cell are given by the input or by the memory."""
+_Slopes = tuple[Float[Array, "*time features"], ...]
+"""Partial derivatives of the memory after a step."""
 
 
 class _Kind(NamedTuple):
@@ -21,17 +23,20 @@ class _Kind(NamedTuple):
 
     Attributes:
         letters: How Flax calls its gates.
-        sums: Maps what its gates are given by the input, and by the memory, to sums.
-        step: Maps a memory and sums to the memory afterwards, and numbers that `change` needs.
-        change: The derivative of the memory afterwards: maps the memory before, those numbers, and the
-            changes of the memory and of the sums to that of the memory afterwards.
+        step: Maps a memory, and what the gates are given by the input and by that memory, to the memory
+            afterwards, and numbers that `slopes` needs.
+        slopes: Maps the memory before, and those numbers, to the partial derivatives of the memory
+            afterwards: those that `change` needs for changes of what the input gives, and for changes of
+            the memory.
+        change: Maps derivatives, and changes of the memory before and of what the gates are given, to
+            the change of the memory afterwards; linear in the changes.
         output: The part of a memory that the gates see, which is also the cell's output.
     """
 
     letters: str
-    sums: Callable[[_Sums, _Sums], _Sums]
-    step: Callable[[PyTree, _Sums], tuple[PyTree, PyTree]]
-    change: Callable[[PyTree, PyTree, PyTree, _Sums], PyTree]
+    step: Callable[[PyTree, _Gates, _Gates], tuple[PyTree, PyTree]]
+    slopes: Callable[[PyTree, PyTree], tuple[_Slopes, _Slopes]]
+    change: Callable[[_Slopes, PyTree, _Gates], PyTree]
     output: Callable[[PyTree], Array]
 
 
@@ -85,7 +90,7 @@ def _joined(cell: nn.RNNCellBase, source: str, kind: _Kind) -> _Layer:
     return _Layer(jnp.concatenate(kernels, axis=-1), jnp.concatenate(biases))
 
 
-def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Sums:
+def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Gates:
     """What all gates are given by inputs or memories."""
     rows = x[None] if x.ndim == 1 else x
     product = matmul(rows, layer.kernel).reshape(*x.shape[:-1], -1)
@@ -98,7 +103,7 @@ def _recur(
     layer: _Layer,
     initial: PyTree,
     carry: PyTree,
-    by_inputs: _Sums,
+    by_inputs: _Gates,
     first: Bool[Array, "time"],
 ) -> PyTree:
     """The memories after each step."""
@@ -110,16 +115,15 @@ def _in_turn(
     layer: _Layer,
     initial: PyTree,
     carry: PyTree,
-    by_inputs: _Sums,
+    by_inputs: _Gates,
     first: Bool[Array, "time"],
 ) -> tuple[PyTree, PyTree]:
     """The memories after each step, and what the derivative needs."""
 
-    def take(carry: PyTree, at_t: tuple[_Sums, Array]) -> tuple[PyTree, PyTree]:
+    def take(carry: PyTree, at_t: tuple[_Gates, Array]) -> tuple[PyTree, PyTree]:
         by_input, first = at_t
         before = select(first, initial, carry)
-        sums = kind.sums(by_input, _apply(layer, kind.output(before), kind))
-        after, kept = kind.step(before, sums)
+        after, kept = kind.step(before, by_input, _apply(layer, kind.output(before), kind))
         return after, (after, kept)
 
     return jax.lax.scan(take, carry, (by_inputs, first))[1]
@@ -127,50 +131,60 @@ def _in_turn(
 
 @_recur.defjvp
 def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
-    """The memories, and their change, of which that by the weights is one product for all steps."""
+    """The memories, and their change, of which that by the weights is one product for all steps.
+
+    A step of the loop adds what the change of the memory before brings about to what all else does. All
+    that is no change is computed outside, as JAX would otherwise do so in a loop of its own.
+    """
     layer, initial, carry, _, first = primals
     d_layer, d_initial, d_carry, d_by_inputs, _ = tangents
     after, kept = _in_turn(kind, *primals)
     before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, after)
     before = jax.vmap(select, (0, None, 0))(first, initial, before)
-    d_sums = kind.sums(d_by_inputs, _apply(d_layer, kind.output(before), kind))
+    by_input, by_memory = kind.slopes(before, kept)
     linear = layer._replace(bias=jnp.zeros_like(layer.bias))
-    no_inputs = jax.tree.map(lambda x: jnp.zeros_like(x[0]), d_by_inputs)
 
-    def take(d_carry: PyTree, at_t: PyTree) -> tuple[PyTree, PyTree]:
-        first, before, kept, d_sums = at_t
-        d_before = select(first, d_initial, d_carry)
-        by_memory = kind.sums(no_inputs, _apply(linear, kind.output(d_before), kind))
-        d_sums = jax.tree.map(jnp.add, d_sums, by_memory)
-        d_after = kind.change(before, kept, d_before, d_sums)
+    def brought_about(slopes: _Slopes, d_before: PyTree) -> PyTree:
+        return kind.change(slopes, d_before, _apply(linear, kind.output(d_before), kind))
+
+    def take(d_carry: PyTree, at_t: tuple[_Slopes, PyTree]) -> tuple[PyTree, PyTree]:
+        slopes, by_all_else = at_t
+        d_after = jax.tree.map(jnp.add, by_all_else, brought_about(slopes, d_carry))
         return d_after, d_after
 
-    return after, jax.lax.scan(take, d_carry, (first, before, kept, d_sums))[1]
+    unchanged = jax.tree.map(jnp.zeros_like, before)
+    is_fresh = first[:, None]
+    by_all_else = jax.tree.map(
+        lambda *x: functools.reduce(jnp.add, x),
+        kind.change(by_input, unchanged, d_by_inputs),
+        kind.change(by_memory, unchanged, _apply(d_layer, kind.output(before), kind)),
+        jax.vmap(brought_about, (0, None))(tuple(x * is_fresh for x in by_memory), d_initial),
+    )
+    while_going_on = tuple(x * ~is_fresh for x in by_memory)
+    return after, jax.lax.scan(take, d_carry, (while_going_on, by_all_else))[1]
 
 
-def _gru_sums(by_input: _Sums, by_memory: _Sums) -> _Sums:
-    (r_x, z_x, n_x), (r_h, z_h, n_h) = by_input, by_memory
-    return r_x + r_h, z_x + z_h, n_x, n_h
+def _gru(h: Array, by_input: _Gates, by_memory: _Gates) -> tuple[Array, _Gates]:
+    r, z = (nn.sigmoid(by_input[k] + by_memory[k]) for k in (0, 1))
+    n = nn.tanh(by_input[2] + r * by_memory[2])
+    return (1.0 - z) * n + z * h, (r, z, n, by_memory[2])
 
 
-def _gru(h: Array, sums: _Sums) -> tuple[Array, _Sums]:
-    r, z = nn.sigmoid(sums[0]), nn.sigmoid(sums[1])
-    n = nn.tanh(sums[2] + r * sums[3])
-    return (1.0 - z) * n + z * h, (r, z, n, sums[3])
-
-
-def _gru_change(h: Array, kept: _Sums, dh: Array, d_sums: _Sums) -> Array:
+def _gru_slopes(h: Array, kept: _Gates) -> tuple[_Slopes, _Slopes]:
     r, z, n, n_h = kept
-    dr, dz = r * (1.0 - r) * d_sums[0], z * (1.0 - z) * d_sums[1]
-    dn = (1.0 - n**2) * (d_sums[2] + r * d_sums[3] + n_h * dr)
-    return (1.0 - z) * dn + (h - n) * dz + z * dh
+    by_n = (1.0 - z) * (1.0 - n**2)
+    by_r, by_z = by_n * n_h * r * (1.0 - r), (h - n) * z * (1.0 - z)
+    return (by_r, by_z, by_n, z), (by_r, by_z, by_n * r, z)
 
 
-def _lstm_sums(by_input: _Sums, by_memory: _Sums) -> _Sums:
-    return tuple(x + h for x, h in zip(by_input, by_memory, strict=True))
+def _gru_change(slopes: _Slopes, dh: Array, d_gates: _Gates) -> Array:
+    return _weighted_sum(slopes, (*d_gates, dh))
 
 
-def _lstm(carry: tuple[Array, Array], sums: _Sums) -> tuple[tuple[Array, Array], _Sums]:
+def _lstm(
+    carry: tuple[Array, Array], by_input: _Gates, by_memory: _Gates
+) -> tuple[tuple[Array, Array], _Gates]:
+    sums = [x + h for x, h in zip(by_input, by_memory, strict=True)]
     i, f, o = (nn.sigmoid(sums[k]) for k in (0, 1, 3))
     g = nn.tanh(sums[2])
     c = f * carry[0] + i * g
@@ -178,19 +192,28 @@ def _lstm(carry: tuple[Array, Array], sums: _Sums) -> tuple[tuple[Array, Array],
     return (c, o * shown), (i, f, g, o, shown)
 
 
-def _lstm_change(
-    carry: tuple[Array, Array], kept: _Sums, d_carry: tuple[Array, Array], d_sums: _Sums
-) -> tuple[Array, Array]:
+def _lstm_slopes(carry: tuple[Array, Array], kept: _Gates) -> tuple[_Slopes, _Slopes]:
     i, f, g, o, shown = kept
-    di, df, do = (y * (1.0 - y) * d_sums[k] for k, y in ((0, i), (1, f), (3, o)))
-    dg = (1.0 - g**2) * d_sums[2]
-    dc = f * d_carry[0] + df * carry[0] + i * dg + di * g
-    return dc, do * shown + o * (1.0 - shown**2) * dc
+    of_cell = g * i * (1.0 - i), carry[0] * f * (1.0 - f), i * (1.0 - g**2), f
+    slopes = *of_cell, shown * o * (1.0 - o), o * (1.0 - shown**2)
+    return slopes, slopes
 
 
-_LSTM = _Kind("ifgo", _lstm_sums, _lstm, _lstm_change, lambda carry: carry[1])
+def _lstm_change(
+    slopes: _Slopes, d_carry: tuple[Array, Array], d_gates: _Gates
+) -> tuple[Array, Array]:
+    dc = _weighted_sum(slopes[:4], (*d_gates[:3], d_carry[0]))
+    return dc, _weighted_sum(slopes[4:], (d_gates[3], dc))
+
+
+def _weighted_sum(weights: Sequence[Array], terms: Sequence[Array]) -> Array:
+    products = (weight * term for weight, term in zip(weights, terms, strict=True))
+    return functools.reduce(jnp.add, products)
+
+
+_LSTM = _Kind("ifgo", _lstm, _lstm_slopes, _lstm_change, lambda carry: carry[1])
 _KINDS: dict[type[nn.RNNCellBase], _Kind] = {
-    nn.GRUCell: _Kind("rzn", _gru_sums, _gru, _gru_change, lambda carry: carry),
+    nn.GRUCell: _Kind("rzn", _gru, _gru_slopes, _gru_change, lambda carry: carry),
     nn.LSTMCell: _LSTM,
     nn.OptimizedLSTMCell: _LSTM,
 }

@@ -16,6 +16,11 @@ REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
 RUNS = {  # options of a small run, what it writes, and a row of its report
+    "accelerator.py": (
+        "--works 'a trial' --markdown report.md",
+        ["report.md"],
+        "| a trial | jaxagents",
+    ),
     "atari.py": (
         "--libraries jaxagents --updates 1 --parts 2 --markdown report.md",
         ["report.md"],

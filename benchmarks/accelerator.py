@@ -1,0 +1,158 @@
+"""Measures the training speed of PPO and IPPO on an accelerator, beside other libraries on JAX.
+
+    JAX_PLATFORMS=cuda python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
+
+Every run is a fresh process, and the runs of two libraries alternate. Before any is timed, all run at
+once and leave their programs in a cache. Peers need a Python that has the accelerator too; those without
+one, or without a checkout that they need, are left out.
+"""
+
+import argparse
+import itertools
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import peers
+import reports
+from peers import OURS, Result, Round
+from ppo_speed import named_path
+
+
+class Work(NamedTuple):
+    """What is timed.
+
+    Attributes:
+        worker: What the files of the workers end with.
+        peer: The other library.
+        options: What both are given.
+    """
+
+    worker: str
+    peer: str
+    options: tuple[str, ...]
+
+
+def ppo(environment: str, n_envs: int, n_updates: int) -> Work:
+    """PPO from the settings of `workers/tasks.py`."""
+    options = f"--environment={environment}", f"--envs={n_envs}", f"--updates={n_updates}"
+    return Work("ppo", "rejax", options)
+
+
+def teams(task: str, algorithm: str, n_updates: int) -> Work:
+    """A team with a memory, from the settings of `workers/teams.py`."""
+    options = f"--task={task}", f"--algorithm={algorithm}", f"--updates={n_updates}", "--episodes=0"
+    return Work("teams", "jaxmarl", options)
+
+
+WORKS = {
+    "PPO, CartPole-v1, 64 environments": ppo("CartPole-v1", 64, 200),
+    "PPO, CartPole-v1, 1,024 environments": ppo("CartPole-v1", 1024, 150),
+    "PPO, CartPole-v1, 8,192 environments": ppo("CartPole-v1", 8192, 60),
+    "PPO, Breakout-MinAtar, 1,024 environments": ppo("Breakout-MinAtar", 1024, 80),
+    "PPO, Pendulum-v1, 1,024 environments": ppo("Pendulum-v1", 1024, 50),
+    "PPO with a memory, MemoryChain-bsuite, 4 environments": Work(
+        "recurrent", "purejaxrl", ("--environment=MemoryChain-bsuite", "--updates=20")
+    ),
+    "IPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "IPPO", 30),
+    "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
+    "a trial": teams("meeting", "IPPO", 1),
+}
+CHECKOUTS = "jaxmarl", "purejaxrl"
+
+
+def main() -> None:
+    """Runs the benchmark and prints its report."""
+    args = parse_args()
+    commands = {
+        name: {OURS: command(name, OURS, sys.executable, args)}
+        | {
+            peer: command(name, peer, args.pythons[peer], args)
+            for peer in [WORKS[name].peer]
+            if peer in args.pythons and (peer not in CHECKOUTS or peer in args.checkouts)
+        }
+        for name in args.works
+    }
+    with tempfile.TemporaryDirectory() as programs:
+        caching = {
+            "JAX_ENABLE_COMPILATION_CACHE": "true",
+            "JAX_COMPILATION_CACHE_DIR": programs,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        with ThreadPoolExecutor(reports.n_cores()) as threads:
+            at_once = {**caching, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            every = [line for of_work in commands.values() for line in of_work.values()]
+            list(threads.map(lambda line: peers.run_worker(line, args.timeout, **at_once), every))
+        rounds: dict[str, list[Round]] = {name: [] for name in commands}
+        for (name, of_work), repeat in itertools.product(commands.items(), range(args.repeats)):
+            found: Round = {}
+            for library, line in of_work.items():
+                found[library] = peers.run_worker(
+                    [*line, f"--seed={repeat}"], args.timeout, **caching
+                )
+                print(f"{library}, {name}: {found[library]}", file=sys.stderr)
+            rounds[name].append(found)
+    reports.write(report(rounds, args), args.markdown)
+    peers.exit_if_any_failed(results(rounds))
+
+
+def parse_args() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = peers.parser(__doc__, timeout=600.0)
+    add = parser.add_argument
+    named = {"type": named_path, "metavar": "NAME=PATH", "nargs": "+", "default": []}
+    works = list(WORKS)
+    add("--works", nargs="+", choices=works, default=works[:-1], help="what to measure")
+    add("--repeats", type=peers.positive, default=1, help="processes for each library and work")
+    add("--peer-python", help="Pythons of peers, which have the accelerator", **named)
+    add("--checkouts", help=f"of the repositories of {' and '.join(CHECKOUTS)}", **named)
+    add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
+    args = parser.parse_args()
+    args.pythons, args.checkouts = dict(args.peer_python), dict(args.checkouts)
+    return args
+
+
+def command(name: str, library: str, python: object, args: argparse.Namespace) -> list[object]:
+    """The command line of a worker."""
+    worker, _, options = WORKS[name]
+    checkout = [f"--checkout={args.checkouts[library]}"] if library in args.checkouts else []
+    return [python, peers.WORKERS / f"{library}_{worker}.py", *options, *checkout]
+
+
+def results(rounds: dict[str, list[Round]]) -> Iterator[Result]:
+    """All that was measured."""
+    return (result for found in itertools.chain(*rounds.values()) for result in found.values())
+
+
+def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
+    """The page."""
+    columns = reports.columns(itertools.chain(*rounds.values()))
+    rows = [
+        row
+        for name, found in rounds.items()
+        for row in reports.comparison(name, found, {"steps_per_second": ",.0f"})
+    ]
+    backends = {x["backend"] for x in reports.measured(results(rounds), "versions")}
+    return "\n\n".join(
+        [
+            "# On an accelerator",
+            f"Made by `python benchmarks/accelerator.py --repeats {args.repeats}`, "
+            f"{reports.machine()}; {', '.join(sorted(backends))}.",
+            "Environment steps a second of trainings without evaluation, after compilation. Each ratio "
+            "is of two runs that followed each other, ours over the other's. The settings are those of "
+            "the pages about [PPO](ppo_speed.md), [teams](multi_agent.md) and [PPO with a "
+            "memory](recurrent_speed.md), but for the number of environments.",
+            "Small networks keep an accelerator busy with starting kernels: what counts is how many of "
+            "these there are in an update, and more environments are nearly free.",
+            reports.table(["", "", "Environment steps a second"], rows),
+            reports.version_table(columns),
+            *reports.failures(columns),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
