@@ -1,6 +1,6 @@
 """Measures the training speed of PPO and IPPO on an accelerator, beside other libraries on JAX.
 
-    JAX_PLATFORMS=cuda python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
+    JAX_PLATFORMS=cuda,cpu python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
 
 Every run is a fresh process, and the runs of two libraries alternate. Before any is timed, all run at
 once and leave their programs in a cache. Peers need a Python that has the accelerator too; those without
@@ -8,6 +8,7 @@ one, or without a checkout that they need, are left out.
 """
 
 import argparse
+import datetime
 import itertools
 import sys
 import tempfile
@@ -59,7 +60,7 @@ WORKS = {
     ),
     "IPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "IPPO", 30),
     "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
-    "a trial": teams("meeting", "IPPO", 1),
+    "a trial": ppo("CartPole-v1", 4, 1),
 }
 CHECKOUTS = "jaxmarl", "purejaxrl"
 
@@ -139,8 +140,8 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     return "\n\n".join(
         [
             "# On an accelerator",
-            f"Made by `python benchmarks/accelerator.py --repeats {args.repeats}`, "
-            f"{reports.machine()}; {', '.join(sorted(backends))}.",
+            f"Made by `python benchmarks/accelerator.py --repeats {args.repeats}` on "
+            f"{datetime.date.today()}: {', '.join(sorted(backends))}.",
             "Environment steps a second of trainings without evaluation, after compilation. Each ratio "
             "is of two runs that followed each other, ours over the other's. The settings are those of "
             "the pages about [PPO](ppo_speed.md), [teams](multi_agent.md) and [PPO with a "

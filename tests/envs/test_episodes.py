@@ -196,11 +196,13 @@ N_MANY = 300
 
 
 def step_many(episodes, keys, states, actions):
-    return jax.jit(episodes.step_all)(keys, states, actions)
+    return jax.jit(lambda *args: episodes.step_all(*args))(keys, states, actions)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("n_over", [0, 1, 18, 19, 37, N_MANY])
-def test_many_environments_restart_as_each_would_alone(n_over):
+def test_many_environments_restart_as_each_would_alone(monkeypatch, n_over, backend):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     episodes = Episodes(as_environment(Countdown()), 1000)
     keys = jax.random.split(jax.random.key(n_over), N_MANY)
     _, states = jax.vmap(episodes.reset)(keys)

@@ -111,6 +111,17 @@ def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
     trees.assert_close(gradients(unrolled), gradients(stepped))
 
 
+@pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4)])
+def test_a_gradient_through_a_sequence_takes_one_loop_forth_and_one_back(cell):
+    network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
+    params = network.init(KEY, network.initial(), OBS[0, 0])
+
+    def loss(params):
+        return network.apply(params, network.initial(), OBS[:, 0], FIRST, method="unroll")[1].sum()
+
+    assert str(jax.make_jaxpr(jax.grad(loss))(params)).count(" scan[") == 2
+
+
 @pytest.mark.parametrize(
     ("cell", "found"),
     [(nn.GRUCell, "the class GRUCell"), ("gru", "a str"), (nn.Dense(3), "a Dense")],

@@ -85,6 +85,17 @@ def test_advantages_are_the_weighted_sums_of_td_errors(shape, gamma, gae_lambda)
 
 @shapes
 @coefficients
+def test_advantages_on_an_accelerator_are_those_on_a_cpu(monkeypatch, shape, gamma, gae_lambda):
+    rollout = make_rollout(0, shape)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = jax.jit(lambda *args: ops.generalised_advantages(*args))(*rollout, gamma, gae_lambda)
+    np.testing.assert_allclose(
+        found, advantages_of(*rollout, gamma, gae_lambda), rtol=1e-5, atol=1e-5
+    )
+
+
+@shapes
+@coefficients
 def test_lambda_returns_are_the_weighted_means_of_n_step_returns(shape, gamma, gae_lambda):
     for seed in range(5):
         rewards, _, *rest = make_rollout(seed, shape)
