@@ -257,7 +257,7 @@ def test_plots_all_that_updates_report(tmp_path):
     titles = [axes.get_title() for axes in panels]
     assert titles == ["actor loss", "actor gradient norm", "entropy", "kl"]
     np.testing.assert_allclose(panels[0].lines[0].get_ydata(), [1, 2, 3])
-    (kl,) = plot_losses(metrics_of(3), names=["kl"], steps_per_update=2)
+    (kl,) = plot_losses(metrics_of(3), names="kl", steps_per_update=2)
     assert kl.get_xlabel() == "environment steps"
     assert len(kl.collections) == 1
     of_sweep = plot_losses(sweep_of(2, 2, {"x": np.arange(2.0)}))

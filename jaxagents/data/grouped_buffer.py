@@ -54,9 +54,9 @@ class GroupedBuffer(DeviceBuffer):
         Raises:
             ValueError: The numbers do not fit together.
         """
-        if n_groups < 1 or n_envs % n_groups or capacity % n_envs:
+        if min(n_groups, n_envs) < 1 or n_envs % n_groups or capacity % n_envs:
             raise ValueError(
-                "capacity must be a multiple of n_envs, and n_envs of n_groups, got "
+                "capacity must be a multiple of n_envs, and n_envs of n_groups, all positive, got "
                 f"{capacity}, {n_envs} and {n_groups}."
             )
         sizes = capacity // n_groups, n_envs // n_groups

@@ -23,7 +23,7 @@ def plot_losses(
     metrics: Source,
     path: str | os.PathLike | None = None,
     *,
-    names: Sequence[str] | None = None,
+    names: str | Sequence[str] | None = None,
     steps_per_update: int | None = None,
     title: str | None = None,
 ) -> list["Axes"]:
@@ -36,7 +36,7 @@ def plot_losses(
         metrics: Trainings, as [`plot_learning_curve`][jaxagents.plotting.plot_learning_curve] takes
             them.
         path: File to save the picture to; of several processes, the first one does.
-        names: Names of the metrics; by default all that are not of episodes.
+        names: Names of the metrics, or of one; by default all that are not of episodes.
         steps_per_update: Environment steps of an agent's update, for an axis that counts these.
         title: Title of the figure.
 
@@ -51,6 +51,7 @@ def plot_losses(
         ImportError: matplotlib is not installed.
     """
     trainings = read_trainings(metrics)
+    names = [names] if isinstance(names, str) else names
     chosen = _reported(trainings) if names is None else list(names)
     if not chosen:
         raise ValueError(f"There are no losses: there are {', '.join(trainings.metrics)}.")

@@ -115,8 +115,9 @@ def test_refuses_what_groups_cannot_share():
         grouped.add(jax.tree.map(lambda x: x[:5], transitions(0)))
     with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
         grouped.sample_indices(KEY, 10)
-    with pytest.raises(ValueError, match="n_envs of n_groups, got 24, 6 and 4"):
-        GroupedBuffer.create({"x": 0.0}, 24, 6, n_groups=4)
+    for sizes in ((24, 6), (0, 0)):
+        with pytest.raises(ValueError, match=f"all positive, got {sizes[0]}, {sizes[1]} and 4"):
+            GroupedBuffer.create({"x": 0.0}, *sizes, n_groups=4)
     with pytest.raises(ValueError, match="no priorities"):
         grouped.sample_prioritised(KEY, 12)
     with pytest.raises(ValueError, match="one at a time"):
