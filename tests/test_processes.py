@@ -85,9 +85,9 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
     for name in ("DQN", "BC"):
         runner, _ = make(name).train(KEY, CASES[name].hyperparams(), progress=False)
         for i in range(2):
-            found = np.load(tmp_path / f"{name}-{i}.npz")
             leaves = jax.tree.leaves(CASES[name].acting(runner).params)
-            trees.assert_equal([found[key] for key in found], leaves)
+            with np.load(tmp_path / f"{name}-{i}.npz") as found:
+                trees.assert_equal([found[key] for key in found], leaves)
 
 
 def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit(tmp_path):

@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxagents.ops.normalisation import weighted_mean
+from jaxagents.ops.returns import steps_at_once
 
 MOST_SAMPLES = 2**30 - 1
 """The largest count; from then on each batch weighs as if this were the number of samples."""
@@ -238,5 +239,5 @@ def running_returns(
         now = carried + reward
         return jnp.where(over | ~jnp.isfinite(now), 0.0, gamma * now), now
 
-    last, returns = lax.scan(step, before, (rewards, over))
+    last, returns = lax.scan(step, before, (rewards, over), unroll=steps_at_once())
     return returns, last

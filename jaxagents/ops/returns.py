@@ -16,8 +16,13 @@ from jaxtyping import Array, Bool, Float, PyTree
 Scalar = float | Float[Array, ""]
 StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
 
-_STEPS_OF_A_KERNEL = 16
-"""Times that an accelerator accumulates at once, where starting a kernel takes longer than to run it."""
+
+def steps_at_once() -> int:
+    """Steps of a loop over a few numbers that are best compiled as one, on the default backend.
+
+    On an accelerator it takes longer to start a kernel than to run it.
+    """
+    return 1 if jax.default_backend() == "cpu" else 16
 
 
 def scan_backwards(
@@ -46,9 +51,14 @@ def scan_backwards(
         return step(cut, inputs_t)
 
     last = jax.tree.map(lambda x: x[-1], bootstrap)
-    unroll = 1 if jax.default_backend() == "cpu" else _STEPS_OF_A_KERNEL
-    over_time = inputs, bootstrap, truncated
-    return jax.lax.scan(cut_then_step, last, over_time, reverse=True, unroll=unroll)[1]
+    _, outputs = jax.lax.scan(
+        cut_then_step,
+        last,
+        (inputs, bootstrap, truncated),
+        reverse=True,
+        unroll=steps_at_once(),
+    )
+    return outputs
 
 
 def gae_step(

@@ -88,8 +88,10 @@ def returns_by_a_loop(rewards, over, before, gamma):
     return returns, carried
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("actors", [(), (2,)], ids=str)
-def test_running_returns_start_anew_with_each_episode(actors):
+def test_running_returns_start_anew_with_each_episode(monkeypatch, actors, backend):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     rewards = RNG.normal(size=(12, 3, *actors)).astype(np.float32)
     over = RNG.random((12, 3)) < 0.3
     before = RNG.normal(size=(3, *actors)).astype(np.float32)
