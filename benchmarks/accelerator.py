@@ -62,40 +62,23 @@ WORKS = {
     "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
     "a trial": ppo("CartPole-v1", 4, 1),
 }
-CHECKOUTS = "jaxmarl", "purejaxrl"
+CHECKOUTS = "jaxmarl", "purejaxrl"  # which are run from
+
+Command = list[object]
 
 
 def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
-    commands = {
-        name: {OURS: command(name, OURS, sys.executable, args)}
-        | {
-            peer: command(name, peer, args.pythons[peer], args)
-            for peer in [WORKS[name].peer]
-            if peer in args.pythons and (peer not in CHECKOUTS or peer in args.checkouts)
-        }
-        for name in args.works
-    }
+    commands = {name: dict(commands_of(name, args)) for name in args.works}
     with tempfile.TemporaryDirectory() as programs:
         caching = {
             "JAX_ENABLE_COMPILATION_CACHE": "true",
             "JAX_COMPILATION_CACHE_DIR": programs,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
-        with ThreadPoolExecutor(reports.n_cores()) as threads:
-            at_once = {**caching, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-            every = [line for of_work in commands.values() for line in of_work.values()]
-            list(threads.map(lambda line: peers.run_worker(line, args.timeout, **at_once), every))
-        rounds: dict[str, list[Round]] = {name: [] for name in commands}
-        for (name, of_work), repeat in itertools.product(commands.items(), range(args.repeats)):
-            found: Round = {}
-            for library, line in of_work.items():
-                found[library] = peers.run_worker(
-                    [*line, f"--seed={repeat}"], args.timeout, **caching
-                )
-                print(f"{library}, {name}: {found[library]}", file=sys.stderr)
-            rounds[name].append(found)
+        compile_all(commands, args.timeout, caching)
+        rounds = time_in_turns(commands, args, caching)
     reports.write(report(rounds, args), args.markdown)
     peers.exit_if_any_failed(results(rounds))
 
@@ -116,11 +99,37 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def command(name: str, library: str, python: object, args: argparse.Namespace) -> list[object]:
-    """The command line of a worker."""
-    worker, _, options = WORKS[name]
-    checkout = [f"--checkout={args.checkouts[library]}"] if library in args.checkouts else []
-    return [python, peers.WORKERS / f"{library}_{worker}.py", *options, *checkout]
+def commands_of(name: str, args: argparse.Namespace) -> Iterator[tuple[str, Command]]:
+    """The command line of each library's worker, ours first."""
+    worker, peer, options = WORKS[name]
+    yield OURS, [sys.executable, peers.WORKERS / f"{OURS}_{worker}.py", *options]
+    if peer in args.pythons and (peer in args.checkouts or peer not in CHECKOUTS):
+        checkout = [f"--checkout={args.checkouts[peer]}"] if peer in CHECKOUTS else []
+        yield peer, [args.pythons[peer], peers.WORKERS / f"{peer}_{worker}.py", *options, *checkout]
+
+
+def compile_all(
+    commands: dict[str, dict[str, Command]], timeout: float, caching: dict[str, str]
+) -> None:
+    """Runs everything at once, so that its programs are in the cache."""
+    shared = {**caching, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    lines = [line for of_work in commands.values() for line in of_work.values()]
+    with ThreadPoolExecutor(reports.n_cores()) as threads:
+        list(threads.map(lambda line: peers.run_worker(line, timeout, **shared), lines))
+
+
+def time_in_turns(
+    commands: dict[str, dict[str, Command]], args: argparse.Namespace, caching: dict[str, str]
+) -> dict[str, list[Round]]:
+    """What is measured of each work, by the libraries in turns."""
+    rounds: dict[str, list[Round]] = {name: [{} for _ in range(args.repeats)] for name in commands}
+    for name, of_work in commands.items():
+        for repeat, found in enumerate(rounds[name]):
+            for library, line in of_work.items():
+                seeded = [*line, f"--seed={repeat}"]
+                found[library] = peers.run_worker(seeded, args.timeout, **caching)
+                print(f"{library}, {name}: {found[library]}", file=sys.stderr)
+    return rounds
 
 
 def results(rounds: dict[str, list[Round]]) -> Iterator[Result]:
