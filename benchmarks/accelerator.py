@@ -20,7 +20,6 @@ from typing import NamedTuple
 import peers
 import reports
 from peers import OURS, Result, Round
-from ppo_speed import named_path
 
 
 class Work(NamedTuple):
@@ -62,6 +61,7 @@ WORKS = {
     "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
     "a trial": ppo("CartPole-v1", 4, 1),
 }
+DEFAULT_WORKS = list(WORKS)[:-1]
 CHECKOUTS = "jaxmarl", "purejaxrl"  # which are run from
 
 Command = list[object]
@@ -87,9 +87,8 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=600.0)
     add = parser.add_argument
-    named = {"type": named_path, "metavar": "NAME=PATH", "nargs": "+", "default": []}
-    works = list(WORKS)
-    add("--works", nargs="+", choices=works, default=works[:-1], help="what to measure")
+    named = {"type": peers.named_path, "metavar": "NAME=PATH", "nargs": "+", "default": []}
+    add("--works", nargs="+", choices=list(WORKS), default=DEFAULT_WORKS, help="what to measure")
     add("--repeats", type=peers.positive, default=1, help="processes for each library and work")
     add("--peer-python", help="Pythons of peers, which have the accelerator", **named)
     add("--checkouts", help=f"of the repositories of {' and '.join(CHECKOUTS)}", **named)
@@ -158,6 +157,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             "Small networks keep an accelerator busy with starting kernels: what counts is how many of "
             "these there are in an update, and more environments are nearly free.",
             reports.table(["", "", "Environment steps a second"], rows),
+            *(f"Not measured: {name}." for name in DEFAULT_WORKS if name not in rounds),
             reports.version_table(columns),
             *reports.failures(columns),
         ]

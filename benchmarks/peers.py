@@ -113,6 +113,14 @@ def positive(text: str) -> int:
     return number
 
 
+def named_path(text: str) -> tuple[str, Path]:
+    """Reads `NAME=PATH`."""
+    name, _, path = text.partition("=")
+    if name not in ENVIRONMENTS or not path:
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH")
+    return name, Path(path).absolute()
+
+
 def in_turns(
     workers: dict[str, tuple[str, str]],
     works: dict[str, list[str]],

@@ -91,21 +91,13 @@ def parse_args() -> argparse.Namespace:
     add("--seconds-at-once", type=float, default=20.0, help="the same, of several trainings")
     add("--learning-seeds", type=peers.positive, default=5, help="seeds whose returns are shown")
     add("--learning-share", type=float, default=1.0, help="share of the steps of their trainings")
-    named = {"type": named_path, "metavar": "NAME=PATH"}
+    named = {"type": peers.named_path, "metavar": "NAME=PATH"}
     about = f"existing Pythons of {', '.join(peers.ENVIRONMENTS)}"
     add("--peer-python", nargs="+", default=[], help=about, **named)
     add("--output", type=Path, default=Path("runs/ppo-speed"), help="folder of the results")
     args = parser.parse_args()
     args.pythons = {OURS: Path(sys.executable), **dict(args.peer_python)}
     return args
-
-
-def named_path(text: str) -> tuple[str, Path]:
-    """Reads `NAME=PATH`."""
-    name, _, path = text.partition("=")
-    if name not in peers.ENVIRONMENTS or not path:
-        raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH")
-    return name, Path(path).absolute()
 
 
 def run(library: str, task: Task, options: list[str], args: argparse.Namespace) -> Result:
