@@ -1,6 +1,7 @@
 """Environments around others, which show actors more of the past."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -83,10 +84,20 @@ class Wrapper(Environment):
         return self if inside is self.env else self._around(inside)
 
     def _around(self: WrapperT, inside: Environment) -> WrapperT:
-        """The same around another environment, which differs in its parameters alone."""
+        """The same around another environment, whose states, observations and spaces are alike."""
         other = copy.copy(self)
         other.env, other.params = inside, inside.params
         return other
+
+    @property
+    def against(self) -> Callable[[Any], Environment]:
+        """The same around a game with another opponent, who sees what the game inside shows.
+
+        Only where the environment inside has such a method is there this one.
+        """
+        inside: Any = self.env
+        replaced = inside.against
+        return lambda opponent: self._around(replaced(opponent))
 
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""

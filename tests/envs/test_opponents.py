@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from probes import MatchSign, Pennies
 
-from jaxagents.envs import Episodes, Opponents
+from jaxagents.envs import Episodes, FrameStack, Opponents, WithPrevious
 
 KEY = jax.random.key(0)
 
@@ -48,3 +48,18 @@ def test_what_has_no_opponent_is_refused():
         Opponents(MatchSign(), 2)
     with pytest.raises(ValueError, match="n_opponents"):
         Opponents(Pennies(), 0)
+
+
+@pytest.mark.parametrize("wrapper", [FrameStack, WithPrevious])
+def test_wrappers_may_go_inside_and_around(wrapper):
+    opponents = [
+        Opponents(wrapper(Pennies()), 4, chooses_its_number),
+        wrapper(Opponents(Pennies(), 4)).against(chooses_its_number),
+    ]
+    for env in opponents:
+        _, state = env.reset(KEY)
+        past = state.past if isinstance(env, Opponents) else state.envstate.past
+        assert env.step(KEY, state, past).reward == 1.0
+        assert env.step(KEY, state, (past + 1) % 4).reward == -1.0
+    with pytest.raises(TypeError, match="MatchSign is no"):
+        Opponents(wrapper(MatchSign()), 2)
