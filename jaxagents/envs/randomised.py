@@ -73,8 +73,7 @@ class RandomParams(Wrapper):
         if not isinstance(inside, Functional) or inside.params is None:
             raise TypeError(
                 "RandomParams needs an environment whose parameters are given beside it, such as one of "
-                f"gymnax; {inside.wording.environment} holds its own: draw them in its reset, and keep "
-                "them in its state."
+                f"gymnax; {_what_to_do_with(inside)}"
             )
         super().__init__(inside)
         self.env: Functional = inside
@@ -134,6 +133,14 @@ class RandomParams(Wrapper):
         return jax.tree.map(
             lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params
         )
+
+
+def _what_to_do_with(env: Environment) -> str:
+    """What would be right, where an environment has no parameters beside it."""
+    if isinstance(env, Wrapper):
+        name = type(env).__name__
+        return f"{name} goes around others: put it around, as in {name}(RandomParams(env, draw, params))."
+    return f"{env.wording.environment} holds its own: draw them in its reset, and keep them in its state."
 
 
 def _n_arguments(function: Callable[..., PyTree]) -> int | None:

@@ -66,6 +66,10 @@ def test_agents_train_in_it_and_equal_ones_are_equal():
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(TypeError, match="MatchSign holds its own: draw them in its reset"):
         RandomParams(MatchSign(), draw)
+    for wrapped in (FrameStack(ENV, 2, PARAMS), RandomParams(ENV, draw, PARAMS)):
+        kind = type(wrapped).__name__
+        with pytest.raises(TypeError, match=rf"as in {kind}\(RandomParams\(env, draw, params\)\)"):
+            RandomParams(wrapped, draw)
     with pytest.raises(ValueError, match="the parameters"):
         RandomParams(ENV, lambda key, params: params.replace(m=jnp.ones(2)), PARAMS)
     with pytest.raises(
