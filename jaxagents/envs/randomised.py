@@ -130,17 +130,33 @@ class RandomParams(Wrapper):
         step = (jnp.asarray(self.update_step, jnp.int32),) if self._is_curriculum else ()
         drawn = self.draw(key, self.params, *step)
         check_same_structure(self.params, drawn, _PARAMETERS, "params", "draw")
-        return jax.tree.map(
-            lambda x, like: jnp.asarray(x, jnp.asarray(like).dtype), drawn, self.params
-        )
+        return jax.tree_util.tree_map_with_path(_as_given, self.params, drawn)
 
 
 def _what_to_do_with(env: Environment) -> str:
     """What would be right, where an environment has no parameters beside it."""
     if isinstance(env, Wrapper):
-        name = type(env).__name__
-        return f"{name} goes around others: put it around, as in {name}(RandomParams(env, draw, params))."
-    return f"{env.wording.environment} holds its own: draw them in its reset, and keep them in its state."
+        around = type(env).__name__
+        return f"{around} is to go around it, as in {around}(RandomParams(env, draw, params))."
+    name = env.wording.environment
+    return f"{name} holds its own: draw them in its reset, and keep them in its state."
+
+
+def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -> Array:
+    """A parameter that is drawn, in the dtype of the one that is given.
+
+    Raises:
+        ValueError: It would lose what it has after the point.
+    """
+    kind, own = jnp.result_type(drawn), jnp.result_type(given)
+    if not jnp.can_cast(kind, own, "same_kind"):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        raise ValueError(
+            f"{_PARAMETERS} at {name} are of dtype {own}, but draw gives {kind}, which would be cut. "
+            "Give RandomParams a float there, or have draw give whole numbers, as jax.random.randint "
+            "does."
+        )
+    return jnp.asarray(drawn, own)
 
 
 def _n_arguments(function: Callable[..., PyTree]) -> int | None:

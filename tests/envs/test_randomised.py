@@ -76,3 +76,10 @@ def test_what_cannot_be_drawn_is_refused():
         ValueError, match=r"the parameters of params and draw differ in structure: .*'m'"
     ):
         RandomParams(ENV, lambda key, params: {"m": 1.0}, PARAMS)
+
+
+def test_fractions_are_not_cut_off():
+    with pytest.raises(ValueError, match=r"at m are of dtype int32, but draw gives float32"):
+        RandomParams(ENV, draw, PARAMS.replace(m=1))
+    whole = RandomParams(ENV, lambda key, params: params.replace(m=2), PARAMS)
+    assert mass(Episodes(whole, 3).reset(KEY)[1]) == 2.0
