@@ -8,7 +8,12 @@ import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import check_fits, check_not_used_up, check_same_metrics
+from jaxagents.agents.continuing import (
+    check_fits,
+    check_not_used_up,
+    check_same_metrics,
+    check_single,
+)
 from jaxagents.agents.program import Program
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
@@ -122,6 +127,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def _check_fits(self, runner: RunnerT) -> None:
         """Raises unless a runner is shaped like those of the agent."""
+        check_single(runner)  # or its hyperparameters would be no ones to begin with
         fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
         check_fits(runner, fresh, repr(self).strip("<>"))
 

@@ -85,9 +85,9 @@ class Trained(
 
         Raises:
             NotImplementedError: The environment does not draw.
-            TypeError: `deterministic` is no boolean.
-            ValueError: `path` has another ending, a number is not positive, or `advance` has used up the
-                agent's runner.
+            TypeError: `deterministic` is no boolean, or `runner` no runner of such an agent.
+            ValueError: `path` has another ending, a number is not positive, or the runner is used up or
+                does not fit, such as those of several seeds together.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: A library is not installed.
@@ -98,9 +98,10 @@ class Trained(
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
         runner = self._trained_runner() if runner is None else runner
-        acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "render_episode")
-        states, n_steps = program_of(self).record(key, acting, longest, deterministic, moment)
+        with self._naming_misfits(runner):
+            acting, moment = self._acting(runner), self.moment(runner)
+            states, n_steps = program_of(self).record(key, acting, longest, deterministic, moment)
         frames = draw_states(env.at(moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)

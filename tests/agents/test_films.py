@@ -65,6 +65,11 @@ def test_films_what_another_runner_does(agent):
     np.testing.assert_array_equal(frames, agent.render_episode(KEY))
     with pytest.raises(RuntimeError, match="not been trained"):
         other.render_episode(KEY)
+    several = jax.tree.map(lambda x: jnp.stack([x, x]), agent.training_runner)
+    with pytest.raises(ValueError, match="stack of 2 trainings"):
+        other.render_episode(KEY, runner=several)
+    with pytest.raises(TypeError, match="A runner is needed"):
+        other.render_episode(KEY, runner=agent.training_runner.actor_training)
 
 
 def test_writes_a_film(agent, tmp_path):
