@@ -32,6 +32,7 @@ from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags, without_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
+    check_alike,
     check_environment,
     check_names_are_free,
     check_one_actor,
@@ -39,6 +40,7 @@ from jaxagents.envs.checks import (
 )
 from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.environment import Environment
+from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
@@ -215,13 +217,25 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         """
         return self.episodes.env
 
+    def _rollout_episodes(self, runner: Runner) -> Episodes:
+        """The episodes of the next rollout, which go on from those of the one before.
+
+        Raises:
+            TypeError: `_rollout_environment` gives no environment.
+            ValueError: Its states or observations are structured otherwise than the agent's own.
+        """
+        own, now = self.episodes, self.episodes.within(self._rollout_environment(runner))
+        if now is not own:
+            check_alike(own, now, f"{type(self).__name__}._rollout_environment")
+        return now
+
     def _rollout(self, runner: Runner) -> "_Collected":
         """A rollout as it was played."""
         keys = self._keys(runner)
         players, traj = rollout(
             self._policy,
             runner.actor_training,
-            self.episodes.within(self._rollout_environment(runner)),
+            self._rollout_episodes(runner),
             Players(runner.obs, runner.envstate, runner.carry),
             keys.rollout,
             self.config.rollout_length,

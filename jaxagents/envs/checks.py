@@ -111,6 +111,22 @@ def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
         ) from error
 
 
+def check_alike(own: Episodes, other: Episodes, name: str) -> None:
+    """Raises unless episodes that began in one environment can go on in another.
+
+    Args:
+        own: The episodes of the first.
+        other: Those of the other.
+        name: What gives the other, for the message.
+
+    Raises:
+        ValueError: A reset gives observations or states of another structure, shape or dtype.
+    """
+    first, second = (jax.eval_shape(episodes.reset, jax.random.key(0)) for episodes in (own, other))
+    for what, x, y in zip(("observation", "state"), first, second, strict=True):
+        check_same_tree(x, y, f"The {what}", "the agent's own environment", name)
+
+
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     """Mistakes in the structures, shapes and dtypes that an environment gives, in words.
 

@@ -10,7 +10,7 @@ from flax import linen as nn
 from probes import Pennies
 
 from jaxagents import PPO
-from jaxagents.envs import Opponents
+from jaxagents.envs import FrameStack, Opponents
 
 CASE = registry.ON_POLICY[0]
 KEY = jax.random.key(0)
@@ -45,6 +45,27 @@ def test_what_is_no_environment_is_refused():
     runner = jax.eval_shape(agent._create_runner, KEY, CASE.hyperparams())
     with pytest.raises(TypeError, match=r"must be a jaxagents\.envs\.Environment, .* got None"):
         jax.eval_shape(agent._rollout, runner)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            lambda env: env.env,
+            "The state of the agent's own environment and Other.* differ",
+        ),
+        (lambda env: FrameStack(env, 2), "The observation.* from Other._rollout_environment"),
+    ],
+)
+def test_environments_in_which_episodes_cannot_go_on_are_refused(changed, message):
+    class Other(PPO):
+        def _rollout_environment(self, runner):
+            return changed(self.episodes.env)
+
+    config = CASE.config(actor_network=nn.Dense(4))
+    agent = Other(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    with pytest.raises(ValueError, match=message):
+        agent.train(KEY, CASE.hyperparams(), progress=False)
 
 
 def test_environments_on_the_host_do_not_change():
