@@ -238,6 +238,23 @@ def check_no_hooks(agent: type, learner: type[Learner]) -> None:
             )
 
 
+def check_no_rollout_environment(agent: type) -> None:
+    """Raises if an agent around a learner has the hook that says where rollouts are played.
+
+    Args:
+        agent: Its class.
+
+    Raises:
+        TypeError: It has it.
+    """
+    if hasattr(agent, "_rollout_environment"):
+        raise TypeError(
+            f"{agent.__name__}._rollout_environment would never be called: it is a hook of PPO and its "
+            "like, subclasses of OnPolicyBase. For other agents, an environment changes by env_params "
+            "of their hyperparameters, or in RandomParams."
+        )
+
+
 def _signature(learner: type[Learner], hook: str) -> str:
     return f"{hook}({', '.join(inspect.signature(getattr(learner, hook)).parameters)})"
 

@@ -10,7 +10,11 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_no_hooks, naming_observations
+from jaxagents.agents.checks import (
+    check_no_hooks,
+    check_no_rollout_environment,
+    naming_observations,
+)
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
@@ -208,6 +212,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         check_one_actor(self.episodes.env, type(self).__name__)
         self._check_action_space()
         check_no_hooks(type(self), self._learner_type)
+        check_no_rollout_environment(type(self))
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         self._learner_type.check_kinds(self.config, hyperparams)
         learner = jax.eval_shape(self._create_learner, key, hyperparams)

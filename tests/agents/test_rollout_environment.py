@@ -9,7 +9,7 @@ import registry
 from flax import linen as nn
 from probes import Pennies
 
-from jaxagents import PPO
+from jaxagents import DQN, PPO, dqn
 from jaxagents.envs import FrameStack, Opponents
 
 CASE = registry.ON_POLICY[0]
@@ -72,3 +72,11 @@ def test_environments_on_the_host_do_not_change():
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(TypeError, match="overrides _rollout_environment, which"):
         Adapting(env, None, CASE.config(n_evals=1))
+
+
+def test_agents_around_learners_refuse_the_hook():
+    class AdaptingDQN(DQN):
+        _rollout_environment = Adapting._rollout_environment
+
+    with pytest.raises(TypeError, match="would never be called: it is a hook of PPO"):
+        AdaptingDQN(Opponents(Pennies(), 2), None, dqn.AgentConfig(n_steps=1))
