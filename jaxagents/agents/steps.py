@@ -127,7 +127,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def _check_fits(self, runner: RunnerT) -> None:
         """Raises unless a runner is shaped like those of the agent."""
-        check_single(runner)  # or its hyperparameters would be no ones to begin with
+        check_single(runner)  # of several, the hyperparameters are stacked, and no runner begins with those
         fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
         check_fits(runner, fresh, repr(self).strip("<>"))
 
