@@ -10,6 +10,7 @@ from registry import AGENTS
 
 from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
 from jaxagents.core.arrays import in_32_bits, with_widths_of
+from jaxagents.core.compilation import jit_in_place
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -48,6 +49,25 @@ def test_a_loss_that_is_nan_is_found(name):
     runner = jax.jit(agent.program.start)(KEY, hyperparams)  # agents refuse such a number
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
         agent.advance(runner, 2)
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_trains_while_infinity_is_looked_for(name):
+    case = CASES[name]
+    agent = case.make(MatchSign)
+    hyperparams = case.hyperparams(**({"kl_threshold": 1e9} if name == "PPO" else {}))
+    with jax.debug_infs(True):
+        _, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    assert np.isfinite(metrics[case.loss][1:]).all()
+
+
+@pytest.mark.parametrize("looks_for", [jax.debug_nans, jax.debug_infs])
+def test_what_is_not_finite_is_found_in_a_program_that_works_in_place(looks_for):
+    bad = {jax.debug_nans: jnp.nan, jax.debug_infs: jnp.inf}[looks_for]
+    x = jnp.ones(3)
+    with looks_for(True), pytest.raises(FloatingPointError):
+        jit_in_place(lambda x: x * bad)(x)
+    assert not x.is_deleted()
 
 
 def check_dtypes_of_training(agent, hyperparams):

@@ -75,8 +75,8 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
 def jit_in_place(function: Callable) -> Jitted:
     """`jax.jit` for a program that works in the memory of its first argument, which it uses up.
 
-    While JAX looks for NaN the argument is left alone: where JAX finds one, it calls the function again
-    to say where it came from.
+    While JAX looks for NaN or infinity the argument is left alone: where JAX finds one, it calls the
+    function again to say where it came from.
 
     Args:
         function: The function to compile.
@@ -87,8 +87,8 @@ def jit_in_place(function: Callable) -> Jitted:
     in_place, again = jax.jit(function, donate_argnums=0), jax.jit(function)
 
     def choose() -> Jitted:
-        looks_for_nan = jax.config.jax_debug_nans  # pyright: ignore[reportAttributeAccessIssue]
-        return again if looks_for_nan else in_place
+        config: Any = jax.config
+        return again if config.jax_debug_nans or config.jax_debug_infs else in_place
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
