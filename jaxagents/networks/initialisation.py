@@ -10,6 +10,8 @@ from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
+from jaxagents.networks.nnx_modules import check_keeps_its_variables
+
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
     """The initialiser of the weights of learners' networks.
@@ -81,10 +83,15 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
 
     Returns:
         Collections of variables by name.
+
+    Raises:
+        ValueError: A module of flax.nnx in it changes variables when it is called.
     """
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        return dict(network.init(rng, *inputs))
+        variables = dict(network.init(rng, *inputs))
+        check_keeps_its_variables(network, variables, *inputs)
+        return variables
 
     vmappable_init = custom_vmap(init)
 

@@ -1,5 +1,12 @@
 """Modules of flax.nnx, which are given as modules of flax.linen by flax's own bridge."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from flax import linen as nn
+from jaxtyping import PyTree
+
 
 def is_nnx(choice: object) -> bool:
     """Whether something is a module of flax.nnx, or a class of such, without importing flax.nnx."""
@@ -28,3 +35,48 @@ def check_not_nnx(choice: object, field: str) -> None:
         f"parameters: give flax.nnx.bridge.to_linen({kind.__name__}, ...), with the arguments of its "
         "constructor but for rngs."
     )
+
+
+def check_keeps_its_variables(
+    network: nn.Module, variables: Mapping[str, PyTree], *inputs: PyTree
+) -> None:
+    """Raises if a network of flax.nnx changes variables when it is called.
+
+    A module of flax.linen would say so itself. The bridge drops what changes instead, so that batch
+    normalisation, say, would go on by the statistics of each single observation: it would make zeros of
+    them all.
+
+    Args:
+        network: The network, of modules of either kind.
+        variables: Its collections of variables.
+        *inputs: Examples of its inputs.
+
+    Raises:
+        ValueError: It does.
+    """
+    if set(variables) == {"params"}:
+        return
+    is_bridge = []
+
+    def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
+        is_bridge.append(type(context.module).__module__.startswith("flax.nnx"))
+        return call(*args, **kwargs)
+
+    def variables_after(variables: Mapping[str, PyTree]) -> PyTree:
+        with nn.intercept_methods(note):
+            return network.apply(variables, *inputs, mutable=True)[1]
+
+    program, after = jax.make_jaxpr(variables_after, return_shape=True)(dict(variables))
+    named, _ = jax.tree_util.tree_flatten_with_path(after)
+    changed = sorted(
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for (path, _), found in zip(named, program.jaxpr.outvars, strict=True)
+        if found not in program.jaxpr.invars
+    )
+    if any(is_bridge) and changed:
+        raise ValueError(
+            f"{type(network).__name__} holds a module of flax.nnx that changes its variables {changed} "
+            "when it is called, which nothing would keep here. Use layers that do not, such as group or "
+            "layer normalisation instead of batch normalisation, which otherwise needs "
+            "use_running_average=True."
+        )

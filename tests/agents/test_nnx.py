@@ -108,3 +108,30 @@ def test_modules_without_the_bridge_are_refused_with_what_to_write(config, given
 
     with pytest.raises(TypeError, match=r"give flax\.nnx\.bridge\.to_linen\(Net, \.\.\.\)"):
         make()
+
+
+class BatchNormalised(Net):
+    """Normalises by statistics, those that it keeps or those of its inputs."""
+
+    def __init__(self, n_inputs: int, n_outputs: int, keeps: bool, *, rngs: nnx.Rngs):
+        super().__init__(n_inputs, n_outputs, rngs=rngs)
+        self.norm = nnx.BatchNorm(n_inputs, use_running_average=keeps, rngs=rngs)
+
+    def __call__(self, x):
+        return super().__call__(self.norm(x))
+
+
+@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
+def test_those_whose_calls_change_variables_are_refused(name, field):
+    case = CASES[name]
+
+    def start(keeps):
+        network = to_linen(BatchNormalised, 2, 2, keeps)
+        agent = case.make(MatchSign, False, **{field: network})
+        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
+
+    assert start(True).update_step.shape == ()
+    with pytest.raises(
+        ValueError, match=r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru"
+    ):
+        start(False)
