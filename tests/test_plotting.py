@@ -367,3 +367,23 @@ def test_refuses_folders_without_metrics(tmp_path, text, error, message):
         (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(error, match=message):
         plot_learning_curve(tmp_path)
+
+
+@pytest.mark.parametrize("n_runs", [1, 2])
+def test_a_point_without_neighbours_is_a_dot(n_runs):
+    # Losses are NaN before the first update, and so a short training has one.
+    metrics = [metrics_of(n_points=2)] * n_runs
+    (panel,) = plot_losses(metrics, names="actor_loss")
+    assert (panel.lines[0].get_marker(), panel.lines[0].get_markevery()) == ("o", [0])
+
+
+def test_an_episode_that_diverged_leaves_dots_on_both_sides():
+    metrics = metrics_of(n_points=3)
+    metrics["returns"][1, 0] = np.nan
+    axes = plot_learning_curve(metrics)
+    assert (axes.lines[0].get_marker(), axes.lines[0].get_markevery()) == ("o", [0, 2])
+
+
+def test_of_many_sets_a_lone_point_is_a_dot():
+    axes = plot_learning_curve(metrics_of(8, 2, n_points=1))
+    assert {line.get_marker() for line in axes.lines} == {"o"}

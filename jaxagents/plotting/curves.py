@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from jaxagents.plotting.drawing import (
     COLOURS,
+    draw_curve,
     draw_line,
     draw_runs,
     finish,
@@ -120,7 +121,8 @@ def _draw_sets(
         known = np.isfinite(means).all(axis=0)
         estimate = inter_quartile_mean(means[:, known])
         name = "_" if count else f"{len(others)} other sets"
-        axes.plot(x[known], estimate.mean, color="grey", alpha=0.5, linewidth=0.8, label=name)
+        look = {"color": "grey", "alpha": 0.5, "linewidth": 0.8}
+        draw_curve(axes, x[known], estimate.mean, label=name, **look)
 
 
 def _draw_actors(
@@ -142,4 +144,4 @@ def _draw_bands(
         low, high = np.quantile(episodes, [0.1, 0.9], axis=1)
         name = f"{label}, actor {actor}" if n_actors > 1 else label
         axes.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0)
-        axes.plot(x, episodes.mean(axis=1), label=name, **look._asdict())
+        draw_curve(axes, x, episodes.mean(axis=1), label=name, **look._asdict())

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -51,10 +51,18 @@ def next_look(axes: "Axes") -> Look:
     return Look(colours[number % len(colours)], _STYLES[number // len(colours) % len(_STYLES)])
 
 
+def draw_curve(axes: "Axes", x: np.ndarray, y: np.ndarray, **look: Any) -> None:
+    """Draws a curve, with a dot where a point has no finite neighbour that a stroke would lead to."""
+    known = np.pad(np.isfinite(y), 1)
+    alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
+    dots = {"marker": "o", "markersize": 4, "markevery": alone.tolist()} if alone.size else {}
+    axes.plot(x, y, **dots, **look)
+
+
 def draw_line(axes: "Axes", x: np.ndarray, y: np.ndarray, label: str) -> None:
     """Draws one number for each point; points that are NaN are left out."""
     known = ~np.isnan(y)
-    axes.plot(x[known], y[known], label=label, **next_look(axes)._asdict())
+    draw_curve(axes, x[known], y[known], label=label, **next_look(axes)._asdict())
 
 
 def draw_runs(
@@ -67,7 +75,7 @@ def draw_runs(
         axes.fill_between(
             x[known], estimate.low, estimate.high, color=look.color, alpha=0.2, linewidth=0
         )
-    axes.plot(x[known], estimate.mean, label=label, **look._asdict())
+    draw_curve(axes, x[known], estimate.mean, label=label, **look._asdict())
 
 
 def in_words(n_runs: int) -> str:
