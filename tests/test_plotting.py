@@ -262,7 +262,9 @@ def test_plots_all_that_updates_report(tmp_path):
     assert len(kl.collections) == 1
     of_sweep = plot_losses(sweep_of(2, 2, {"x": np.arange(2.0)}))
     assert [line.get_label() for line in of_sweep[0].lines] == ["x 0", "x 1"]
-    with pytest.raises(ValueError, match="no losses: there are update_step, returns"):
+    with pytest.raises(
+        ValueError, match="no losses other than NaN: there are update_step, returns"
+    ):
         plot_losses({name: metrics_of()[name] for name in ("update_step", "returns")})
     with pytest.raises(KeyError, match="no metric 'loss'"):
         plot_losses(metrics_of(), names=["loss"])
@@ -345,6 +347,12 @@ def test_reads_the_folder_of_a_sweep(tmp_path):
             ValueError,
             "evaluation points at the same steps",
         ),
+        ([metrics_of(), metrics_of(actors=(2,))], ValueError, "got 'returns' of 1 and of 2:"),
+        (
+            metrics_of(n_points=0),
+            ValueError,
+            r"no points to draw yet: 'update_step' has shape \(0,\)",
+        ),
     ],
 )
 def test_refuses_what_is_no_training(source, error, message):
@@ -387,3 +395,18 @@ def test_an_episode_that_diverged_leaves_dots_on_both_sides():
 def test_of_many_sets_a_lone_point_is_a_dot():
     axes = plot_learning_curve(metrics_of(8, 2, n_points=1))
     assert {line.get_marker() for line in axes.lines} == {"o"}
+
+
+def test_a_set_whose_last_evaluation_diverged_is_drawn_as_far_as_it_goes():
+    metrics = metrics_of(2, 4)
+    metrics["returns"][0, 1, -1] = (
+        np.nan
+    )  # SciPy warns of intervals of NaN, and warnings are errors
+    axes = plot_learning_curve(metrics)
+    assert [len(line.get_xdata()) for line in axes.lines] == [3, 4]
+
+
+def test_the_legend_of_many_sets_leaves_room_for_the_panels():
+    panels = plot_losses(metrics_of(30, 2), names=["actor_loss", "kl"])
+    panels[0].figure.canvas.draw()
+    assert all(panel.get_window_extent().height > 50 for panel in panels)

@@ -18,7 +18,7 @@ from jaxagents.plotting.drawing import (
     next_look,
     save,
 )
-from jaxagents.plotting.statistics import inter_quartile_mean
+from jaxagents.plotting.statistics import middle_mean
 from jaxagents.plotting.trainings import Source, Trainings, read_trainings
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def plot_learning_curve(
     Raises:
         KeyError: The metrics hold no such metric.
         TypeError: `metrics` is something else.
-        ValueError: The metrics count no steps, or runs have no evaluation points in common.
+        ValueError: The metrics hold no points or count no steps, or runs have no evaluation points in
+            common or not as many actors.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
@@ -111,7 +112,7 @@ def _draw_sets(
     label: str | None,
 ) -> None:
     """Draws the sets of a sweep, in their order, all but the best of them in grey."""
-    last = [inter_quartile_mean(of_set[:, -1].mean(axis=-1)).mean for of_set in values]
+    last = [middle_mean(of_set[:, -1].mean(axis=-1)) for of_set in values]
     best = np.argsort(-np.nan_to_num(last, nan=-np.inf), kind="stable")[:_N_IN_COLOUR]
     for number in sorted(best):
         _draw_actors(axes, x, values[number], trainings.labels[number])
@@ -119,10 +120,9 @@ def _draw_sets(
     for count, number in enumerate(others):
         means = values[number].mean(axis=-1)
         known = np.isfinite(means).all(axis=0)
-        estimate = inter_quartile_mean(means[:, known])
         name = "_" if count else f"{len(others)} other sets"
         look = {"color": "grey", "alpha": 0.5, "linewidth": 0.8}
-        draw_curve(axes, x[known], estimate.mean, label=name, **look)
+        draw_curve(axes, x[known], middle_mean(means[:, known]), label=name, **look)
 
 
 def _draw_actors(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _OF_EPISODES = ("return", "reward", "length", "terminated", "truncated", "episode")
 _ORDER = ("loss", "norm", "entropy", "kl")
 _N_COLUMNS = 3
+_N_IN_ROW = 2
+_INCHES_PER_ROW = 0.22
+"""Of the legend, in which so many sets are side by side."""
 
 
 def plot_losses(
@@ -54,19 +57,23 @@ def plot_losses(
     names = [names] if isinstance(names, str) else names
     chosen = _reported(trainings) if names is None else list(names)
     if not chosen:
-        raise ValueError(f"There are no losses: there are {', '.join(trainings.metrics)}.")
+        raise ValueError(
+            f"There are no losses other than NaN: there are {', '.join(trainings.metrics)}."
+        )
     x = trainings.steps * (steps_per_update or 1)
     series = [trainings.values(name).mean(axis=(3, 4)) for name in chosen]
-    figure, panels = _panels(len(chosen))
+    n_sets, n_runs = trainings.shape
+    figure, panels = _panels(len(chosen), n_in_legend=n_sets if n_sets > 1 else 0)
     for axes, name, values in zip(panels, chosen, series, strict=True):
         _draw_panel(axes, x, values, trainings.labels)
         finish(axes, name.replace("_", " "))
         name_steps(axes, "environment steps" if steps_per_update else trainings.unit)
-    n_sets, n_runs = trainings.shape
     if n_sets > 1:
         handles, labels = panels[0].get_legend_handles_labels()
         where = "outside lower center"
-        figure.legend(handles, labels, loc=where, ncols=2, frameon=False, title=in_words(n_runs))
+        figure.legend(
+            handles, labels, loc=where, ncols=_N_IN_ROW, frameon=False, title=in_words(n_runs)
+        )
     words = in_words(n_runs) if n_runs > 1 and n_sets == 1 else ""
     figure.suptitle("\n".join(filter(None, [title, words])))
     save(panels[0], path)
@@ -90,14 +97,18 @@ def _reported(trainings: Trainings) -> list[str]:
     return sorted(names, key=rank)
 
 
-def _panels(number: int) -> tuple["Figure", list["Axes"]]:
+def _panels(number: int, n_in_legend: int) -> tuple["Figure", list["Axes"]]:
+    """Panels of one size, in a figure that has room for a legend below them."""
     n_columns = min(_N_COLUMNS, number)
     n_rows = -(-number // n_columns)
     plt = require("matplotlib.pyplot", "jaxagents[plot]")
     figure, grid = plt.subplots(
         n_rows,
         n_columns,
-        figsize=(3.2 * n_columns, 0.4 + 2.1 * n_rows),
+        figsize=(
+            3.2 * n_columns,
+            0.4 + 2.1 * n_rows + _INCHES_PER_ROW * (n_in_legend // _N_IN_ROW),
+        ),
         layout="constrained",
         squeeze=False,
     )

@@ -33,6 +33,11 @@ class Estimate(NamedTuple):
     high: Float[np.ndarray, "..."]
 
 
+def middle_mean(values: Float[np.ndarray, "runs ..."]) -> Float[np.ndarray, "..."]:
+    """The inter-quartile mean over runs by itself, which is NaN where a run is."""
+    return require("scipy.stats", "jaxagents[plot]").trim_mean(values, _CUT, axis=0)
+
+
 def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
     """The inter-quartile mean over runs, in its 95 % percentile bootstrap interval.
 
@@ -45,7 +50,7 @@ def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
         The estimate, without the axis of runs.
     """
     stats = require("scipy.stats", "jaxagents[plot]")
-    mean = stats.trim_mean(values, _CUT, axis=0)
+    mean = middle_mean(values)
     if len(values) == 1 or not values.size:
         return Estimate(mean, mean, mean)
     interval = stats.bootstrap(

@@ -99,7 +99,8 @@ def read_trainings(source: Source) -> Trainings:
     Raises:
         FileNotFoundError: A folder holds no metrics.
         TypeError: It is something else.
-        ValueError: The metrics count no steps, or runs have no points in common.
+        ValueError: The metrics hold no points or count no steps, or runs have no points or not the same
+            actors in common.
     """
     if isinstance(source, Mapping):
         return _of_metrics(source, {})
@@ -127,6 +128,10 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, np.ndarray]) -> T
         raise ValueError(
             f"'{counter}' must be shaped (points,), (seeds, points) or (sets, seeds, points), got "
             f"shape {np.shape(metrics[counter])}."
+        )
+    if not np.size(metrics[counter]):
+        raise ValueError(
+            f"There are no points to draw yet: '{counter}' has shape {np.shape(metrics[counter])}."
         )
     arrays = {
         name: np.asarray(values)[(None,) * (_LEADING - n_axes)]
@@ -167,6 +172,13 @@ def _join(one: Trainings, other: Trainings) -> Trainings:
         raise ValueError("Runs of one experiment need evaluation points at the same steps.")
     parts = [_at(trainings, common) for trainings in (one, other)]
     names = [name for name in parts[0] if name in parts[1]]
+    for name in names:
+        n_actors = [int(np.prod(part[name].shape[_LEADING:])) for part in parts]
+        if n_actors[0] != n_actors[1]:
+            raise ValueError(
+                f"Runs of one experiment have as many actors, got '{name}' of {n_actors[0]} and of "
+                f"{n_actors[1]}: draw each by itself, or on the same axes (ax=...)."
+            )
     joined = {name: np.concatenate([part[name] for part in parts], axis=1) for name in names}
     return Trainings(joined, one.counter, one.labels)
 
