@@ -168,9 +168,11 @@ def test_nothing_comes_between_the_description_of_a_resumed_run_and_its_training
     FileLock(copied / ".lock").acquire(timeout=0).lock.release()
 
 
-def test_a_run_that_cannot_be_read_is_a_mistake(copied, capsys):
-    (copied / "run.json").write_text("{}")
-    assert "hyperparams" in ends(["resume", str(copied)], 2, capsys)
+@pytest.mark.parametrize("text", ["{}", "[]", "", '{"agent": "ppo"'])
+def test_a_run_that_cannot_be_read_is_a_mistake(copied, capsys, text):
+    (copied / "run.json").write_text(text)
+    said = ends(["resume", str(copied)], 2, capsys)
+    assert f"{copied}/run.json is not as 'jaxagents train'" in said
 
 
 def test_numbers_that_are_not_finite_end_a_training(copied, capsys, monkeypatch):
@@ -288,6 +290,16 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         ["plot", str(trained), "--metric", "loss"], 2, capsys
     )
     assert "holds no metrics.jsonl" in ends(["plot", str(tmp_path)], 2, capsys)
+
+
+def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys):
+    file, written = copied / "metrics.jsonl", (copied / "metrics.jsonl").read_text()
+    file.write_text(written + '{"update_st')
+    main(["plot", str(copied)])
+    file.write_text(written + "{oops\n")
+    assert "metrics.jsonl: line 4 is not JSON" in ends(["plot", str(copied)], 2, capsys)
+    file.write_text("")
+    assert f"{file} holds no points yet" in ends(["plot", str(copied)], 2, capsys)
 
 
 @pytest.mark.parametrize(

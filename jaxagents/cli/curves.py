@@ -1,6 +1,5 @@
 """Learning curves of runs, read from their metrics."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,8 +42,10 @@ def curves_of(folder: Path, metric: str) -> list[Curve]:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise MistakeError(f"{folder} holds no metrics.jsonl, to which trainings write.")
+    from jaxagents.plotting.folders import read_points
+
     with told_in_a_line():
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = read_points(path)
     known = sorted(
         {name for line in lines for name in line} - {"update_step", "step", "set", "seed"}
     )

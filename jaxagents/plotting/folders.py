@@ -39,12 +39,22 @@ def read_folder(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray
         raise FileNotFoundError(
             f"{path} holds no {_METRICS}: give the checkpoint_dir of a training or a sweep."
         )
-    lines = [_line(file, number, line) for number, line in enumerate(_lines(file), 1)]
-    if not lines:
-        raise ValueError(f"{file} holds no points yet.")
+    lines = read_points(file)
     if not all(name in lines[0] for name in _MEMBER):
         return _with_actors(_columns(lines)), {}
     return _of_sweep(file, lines), _sets(path / "hyperparameters.json")
+
+
+def read_points(file: Path) -> list[dict[str, Any]]:
+    """The points in a file of metrics, of several trainings all of them, in the order of their lines.
+
+    Raises:
+        ValueError: There are none yet, or a line is not what a training writes.
+    """
+    points = [_line(file, number, line) for number, line in enumerate(_lines(file), 1)]
+    if not points:
+        raise ValueError(f"{file} holds no points yet.")
+    return points
 
 
 def _lines(file: Path) -> list[str]:
