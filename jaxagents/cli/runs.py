@@ -76,14 +76,19 @@ class Run:
         """The run of a folder.
 
         Raises:
-            MistakeError: The folder is of no run.
+            MistakeError: The folder is of no run, or its description cannot be read.
         """
         path = folder / FILE
         if not path.is_file():
             raise MistakeError(_why_there_is_none(folder))
-        with told_in_a_line():
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
+        try:
+            with told_in_a_line():
+                fields = json.loads(path.read_text(encoding="utf-8"))
+                return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
+        except MistakeError as error:
+            raise MistakeError(
+                f"{path} is not as 'jaxagents train' and 'jaxagents sweep' write it: {error}"
+            ) from error
 
     def write(self, folder: Path) -> None:
         """Writes the run to a folder that holds none, which is made.
