@@ -117,8 +117,13 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         if is_tracing((rng, hyperparams, runner)):
-            if mesh is not None or callbacks:
-                what = "callbacks" if callbacks else "mesh"
+            plain = {
+                "callbacks": bool(callbacks),
+                "loggers": bool(loggers),
+                "mesh": mesh is not None,
+            }
+            what = next((name for name, is_given in plain.items() if is_given), None)
+            if what is not None:
                 raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
             return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
         return self._train(

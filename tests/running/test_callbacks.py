@@ -265,6 +265,10 @@ def test_refuses_what_is_no_list_of_callbacks():
         as_callbacks([3])
     with pytest.raises(TypeError, match="got <class"):
         as_callbacks([StopAfter])
+
+
+@pytest.mark.parametrize("what", ["callbacks", "loggers"])
+def test_what_a_compiled_training_would_never_call_is_refused(what):
     agent = PPO.make(MatchSign)
-    with pytest.raises(ValueError, match="Inside of jit or vmap, train takes no callbacks"):
-        jax.jit(lambda key: agent.train(key, PPO.hyperparams(), callbacks=[Witness()]))(KEY)
+    with pytest.raises(ValueError, match=f"Inside of jit or vmap, train takes no {what}: call it"):
+        jax.jit(lambda key: agent.train(key, PPO.hyperparams(), **{what: [Witness()]}))(KEY)
