@@ -16,6 +16,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.tables import print_table
+from jaxagents.core import numbers
 from jaxagents.core.suites import GYMNASIUM, SUITES, is_installed
 from jaxagents.presets.settings import PRESETS
 
@@ -23,6 +24,10 @@ from jaxagents.presets.settings import PRESETS
 def evaluate(words: Sequence[str]) -> None:
     """Plays episodes with a trained agent: `jaxagents eval FOLDER`."""
     options = parse(Eval, words, "eval", "Plays episodes with the agent of a run.")
+    with told_in_a_line():
+        numbers.positive("--n-evals", options.n_evals)
+        if options.seed is not None:
+            numbers.seed("--seed", options.seed)
     run, agent = _run_and_agent(options.folder)
     from jaxagents.cli.reports import report_episodes
 
@@ -70,6 +75,10 @@ def plot(words: Sequence[str]) -> None:
 def replay(words: Sequence[str]) -> None:
     """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
     options = parse(Replay, words, "replay", "Repeats updates of a run, and prints each.")
+    with told_in_a_line():
+        numbers.positive("--updates", options.updates)
+        if options.first is not None:
+            numbers.not_negative("--from", options.first)
     run, agent = _run_and_agent(options.folder)
     from jaxagents.checkpoints.records import saved_steps
 

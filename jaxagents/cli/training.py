@@ -12,6 +12,7 @@ from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
 from jaxagents.cli.interrupts import noting_ctrl_c
 from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
+from jaxagents.core import numbers
 from jaxagents.presets.settings import PRESETS
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def _begin(command: str, words: Sequence[str]) -> None:
     options: Any = parse(kind, choice.words, name, SUMMARIES[command], "ENV")
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {form_of(command)}.")
-    if is_sweep and options.seeds < 1:
-        raise MistakeError(f"--seeds must be a positive integer, got {options.seeds}.")
+    with told_in_a_line():
+        numbers.seed("--seed", options.seed)
+        if is_sweep:
+            numbers.positive("--seeds", options.seeds)
     run_dir = options.run_dir
     if run_dir is not None:
         check_holds_no_run(run_dir)

@@ -3,8 +3,6 @@
 import operator
 from typing import SupportsIndex
 
-import numpy as np
-
 
 def positive(name: str, value: SupportsIndex) -> int:
     """A positive integer.
@@ -30,12 +28,28 @@ def not_negative(name: str, value: SupportsIndex) -> int:
     return operator.index(value)
 
 
+def seed(name: str, value: int) -> int:
+    """A seed of random keys that has a key of its own: JAX keeps the last 32 bits of each.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It has more than 32 bits.
+    """
+    if not -(2**31) <= _integer(name, value) < 2**32:
+        raise ValueError(
+            f"{name} must be an integer of 32 bits, such as 0 to {2**32 - 1}, got {value}."
+        )
+    return operator.index(value)
+
+
 def flag(name: str, value: bool) -> bool:
     """True or false.
 
     Raises:
         TypeError: It is something else, such as a text, which would count as true.
     """
+    import numpy as np  # the command line checks its options without it
+
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
