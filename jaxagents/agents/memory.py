@@ -26,8 +26,18 @@ class Remembers(Generic[RunnerT]):
             metrics: Its metrics.
             previous_training_max_step: Number of updates made, if other than the runner's own
                 count.
+
+        Raises:
+            TypeError: It is no runner.
+            ValueError: The runner or the metrics are those of several trainings.
         """
         check_single(runner)
+        shape = np.shape(metrics["update_step"]) if "update_step" in metrics else None
+        if shape is not None and len(shape) != 1:
+            raise ValueError(
+                "metrics must be those of one training, with 'update_step' of shape (points,), got one "
+                f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
+            )
         self._memory["runner"] = runner
         self._memory["metrics"] = jax.tree.map(np.asarray, metrics)
         self._memory["max_step"] = previous_training_max_step

@@ -127,7 +127,8 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def _check_fits(self, runner: RunnerT) -> None:
         """Raises unless a runner is shaped like those of the agent."""
-        check_single(runner)  # of several, the hyperparameters are stacked, and no runner begins with those
+        if hasattr(runner, "update_step"):
+            check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
         fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
         check_fits(runner, fresh, repr(self).strip("<>"))
 

@@ -132,6 +132,10 @@ def test_a_stack_of_runners_is_not_one_training():
         agent.collect_training(*stacked)
     with pytest.raises(ValueError, match="stack of 3 trainings"):
         agent.train(None, None, stacked[0])
+    with pytest.raises(
+        ValueError, match=r"metrics must be those of one training, .* got one of \(3, 4\)"
+    ):
+        agent.collect_training(jax.tree.map(lambda x: x[0], stacked[0]), stacked[1])
     agent.collect_training(*jax.tree.map(lambda x: x[0], stacked))
     assert agent.agent_trained
     assert agent.previous_training_max_step == 5
