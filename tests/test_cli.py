@@ -24,7 +24,7 @@ from jaxagents.cli import annealed_adam, main, training
 from jaxagents.cli.agent_options import FILE, options_of
 from jaxagents.cli.choosing import Choice
 from jaxagents.cli.folders import Eval, Plot
-from jaxagents.cli.mistakes import environment_names
+from jaxagents.cli.mistakes import MistakeError, environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, Start
@@ -526,6 +526,19 @@ def test_values_come_in_every_combination():
     words = ["--actor-optimizer-params.eps", "1", "2", "--critic-optimizer-params.eps", "1", "2"]
     apart = differences(chosen_sets(parse(kind, words, "sweep", "")))
     assert apart[1] == {"actor_optimizer_params.eps": 1.0, "critic_optimizer_params.eps": 2.0}
+
+
+def test_a_value_that_is_given_twice_is_tried_once():
+    kind = options_class([], options_of("ppo"), several=True)
+    words = ["--learning-rate", "1", "1", "--gamma", "0.9", "0.90"]
+    assert len(chosen_sets(parse(kind, words, "sweep", ""))) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path):
+    (tmp_path / "file").touch()
+    run = Run(agent="ppo", environment="CartPole-v1", seed=0, config={}, hyperparams=[{}])
+    with pytest.raises(MistakeError, match="file/run: Not a directory"):
+        run.write(tmp_path / "file" / "run")
 
 
 def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):

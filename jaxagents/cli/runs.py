@@ -94,14 +94,15 @@ class Run:
         """Writes the run to a folder that holds none, which is made.
 
         Raises:
-            MistakeError: Another run was begun there meanwhile.
+            MistakeError: Another run was begun there meanwhile, or the folder cannot be written to.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with (folder / FILE).open("x", encoding="utf-8") as file:
-                file.write(self._text())
-        except FileExistsError:
-            raise MistakeError(_that_it_holds_one(folder)) from None
+        with told_in_a_line(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with (folder / FILE).open("x", encoding="utf-8") as file:
+                    file.write(self._text())
+            except FileExistsError:
+                raise MistakeError(_that_it_holds_one(folder)) from None
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:

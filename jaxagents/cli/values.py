@@ -28,7 +28,7 @@ def shared_names(values: Values) -> list[str]:
 
 
 def chosen_sets(options: Any) -> list[Values]:
-    """Every combination of the values that options give.
+    """Every combination of the values that options give, with values that are given twice once.
 
     Args:
         options: Options, of which `hyperparams` holds a value for each name, or several in a tuple.
@@ -40,7 +40,10 @@ def chosen_sets(options: Any) -> list[Values]:
     shared = {name: getattr(options, name, None) for name in SHARED}
     shared = {name: value for name, value in shared.items() if value not in (None, ())}
     own = {name: x for name, x in by_full_name(given).items() if not name.endswith(tuple(shared))}
-    axes = {name: x if isinstance(x, tuple) else (x,) for name, x in {**own, **shared}.items()}
+    axes = {
+        name: tuple(dict.fromkeys(x)) if isinstance(x, tuple) else (x,)
+        for name, x in {**own, **shared}.items()
+    }
     combinations = itertools.product(*[values or (None,) for values in axes.values()])
     return [
         _picked(given, dict(zip(axes, chosen, strict=True)), tuple(shared))
