@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.core.arrays import in_single_precision
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import TrainState, with_extra_args
 
 
 class OptimizerParams(Hyperparameters):
@@ -117,7 +117,7 @@ def optimized(
     Returns:
         The state before its first gradient step.
     """
-    made = optax.inject_hyperparams(lambda learning_rate: optimizer(learning_rate))(
+    made = optax.inject_hyperparams(lambda learning_rate: with_extra_args(optimizer(learning_rate)))(
         learning_rate=0.0
     )
     tx = _compared_by(fingerprint((optimizer, "learning_rate")), made)
@@ -157,7 +157,7 @@ def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
 
 def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
     def clipped(grad_clip: Traced, **params: PyTree) -> optax.GradientTransformation:
-        return optax.chain(_clip(grad_clip), optimizer(**params))
+        return optax.chain(_clip(grad_clip), with_extra_args(optimizer(**params)))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     clipped.__signature__ = inspect.Signature(

@@ -1,5 +1,6 @@
 """A network in training as one pytree."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -170,7 +171,7 @@ class TrainState(PicklableNode):
         """
         if self.tx is None:
             raise ValueError("This TrainState has no optimizer: create it with `tx=` to train it.")
-        tx = optax.with_extra_args_support(self.tx)
+        tx = with_extra_args(self.tx)
         updates, opt_state = tx.update(grads, self.opt_state, self.params, **extra_args)
         params = jax.tree.map(lambda p, u: jnp.asarray(p + u, p.dtype), self.params, updates)
         return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
@@ -232,6 +233,25 @@ def _separate(tree: PyTree, axis_name: str) -> PyTree:
     """
     here = jax.lax.axis_index(axis_name) >= 0
     return jax.tree.map(lambda x: jnp.where(here, x, x), tree)
+
+
+def with_extra_args(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
+    """An optimizer that takes further arguments, and hands them on if its own update takes any.
+
+    That of `optax.MultiSteps` does, but does not say so by its type, by which optax goes.
+
+    Args:
+        optimizer: The optimizer.
+
+    Returns:
+        The optimizer; arguments that it does not take are dropped.
+    """
+    parameters = inspect.signature(optimizer.update).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
+    return optax.with_extra_args_support(optimizer)
 
 
 def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:

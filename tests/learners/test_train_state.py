@@ -179,6 +179,15 @@ def test_optimizers_are_told_the_loss(has_aux):
     assert state.apply_gradients(grads=GRADS, value=2.0).opt_state[1].best_value == 2.0
 
 
+def test_the_loss_reaches_an_optimizer_within_several_steps():
+    plateau = optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau())
+    tx = optax.MultiSteps(plateau, 2).gradient_transformation()
+    state = TrainState.create(nn.Dense(1), PARAMS, tx)
+    for _ in range(2):
+        state = state.apply_gradients(grads=GRADS, value=2.0)
+    assert state.opt_state.inner_opt_state[1].best_value == 2.0
+
+
 def test_a_target_keeps_its_types_and_takes_over_further_variables():
     variables = {"params": jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)}
     target = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.zeros(2)})
