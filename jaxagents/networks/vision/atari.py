@@ -1,5 +1,7 @@
 """The convolutional network of DQN."""
 
+import math
+
 from flax import linen as nn
 from jaxtyping import Array, Float
 
@@ -31,4 +33,4 @@ class AtariEncoder(Encoder):
         """Features of scaled images."""
         for features, kernel_size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             x = nn.relu(Conv(self.width * features, kernel_size, stride, padding=0)(x))
-        return x.reshape(x.shape[0], -1)
+        return x.reshape(x.shape[0], math.prod(x.shape[1:]))

@@ -78,7 +78,7 @@ def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Ma
     if kernel.shape[0] == 1 and padding == 0:
         x = x[:, ::stride, ::stride]
         y = matmul(x.reshape(-1, x.shape[-1]), kernel[0, 0])
-        return y.reshape(*x.shape[:-1], -1)
+        return y.reshape(*x.shape[:-1], y.shape[-1])
     return jnp.asarray(_convolve(x, kernel, stride, padding))
 
 
@@ -147,7 +147,7 @@ def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
     kernel = jnp.stack([left, right], axis=3)
     kernel = kernel.reshape(size, (size + 1) // 2, 2 * channels, 2 * features)
     y = _conv(pairs, kernel, (1, 1), [(padding, padding), (0, 0)])
-    return y.reshape(batch, y.shape[1], -1, features)
+    return y.reshape(batch, y.shape[1], 2 * y.shape[2], features)
 
 
 # In loops, XLA's convolutions are fast only if batch and channels are the first and last axes, unlike in

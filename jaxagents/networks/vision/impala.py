@@ -1,5 +1,7 @@
 """The residual network of IMPALA."""
 
+import math
+
 from flax import linen as nn
 from jaxtyping import Array, Float
 
@@ -41,4 +43,4 @@ class ImpalaEncoder(Encoder):
             for _ in range(self.n_blocks):
                 y = Conv(features, kernel_init=init)(nn.relu(x))
                 x = x + Conv(features, kernel_init=init)(nn.relu(y))
-        return nn.relu(x).reshape(x.shape[0], -1)
+        return nn.relu(x).reshape(x.shape[0], math.prod(x.shape[1:]))

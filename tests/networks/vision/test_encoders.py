@@ -94,6 +94,16 @@ PUBLISHED = {  # numbers of parameters, with the classifier of 1000 classes
 
 
 @pytest.mark.parametrize(("encoder", "side"), SMALL.values(), ids=SMALL.keys())
+def test_batches_may_be_empty(encoder, side):
+    images = uint8_images(2, side, side, 3)
+    variables = jax.eval_shape(encoder.init, jax.random.key(0), images)
+    features = jax.eval_shape(encoder.apply, variables, images)
+    for n in ((0,), (3, 0)):
+        empty = np.zeros((*n, side, side, 3), np.uint8)
+        assert jax.eval_shape(encoder.apply, variables, empty).shape == (*n, features.shape[-1])
+
+
+@pytest.mark.parametrize(("encoder", "side"), SMALL.values(), ids=SMALL.keys())
 def test_any_batch_axes_or_none(encoder, side):
     images = uint8_images(2, 3, side, side, 3)
     variables = random_variables(encoder, images)
