@@ -4,10 +4,12 @@ from typing import Any, Generic, TypeVar
 
 from jaxtyping import Array, Float, PyTree
 
+from jaxagents.agents.checks import naming_observations
 from jaxagents.agents.config.action_values import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall, Recurrence
+from jaxagents.core.remembered import observation_of
 from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import Recurrent
@@ -50,8 +52,12 @@ class ActionValues(
 
         Raises:
             RuntimeError: The agent has not been trained.
+            TypeError: The learner has a memory.
+            ValueError: The observation does not fit the environment.
         """
-        return self.learner.q(obs)
+        learner, seen = self.learner, observation_of(obs)
+        with naming_observations(seen, self._observation, batches=True, method="q"):
+            return learner.q(obs)
 
     @property
     def _recall(self) -> Recall:

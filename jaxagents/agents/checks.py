@@ -177,13 +177,16 @@ def check_variables_are_kept(
 
 
 @contextlib.contextmanager
-def naming_observations(obs: PyTree, expected: PyTree, batches: bool = False) -> Iterator[None]:
-    """Where a policy fails since it is given something other than an observation, raises for that.
+def naming_observations(
+    obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
+) -> Iterator[None]:
+    """Where a method fails since it is given something other than an observation, raises for that.
 
     Args:
         obs: What it is given.
         expected: One observation, as shapes.
         batches: Whether it also takes a batch of observations.
+        method: Its name.
 
     Raises:
         ValueError: Structure or shape differ.
@@ -191,7 +194,7 @@ def naming_observations(obs: PyTree, expected: PyTree, batches: bool = False) ->
     try:
         yield
     except Exception:
-        _check_observation(obs, expected, batches)
+        _check_observation(obs, expected, batches, method)
         raise
 
 
@@ -263,17 +266,17 @@ def _place(learner: type[Learner]) -> str:
     return "_discrete_learner" if learner.discrete_actions else "_continuous_learner"
 
 
-def _check_observation(obs: PyTree, expected: PyTree, batches: bool) -> None:
+def _check_observation(obs: PyTree, expected: PyTree, batches: bool, method: str) -> None:
     or_batch = ", or a batch of them" if batches else ""
     if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
         raise ValueError(
-            f"policy takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
+            f"{method} takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
             "list: give np.array(...)."
         )
     found, own = jax.tree.structure(obs), jax.tree.structure(expected)
     if found != own:
         raise ValueError(
-            f"policy takes one observation{or_batch}, structured as {own}, got {found}."
+            f"{method} takes one observation{or_batch}, structured as {own}, got {found}."
         )
     for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
         shape = jnp.shape(leaf)
@@ -282,10 +285,10 @@ def _check_observation(obs: PyTree, expected: PyTree, batches: bool) -> None:
             continue
         if is_batch:
             raise ValueError(
-                f"policy takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
+                f"{method} takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
                 "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
                 "jax.vmap(agent.policy, (None, 0))(training, obs)."
             )
         raise ValueError(
-            f"policy takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
+            f"{method} takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
         )

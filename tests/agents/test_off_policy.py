@@ -352,6 +352,10 @@ def test_q_and_policy_are_those_of_the_trained_agent():
     assert values.shape == (2, 2)
     np.testing.assert_array_equal(agent.policy(observations), values.argmax(-1))
     np.testing.assert_array_equal(agent.policy(agent.learner, observations[0]), values[0].argmax())
+    with pytest.raises(ValueError, match=r"q takes one observation, of shape \(2,\).* got shape \(3,"):
+        agent.q(jnp.zeros(3))
+    with pytest.raises(ValueError, match="q takes one observation, .* structured as"):
+        agent.q({"angle": jnp.zeros(2)})
 
 
 def test_a_hook_for_the_values_decides_actions_and_targets():
