@@ -12,6 +12,8 @@ from jaxagents.data import files, rows
 from jaxagents.data.normalisation import Normalisation
 from jaxagents.data.sampling import Sampled
 
+_OF_EPISODES = ("rewards", "masks", "ends")
+
 
 @jax.tree_util.register_pytree_node_class
 class Dataset(Sampled):
@@ -123,7 +125,7 @@ class Dataset(Sampled):
 
     @property
     def single_steps(self) -> "Dataset":
-        """The `rewards`, `masks` and `ends` that `n_step` was given; without it, the dataset itself."""
+        """The `rewards`, `masks` and `ends` that `n_step` or `split` were given, or the dataset itself."""
         return self if self._single_steps is None else self._single_steps
 
     # Choosing rows.
@@ -147,6 +149,9 @@ class Dataset(Sampled):
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """Splits the rows at random.
 
+        Since that cuts episodes, `normalise_rewards` takes the returns of the whole dataset for each
+        part, so that their rewards have one scale.
+
         Args:
             fraction: Share of the rows in the first part, rounded to whole rows.
             seed: Seed of the choice.
@@ -165,7 +170,16 @@ class Dataset(Sampled):
         in_first = np.zeros(self._size, bool)
         in_first[np.random.default_rng(seed).permutation(self._size)[:n_first]] = True
         first, second = np.random.SeedSequence(self._seed).spawn(2)
-        return self._subset(in_first, _seed_of(first)), self._subset(~in_first, _seed_of(second))
+        parts = self._subset(in_first, _seed_of(first)), self._subset(~in_first, _seed_of(second))
+        for part in parts:
+            part._single_steps = self._single_steps or self._steps_of_episodes()
+        return parts
+
+    def _steps_of_episodes(self) -> "Dataset | None":
+        """The rewards, masks and ends of single steps, without a copy; `None` if some are missing."""
+        if "discounts" in self._flat or not {"rewards", "ends"} <= self._flat.keys():
+            return None
+        return Dataset({key: self._flat[key] for key in _OF_EPISODES if key in self._flat})
 
     def _subset(self, indx: PyTree, seed: int) -> "Dataset":
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
@@ -222,7 +236,7 @@ class Dataset(Sampled):
             "discounts": discounts.astype(np.float32),
         }
         stepped = Dataset(rows.unflatten({**flat, **columns}), self._seed)
-        stepped._single_steps = Dataset({key: flat[key] for key in ("rewards", "masks", "ends")})
+        stepped._single_steps = self._steps_of_episodes()
         return stepped
 
     def _check_can_step(self) -> None:

@@ -79,6 +79,18 @@ def test_several_steps_have_the_scale_of_single_ones():
     np.testing.assert_allclose(agent.data.arrays["rewards"][0], stepped["rewards"] / 3, rtol=1e-6)
 
 
+def test_the_parts_of_a_split_have_the_scale_of_the_whole():
+    dataset = four_episodes()
+    for whole in (dataset, dataset.n_step(3, 0.99)):
+        for part in whole.split(0.3):
+            assert reward_factor(part) == reward_factor(dataset)
+            assert reward_factor(pickle.loads(pickle.dumps(part))) == reward_factor(dataset)
+            assert reward_factor(part.split(0.5)[1]) == reward_factor(dataset)
+    without = Dataset({name: dataset[name] for name in ("rewards", "actions")})
+    with pytest.raises(KeyError, match=r"needs 'ends'.*\['actions', 'rewards'\]"):
+        reward_factor(without.split(0.5)[0])
+
+
 def test_several_steps_whose_single_ones_are_not_known_are_refused():
     arrays = {**four_episodes().n_step(3, 0.99)}
     for dataset in (arrays, Dataset(arrays)):
