@@ -90,7 +90,7 @@ def _fits(mask: PyTree, space: Space, actors_shape: tuple[int, ...]) -> bool:
         return True
     children = parts(space)
     if children is None:
-        return jax.tree.map(lambda x: x.shape, mask) == _mask_shape(space, actors_shape)
+        return _has_shapes(mask, _mask_shape(space, actors_shape))
     if isinstance(space.spaces, Mapping):
         if not isinstance(mask, Mapping) or not mask.keys() <= children.keys():
             return False
@@ -98,6 +98,16 @@ def _fits(mask: PyTree, space: Space, actors_shape: tuple[int, ...]) -> bool:
         return False
     of_parts = mask.items() if isinstance(mask, Mapping) else enumerate(mask)
     return all(_fits(of_part, children[name], actors_shape) for name, of_part in of_parts)
+
+
+def _has_shapes(mask: PyTree, shapes: PyTree) -> bool:
+    """Whether a mask of one space has its shape, or those of the components that it says anything of."""
+    found = jax.tree.map(lambda x: x.shape, mask)
+    is_of_several = bool(shapes) and isinstance(shapes[0], tuple) and isinstance(found, tuple)
+    if not is_of_several or len(found) != len(shapes):
+        return found == shapes
+    pairs = zip(found, shapes, strict=True)
+    return all(of_part is None or of_part == shape for of_part, shape in pairs)
 
 
 def _without_none(shapes: PyTree) -> PyTree:

@@ -203,9 +203,13 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
         actions = jax.vmap(lambda key: agent.act(actor, (), obs, key)[1])(jax.random.split(KEY, 64))
         return actions["turn"], actions["arm"][1]
 
-    for mask in ({}, {"arm": (None, None)}):
+    for mask in ({}, {"arm": (None, None)}, {"arm": (None, (None, jnp.ones(4, bool)))}):
         turns, legs = of_turns(mask)
         assert (turns == 1).all()
         assert len(np.unique(legs, axis=0)) == 2 * 4
-    with pytest.raises(ValueError, match="mask of actions must be boolean"):
-        of_turns({"leg": None})
+    _, legs = of_turns({"arm": (None, (jnp.array([True, False]), None))})
+    assert len(np.unique(legs[:, 1])) == 4
+    assert (legs[:, 0] == 0).all()
+    for wrong in ({"leg": None}, {"arm": (None, (None,))}, {"arm": (None, (None, jnp.ones(2, bool)))}):
+        with pytest.raises(ValueError, match="mask of actions must be boolean"):
+            of_turns(wrong)

@@ -243,13 +243,15 @@ def _with_allowed(
 ) -> PyTree:
     """Actions, in some environments the first that their observations allow."""
 
+    def first_allowed(x: np.ndarray, mask: PyTree) -> np.ndarray:
+        return np.zeros_like(x) if mask is None else np.argmax(mask, axis=-1)
+
     def allowed(part: Space, x: np.ndarray, mask: PyTree) -> np.ndarray:
-        if mask is None:
-            first = np.zeros_like(x)
-        elif is_multi_discrete(part):
-            first = np.stack([np.argmax(of_one, axis=-1) for of_one in mask], axis=-1)
+        if mask is not None and is_multi_discrete(part):
+            components = zip(np.moveaxis(x, -1, 0), mask, strict=True)
+            first = np.stack([first_allowed(*component) for component in components], axis=-1)
         else:
-            first = np.argmax(mask, axis=-1)
+            first = first_allowed(x, mask)
         return np.where(where.reshape(-1, *[1] * (x.ndim - 1)), first, x)
 
     return map_spaces(allowed, space, actions, action_mask(obs)) if where.any() else actions
