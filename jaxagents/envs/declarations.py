@@ -185,7 +185,7 @@ def _child(obs: PyTree, key: object) -> PyTree:
 
 
 def _widens(narrow: DTypeLike, wide: DTypeLike) -> bool:
-    kinds = "biuf"
+    kinds = "buif"
     narrow, wide = jnp.dtype(narrow), jnp.dtype(wide)
     if narrow.kind == wide.kind:
         return True

@@ -265,6 +265,22 @@ def test_refuses_observations_outside_of_their_space_and_names_the_part():
     refused("but reset returns shape (1,)", Spaces())
 
 
+def test_observations_wider_than_their_space_of_bytes_are_named():
+    class Bytes(Line):
+        observation_space = Box(0, 255, (1,), jnp.uint8)
+
+        def reset(self, key):
+            obs, state = super().reset(key)
+            return obs.astype(jnp.int32), state
+
+        def step(self, *args):
+            step = super().step(*args)
+            return step._replace(obs=step.obs.astype(jnp.int32))
+
+    with pytest.warns(UserWarning, match="has dtype uint8, but reset returns dtype int32, which is"):
+        PPO(Bytes(), None, CONFIG)
+
+
 def test_refuses_the_wrong_number_of_actors():
     refused("PPO trains one actor, but Meeting has 2. Use IPPO.", Meeting())
     refused("IPPO needs an environment of several actors, but Line has no n_actors", Line(), IPPO)
