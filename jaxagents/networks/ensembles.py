@@ -30,7 +30,7 @@ class Ensemble(InitialisedOnce):
 
         def init(rng: Key[Array, ""]) -> PyTree:
             rngs = jax.random.split(rng, self.n_members)
-            member = functools.partial(initialise_params, network)
+            member = functools.partial(initialise_params, network, **kwargs)
             return jax.vmap(member, (0, *[None] * len(args)))(rngs, *args)
 
         params = self.param("members", init)

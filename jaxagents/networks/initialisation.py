@@ -69,7 +69,9 @@ class InitialisedOnce(nn.Module):
         return value
 
 
-def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
+def initialise(
+    network: nn.Module, rng: Key[Array, ""], *inputs: PyTree, **options: PyTree
+) -> dict[str, PyTree]:
     """The variables of a network; when vmapped on a CPU, of one network after another.
 
     Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of these as tasks on the
@@ -80,6 +82,7 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
         network: The network.
         rng: Random key.
         *inputs: Examples of its inputs.
+        **options: Keyword arguments of the network.
 
     Returns:
         Collections of variables by name.
@@ -89,8 +92,8 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
     """
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        variables = dict(network.init(rng, *inputs))
-        check_keeps_its_variables(network, variables, *inputs)
+        variables = dict(network.init(rng, *inputs, **options))
+        check_keeps_its_variables(network, variables, *inputs, **options)
         return variables
 
     vmappable_init = custom_vmap(init)
@@ -108,13 +111,16 @@ def initialise(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> dict
     return vmappable_init(rng, *inputs)
 
 
-def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) -> PyTree:
+def initialise_params(
+    network: nn.Module, rng: Key[Array, ""], *inputs: PyTree, **options: PyTree
+) -> PyTree:
     """The parameters of a network that has no other variables; see `initialise`.
 
     Args:
         network: The network.
         rng: Random key.
         *inputs: Examples of its inputs.
+        **options: Keyword arguments of the network.
 
     Returns:
         The parameters.
@@ -122,7 +128,7 @@ def initialise_params(network: nn.Module, rng: Key[Array, ""], *inputs: PyTree) 
     Raises:
         ValueError: The network has further variables, such as batch statistics.
     """
-    variables = initialise(network, rng, *inputs)
+    variables = initialise(network, rng, *inputs, **options)
     others = sorted(set(variables) - {"params"})
     if others:
         raise ValueError(

@@ -38,7 +38,7 @@ def check_not_nnx(choice: object, field: str) -> None:
 
 
 def check_keeps_its_variables(
-    network: nn.Module, variables: Mapping[str, PyTree], *inputs: PyTree
+    network: nn.Module, variables: Mapping[str, PyTree], *inputs: PyTree, **options: PyTree
 ) -> None:
     """Raises if a network of flax.nnx changes variables when it is called.
 
@@ -50,6 +50,7 @@ def check_keeps_its_variables(
         network: The network, of modules of either kind.
         variables: Its collections of variables.
         *inputs: Examples of its inputs.
+        **options: Keyword arguments of the network.
 
     Raises:
         ValueError: It does.
@@ -64,7 +65,7 @@ def check_keeps_its_variables(
 
     def variables_after(variables: Mapping[str, PyTree]) -> PyTree:
         with nn.intercept_methods(note):
-            return network.apply(variables, *inputs, mutable=True)[1]
+            return network.apply(variables, *inputs, mutable=True, **options)[1]
 
     program, after = jax.make_jaxpr(variables_after, return_shape=True)(dict(variables))
     named, _ = jax.tree_util.tree_flatten_with_path(after)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from flax import linen as nn
 
 from jaxagents import ops
@@ -231,6 +232,13 @@ def test_members_of_an_ensemble_have_their_own_parameters():
             Critic(WIDTHS).apply(member, OBS, ACTIONS), outputs[i], rtol=1e-4
         )
     assert (outputs[0] != outputs[1]).all()
+
+
+def test_members_may_be_initialised_with_keyword_arguments():
+    network = Ensemble(Critic(WIDTHS), 2)
+    positional = network.init(KEY, OBS, ACTIONS)
+    trees.assert_equal(network.init(KEY, OBS, actions=ACTIONS), positional)
+    trees.assert_equal(jax.jit(network.init)(KEY, OBS, actions=ACTIONS), positional)
 
 
 def test_networks_without_gradients_for_all_of_their_variables_are_refused():
