@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from jaxagents.core.numbers import multiples_near
+from jaxagents.core.numbers import multiples_near, positive
 
 DATA_AXIS = "data"
 """Name of the axis of a mesh over which the work of a training is split."""
@@ -90,10 +90,11 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
         The mesh.
 
     Raises:
+        TypeError: `n_devices` is not an integer.
         ValueError: There are not that many devices.
     """
     devices = jax.devices()
-    n_devices = len(devices) if n_devices is None else n_devices
+    n_devices = len(devices) if n_devices is None else positive("n_devices", n_devices)
     if not 1 <= n_devices <= len(devices):
         raise ValueError(
             f"A mesh can have 1 to {len(devices)} devices here, got {n_devices}. More CPU devices are "

@@ -9,6 +9,11 @@ from scripts import run_script
 from jaxagents.sharding import make_mesh, on_each_device, replicate, shard_batch
 
 
+def test_a_number_of_devices_is_an_integer():
+    with pytest.raises(TypeError, match=r"n_devices must be an integer, got 1\.0"):
+        make_mesh(1.0)
+
+
 def test_on_one_device_values_are_unchanged():
     batch = {"observations": {"x": np.arange(6.0).reshape(3, 2)}, "rewards": np.arange(3)}
     mesh = make_mesh(1)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scripts import run_script
 
 from jaxagents.networks.vision import augment
 from jaxagents.networks.vision.augmentations import (
@@ -290,7 +291,7 @@ def test_images_without_colour():
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (random_crop, {"padding": -1}, "padding must be at least 0, got -1"),
+        (random_crop, {"padding": -1}, "padding must be an integer of 0 or more, got -1"),
         (random_flip, {"probability": 1.5}, r"probability must be in 0..1, got 1.5"),
         (random_resized_crop, {"scale": (0.9, 0.5)}, r"scale must be two numbers in 0..1 in asc"),
         (
@@ -309,6 +310,29 @@ def test_images_without_colour():
 def test_options_out_of_bounds_are_refused(function, options, message):
     with pytest.raises(ValueError, match=message):
         function(KEY, uint8_images(8, 8, 3), **options)
+
+
+def test_arguments_of_another_type_are_refused():
+    """In a process of its own, since types are checked here before."""
+    run_script(
+        """
+        import jax
+        import numpy as np
+        import pytest
+
+        from jaxagents.networks.vision.augmentations import augment, random_crop, random_flip
+
+        images, key = np.zeros((2, 8, 8, 3), np.uint8), jax.random.key(0)
+        no_key = r"random key such as jax\\.random\\.key\\(0\\), got 0"
+        for steps in ({}, {"random_crop": {}}):
+            with pytest.raises(TypeError, match=no_key):
+                augment(0, images, steps)
+        with pytest.raises(TypeError, match=no_key):
+            random_flip(0, images)
+        with pytest.raises(TypeError, match=r"padding must be an integer, got 1\\.5"):
+            random_crop(key, images, padding=1.5)
+        """
+    )
 
 
 @pytest.mark.parametrize("function", [colour_jitter, grayscale])

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxagents.core.keys import as_key
 from jaxagents.core.nearest import unknown
 from jaxagents.networks.vision.augmentations.blur import gaussian_blur
 from jaxagents.networks.vision.augmentations.colours import colour_jitter, grayscale, solarize
@@ -63,12 +64,12 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
 
     Raises:
         ValueError: There is no augmentation of a name.
-        TypeError: An augmentation has no such option.
+        TypeError: An augmentation has no such option, or `key` is no random key.
     """
     for name in steps:
         if name not in augmentations:
             raise ValueError(unknown("augmentation", name, augmentations))
-    images = jnp.asarray(images)
+    key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
         images = augmentations[name](jax.random.fold_in(key, i), images, **options)
     return images

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxagents.core.numbers import not_negative
 from jaxagents.networks.vision.augmentations.lifting import (
     Images,
     RandomKey,
     augmentation,
-    check,
     check_pair,
     floats,
     for_some,
@@ -32,9 +32,10 @@ def random_crop(key: RandomKey, images: Images, *, padding: int = 4) -> Images:
         The shifted images.
 
     Raises:
-        ValueError: `padding` is negative.
+        TypeError: `padding` is not an integer.
+        ValueError: It is negative.
     """
-    check("padding", padding, 0, np.inf)
+    padding = not_negative("padding", padding)
     n, height, width, channels = images.shape
     corners = jax.random.randint(key, (n, 2), 0, 2 * padding + 1)
     # Rows of bytes rather than of pixels: XLA copies long rows much faster.

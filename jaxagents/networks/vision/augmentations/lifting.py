@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, Shaped
 
+from jaxagents.core.keys import as_key
+
 P = ParamSpec("P")
 RandomKey = Key[Array, ""]
 AnyImages = Shaped[Array | np.ndarray, "..."]
@@ -38,7 +40,7 @@ def augmentation(
         if images.dtype != np.uint8 and not jnp.issubdtype(images.dtype, jnp.floating):
             raise TypeError(f"Images must be uint8 or floats in 0..1, got {images.dtype}.")
         options = {name: _like_default(x, defaults.get(name)) for name, x in kwargs.items()}
-        return compiled(key, images, *args, **options)
+        return compiled(as_key(key), images, *args, **options)
 
     return lifted
 
