@@ -83,7 +83,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 before learning started.
 
         Returns:
-            Actions of the learner, one for each environment; those of boxes lie in [-1, 1].
+            Actions of the learner, one for each environment; those of boxes are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 
@@ -243,7 +243,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             remembered = recall.seen(carry, obs)
             units = act(rngs[0], runner.learner, remembered, earlier_steps + n_steps)
             self._check_explored(units)
-            actions = self._to_environment(units)
+            actions = self._to_environment(self._within_bounds(units))
             step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
             taken = self.episodes.step_all(step_rngs, envstate, actions)
             transitions = {
@@ -288,6 +288,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 f"{name}._explore and _act_randomly must give whole numbers where actions are "
                 f"discrete, got {jnp.result_type(units)}."
             )
+
+    def _within_bounds(self, units: Array) -> Array:
+        """Actions of the learner, of which those of boxes lie in [-1, 1] whatever a hook adds to them."""
+        return units if is_discrete(self.episodes.action_space) else jnp.clip(units, -1.0, 1.0)
 
     def _keys_of_statistics(self, learner: Learner) -> tuple[str, ...]:
         """The parts of transitions of which there are statistics."""

@@ -72,6 +72,15 @@ def test_names_explored_actions_of_another_shape_or_kind(continuous, actions, er
         jax.eval_shape(agent.behaviour._training_step, runner)
 
 
+def test_explored_actions_stay_in_the_box():
+    actions = jnp.linspace(-3.0, 3.0, 8).reshape(4, 2)
+    agent = exploring(SAC, actions)(Target(), None, sac.AgentConfig(**SMALL))
+    runner = jax.jit(agent.program.start)(KEY, sac.HyperParameters())
+    taken = agent.advance(runner, np.int32(1)).buffer.storage["actions"]
+    assert ((taken >= -2.0) & (taken <= 1.0)).all()
+    assert (taken == -2.0).any() and (taken == 1.0).any()
+
+
 class Counter(Probe):
     """Counts from a random number on, for three steps or for ever; action 1 is rewarded."""
 
