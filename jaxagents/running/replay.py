@@ -1,5 +1,6 @@
 """Making a stretch of a training once more, update by update."""
 
+import contextlib
 from typing import NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints import records as checkpoint
+from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.trainable import Trainable
@@ -40,6 +42,8 @@ class Replay(NamedTuple):
 
 def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
     """Goes from the nearest checkpoint to some update without a word, and looks at each after it.
+
+    It goes on from each checkpoint that it comes by, which knows the hyperparameters from there on.
 
     Args:
         agent: The agent, whose configuration names the folder.
@@ -78,6 +82,9 @@ def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) ->
     found = not_finite(agent.vital_arrays(runner))
     since = first if found else None
     for step in range(first + 1, first + n_updates + 1):
+        if step - 1 > first and step - 1 in steps:
+            with contextlib.suppress(CorruptCheckpointError):
+                runner, _ = checkpoint.restore(agent, step - 1, None, hyperparams)
         of_minibatches.append(jax.device_get(program.reports_of_minibatches(runner)))
         runner = agent.advance(runner, np.int32(1))
         reports.append({"update_step": np.int32(step), **jax.device_get(runner.info)})

@@ -26,6 +26,16 @@ def means(minibatches):
     return np.stack([mean(row) for row in jnp.asarray(minibatches)])
 
 
+def test_hyperparameters_change_where_they_did(tmp_path):
+    case = CASES["PPO"]
+    fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
+    agent = case.make(MatchSign, n_steps=4, eval_frequency=2, **fields)
+    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    changed, _ = agent.train(None, case.hyperparams(gamma=0.2), runner, progress=False)
+    trees.assert_equal(agent.replay(3, 5).runner, changed)
+    trees.assert_equal(agent.replay(3, 1).runner.hyperparams, runner.hyperparams)
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "n_in_epoch", "n_of_actor"),
     [
