@@ -290,7 +290,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
 
     def _within_bounds(self, units: Array) -> Array:
-        """Actions of the learner, of which those of boxes lie in [-1, 1] whatever a hook adds to them."""
+        """Actions of the learner, those of boxes clipped to [-1, 1], whatever a hook adds to them."""
         return units if is_discrete(self.episodes.action_space) else jnp.clip(units, -1.0, 1.0)
 
     def _keys_of_statistics(self, learner: Learner) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class Dataset(Sampled):
 
     @property
     def single_steps(self) -> "Dataset":
-        """The `rewards`, `masks` and `ends` that `n_step` or `split` were given, or the dataset itself."""
+        """The `rewards`, `masks` and `ends` that `n_step` or `split` was given, or the dataset."""
         return self if self._single_steps is None else self._single_steps
 
     # Choosing rows.

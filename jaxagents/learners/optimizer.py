@@ -117,9 +117,9 @@ def optimized(
     Returns:
         The state before its first gradient step.
     """
-    made = optax.inject_hyperparams(lambda learning_rate: with_extra_args(optimizer(learning_rate)))(
-        learning_rate=0.0
-    )
+    made = optax.inject_hyperparams(
+        lambda learning_rate: with_extra_args(optimizer(learning_rate))
+    )(learning_rate=0.0)
     tx = _compared_by(fingerprint((optimizer, "learning_rate")), made)
     return with_learning_rate(TrainState.from_variables(model_def, variables, tx), learning_rate)
 

@@ -210,6 +210,10 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
     _, legs = of_turns({"arm": (None, (jnp.array([True, False]), None))})
     assert len(np.unique(legs[:, 1])) == 4
     assert (legs[:, 0] == 0).all()
-    for wrong in ({"leg": None}, {"arm": (None, (None,))}, {"arm": (None, (None, jnp.ones(2, bool)))}):
+    for wrong in (
+        {"leg": None},
+        {"arm": (None, (None,))},
+        {"arm": (None, (None, jnp.ones(2, bool)))},
+    ):
         with pytest.raises(ValueError, match="mask of actions must be boolean"):
             of_turns(wrong)

@@ -78,7 +78,8 @@ def test_explored_actions_stay_in_the_box():
     runner = jax.jit(agent.program.start)(KEY, sac.HyperParameters())
     taken = agent.advance(runner, np.int32(1)).buffer.storage["actions"]
     assert ((taken >= -2.0) & (taken <= 1.0)).all()
-    assert (taken == -2.0).any() and (taken == 1.0).any()
+    assert (taken == -2.0).any()
+    assert (taken == 1.0).any()
 
 
 class Counter(Probe):
@@ -361,9 +362,11 @@ def test_q_and_policy_are_those_of_the_trained_agent():
     assert values.shape == (2, 2)
     np.testing.assert_array_equal(agent.policy(observations), values.argmax(-1))
     np.testing.assert_array_equal(agent.policy(agent.learner, observations[0]), values[0].argmax())
-    with pytest.raises(ValueError, match=r"q takes one observation, of shape \(2,\).* got shape \(3,"):
+    with pytest.raises(
+        ValueError, match=r"q takes one observation, of shape \(2,\).* got shape \(3,"
+    ):
         agent.q(jnp.zeros(3))
-    with pytest.raises(ValueError, match="q takes one observation, .* structured as"):
+    with pytest.raises(ValueError, match=r"q takes one observation, .* structured as"):
         agent.q({"angle": jnp.zeros(2)})
 
 

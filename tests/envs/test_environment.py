@@ -277,7 +277,9 @@ def test_observations_wider_than_their_space_of_bytes_are_named():
             step = super().step(*args)
             return step._replace(obs=step.obs.astype(jnp.int32))
 
-    with pytest.warns(UserWarning, match="has dtype uint8, but reset returns dtype int32, which is"):
+    with pytest.warns(
+        UserWarning, match="has dtype uint8, but reset returns dtype int32, which is"
+    ):
         PPO(Bytes(), None, CONFIG)
 
 

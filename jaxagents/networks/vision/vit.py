@@ -66,7 +66,9 @@ class ViT(Encoder):
                 "pixels: crop or resize the images, or choose another patch_size."
             )
         x = x.reshape(batch, height // size, size, width // size, size, channels)
-        return x.swapaxes(2, 3).reshape(batch, height // size, width // size, size * size * channels)
+        return x.swapaxes(2, 3).reshape(
+            batch, height // size, width // size, size * size * channels
+        )
 
     def _positions(self, rows: int, columns: int) -> Array | np.ndarray:
         if self.positions == "learned":
