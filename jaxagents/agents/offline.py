@@ -21,7 +21,7 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.data import Dataset
+from jaxagents.data import Dataset, rows
 from jaxagents.data.moments import moments_of_rows
 from jaxagents.data.return_range import reward_factor
 from jaxagents.data.values import check_allowed, check_values
@@ -65,10 +65,12 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
-            dataset: Transitions, with observations and actions as the environment has them. Agents with
-                the same dataset share its arrays on the device, which stay there as long as the
-                dataset exists. An agent has them as they were when it was made: later changes in place
-                are seen by the next one. If several processes train together, each gives its own part.
+            dataset: Transitions, with observations and actions as the environment has them; in place of
+                tuples and dataclasses it has dicts, with the numbers of the parts or the names of the
+                fields as keys. Agents with the same dataset share its arrays on the device, which stay
+                there as long as the dataset exists. An agent has them as they were when it was made:
+                later changes in place are seen by the next one. If several processes train together,
+                each gives its own part.
 
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
@@ -81,7 +83,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         self._check_action_space()
         self.data = self._to_device(dataset)
         if self._observes():
-            self._moments = _of_all_processes(moments_of_rows(dataset["observations"]))
+            observations = rows.structured_as(self._observation, dataset["observations"])
+            self._moments = _of_all_processes(moments_of_rows(observations))
 
     def _observes(self) -> bool:
         """Whether a network of the learner has statistics of observations."""
@@ -114,7 +117,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
         for key in observed:
-            check_dataset_observations(arrays[key], self._observation, key)
+            observations = rows.structured_as(self._observation, arrays[key])
+            check_dataset_observations(observations, self._observation, key)
         actions = np.asarray(arrays["actions"])
         self._check_actions(actions)
         if is_discrete(self.episodes.action_space):
@@ -136,14 +140,18 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         return copies[kind].groups
 
     def _as_played(self, observations: PyTree) -> PyTree:
-        """Whole numbers as real ones where the environment has these, but images as they are."""
+        """Observations in the environment's structure, with real numbers where it has these.
+
+        Images stay as they are.
+        """
 
         def as_played(x: np.ndarray, one: jax.ShapeDtypeStruct) -> np.ndarray:
             is_table = x.dtype.kind in "iu" and one.ndim < IMAGE_NDIM
             is_real = jnp.issubdtype(one.dtype, jnp.floating)
             return x.astype(np.float32) if is_table and is_real else x
 
-        return jax.tree.map(as_played, observations, self._observation)
+        structured = rows.structured_as(self._observation, observations)
+        return jax.tree.map(as_played, structured, self._observation)
 
     def _groups_of_this_process(self) -> int:
         n_groups, n_processes = self.config.n_groups, jax.process_count()
@@ -294,9 +302,9 @@ def _deal(arrays: dict[str, PyTree], n_groups: int) -> Groups:
     """Deals rows to groups in order, whose sizes differ by one at most."""
     n_rows = len(arrays["actions"])
     sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
-    rows = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
+    dealt = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)
 
     def in_groups(array: Array | np.ndarray) -> Array | np.ndarray:
-        return array[None] if n_groups == 1 else np.asarray(array)[rows]
+        return array[None] if n_groups == 1 else np.asarray(array)[dealt]
 
     return Groups(jax.tree.map(in_groups, arrays), jnp.asarray(sizes))

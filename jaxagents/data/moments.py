@@ -1,5 +1,6 @@
 """Moments of the observations of a dataset, by which networks normalise them."""
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -17,15 +18,17 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
     A number that is the same in all rows has a variance of 1, so that other values of it stay moderate.
 
     Args:
-        arrays: An array with a first axis of rows, or nested dicts of them.
+        arrays: An array with a first axis of rows, or a pytree of them.
 
     Returns:
         [`Moments`][jaxagents.ops.Moments] for each array, of whatever type; those of no samples for
         images.
     """
-    if isinstance(arrays, dict):
-        return {name: moments_of_rows(array) for name, array in arrays.items()}
-    array = rows.whole(arrays)
+    return jax.tree.map(_moments_of_array, arrays)
+
+
+def _moments_of_array(array: np.ndarray | rows.Gathered) -> ops.Moments:
+    array = rows.whole(array)
     if array.ndim > _MOST_AXES:
         return ops.no_moments()
     mean, std = (x.astype(np.float32) for x in Normalisation.of(array))

@@ -1,6 +1,8 @@
 """Nested dicts of arrays whose rows belong together."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,6 +95,25 @@ def in_dicts(tree: PyTree) -> PyTree:
     if any(part is tree for _, part in parts):
         return tree
     return {jax.tree_util.keystr(path, simple=True): in_dicts(part) for path, part in parts}
+
+
+def structured_as(example: PyTree, nested: PyTree) -> PyTree:
+    """Nested dicts in the structure of a pytree whose parts have their names, as `in_dicts` gives them.
+
+    Args:
+        example: A pytree, in which there may be tuples, lists and dataclasses.
+        nested: An array, or nested dicts of arrays.
+
+    Returns:
+        The arrays, structured as the example; as they are, if their names are not those of its parts.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(example)
+    if jax.tree.structure(in_dicts(example)) != jax.tree.structure(nested):
+        return nested
+    names = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in paths]
+    return jax.tree.unflatten(
+        structure, [functools.reduce(operator.getitem, path, nested) for path in names]
+    )
 
 
 def as_array(name: str, value: object) -> np.ndarray:

@@ -1,5 +1,7 @@
 """What is particular to agents that learn from a dataset."""
 
+from typing import Any, NamedTuple
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -71,6 +73,59 @@ def test_arrays_that_the_learner_needs_are_on_the_device():
     assert rows_of(agent).keys() == {"observations", "actions", "discounts"}
     assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(agent.data))
     trees.assert_equal(rows_of(agent), {key: dataset[key] for key in rows_of(agent)})
+
+
+class Named(NamedTuple):
+    """Fields that are not in the order of their names, in which dicts are flattened."""
+
+    time: Any
+    sign: Any
+
+
+@pytest.mark.parametrize(
+    ("structured", "in_dicts"),
+    [
+        (lambda sign, time: (sign, time), lambda sign, time: {"0": sign, "1": time}),
+        (lambda sign, time: Named(time, sign), lambda sign, time: {"sign": sign, "time": time}),
+        (
+            lambda sign, time: {"b": (sign, {"a": time})},
+            lambda sign, time: {"b": {"0": sign, "1": {"a": time}}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("agent", [BC, IQL])
+def test_dicts_stand_for_tuples_and_fields_of_observations(agent, structured, in_dicts):
+    class Structured(MatchSign):
+        def observe(self, state):
+            return structured(state.sign[None], state.time[None].astype(float))
+
+    columns = [np.linspace(low, low + 1.0, 32, dtype=np.float32)[:, None] for low in (-1.0, 3.0)]
+    observed = dict.fromkeys(("observations", "next_observations"), in_dicts(*columns))
+    actions = np.zeros((32, 1), np.float32) if agent is IQL else np.zeros(32, int)
+    env = Structured(continuous=agent is IQL)
+    learned = small(
+        agent, env, discrete_data(**observed, actions=actions), normalise_observations=True
+    )
+    trees.assert_equal(rows_of(learned)["observations"], structured(*columns))
+    means = structured(np.full(1, -0.5), np.full(1, 3.5))
+    jax.tree.map(
+        lambda mean, of_one: np.testing.assert_allclose(of_one.mean, mean, rtol=1e-6),
+        means,
+        learned._moments,
+    )
+    learned.train(KEY, hyperparams(agent))
+    assert jnp.shape(learned.policy(structured(np.ones(1), np.zeros(1)))) == actions.shape[1:]
+
+
+def test_dicts_of_other_names_are_no_observations():
+    class Pairs(MatchSign):
+        def observe(self, state):
+            return state.sign[None], state.time[None].astype(float)
+
+    column = np.zeros((32, 1), np.float32)
+    for names in (["0", "2"], ["0", "1", "2"]):
+        with pytest.raises(ValueError, match="observations have shape"):
+            small(BC, Pairs(), discrete_data(observations=dict.fromkeys(names, column)))
 
 
 def test_rows_are_dealt_to_groups():
