@@ -33,7 +33,7 @@ class ProgressBar:
         self._unit = unit
         self._first = self._done = first
         self._n_steps = n_steps
-        self._disable = disable
+        self._disable = disable or sys.stderr is None  # as in programs without a console
 
     def __enter__(self) -> "ProgressBar":
         """Opens the bar."""
