@@ -24,11 +24,10 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
         [`Moments`][jaxagents.ops.Moments] for each array, of whatever type; those of no samples for
         images.
     """
-    return jax.tree.map(_moments_of_array, arrays)
+    return jax.tree.map(lambda array: _moments_of_array(rows.whole(array)), arrays)
 
 
-def _moments_of_array(array: np.ndarray | rows.Gathered) -> ops.Moments:
-    array = rows.whole(array)
+def _moments_of_array(array: np.ndarray) -> ops.Moments:
     if array.ndim > _MOST_AXES:
         return ops.no_moments()
     mean, std = (x.astype(np.float32) for x in Normalisation.of(array))
