@@ -117,8 +117,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
         for key in observed:
-            observations = rows.structured_as(self._observation, arrays[key])
-            check_dataset_observations(observations, self._observation, key)
+            check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)
         actions = np.asarray(arrays["actions"])
         self._check_actions(actions)
         if is_discrete(self.episodes.action_space):

@@ -98,18 +98,16 @@ def in_dicts(tree: PyTree) -> PyTree:
 
 
 def structured_as(example: PyTree, nested: PyTree) -> PyTree:
-    """Nested dicts in the structure of a pytree whose parts have their names, as `in_dicts` gives them.
+    """Nested dicts in the structure of a pytree whose parts have their names: undoes `in_dicts`.
 
     Args:
         example: A pytree, in which there may be tuples, lists and dataclasses.
         nested: An array, or nested dicts of arrays.
 
     Returns:
-        The arrays, structured as the example; as they are, if their names are not those of its parts.
+        The arrays, structured as the example.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(example)
-    if jax.tree.structure(in_dicts(example)) != jax.tree.structure(nested):
-        return nested
     names = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in paths]
     return jax.tree.unflatten(
         structure, [functools.reduce(operator.getitem, path, nested) for path in names]
