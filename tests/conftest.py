@@ -25,6 +25,7 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # which profiles
 
 import jax
 import pytest
+import quick_bits
 from jax._src import compiler
 from jaxtyping import install_import_hook
 from xdist.scheduler import LoadScopeScheduling
@@ -103,7 +104,10 @@ def pytest_collection_modifyitems(config, items):
 FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
 QUICK = jax.config.read("jax_disable_most_optimizations")
 KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
+NO_PROFILES = 3
 get_compile_options = compiler.get_compile_options
+draws_quickly = QUICK
+quick_bits.choose(lambda: draws_quickly)
 
 
 def is_optimised(item):
@@ -112,14 +116,17 @@ def is_optimised(item):
 
 
 def pytest_runtest_setup(item):
-    """Changes the way of compiling between tests that differ in it, and forgets what was compiled."""
+    """Changes the way of compiling between tests that differ in it, which keeps the programs of each."""
+    global draws_quickly
     quick = QUICK and not is_optimised(item)
-    if quick != jax.config.read("jax_disable_most_optimizations"):
-        kept_after = KEPT_AFTER if quick else math.inf
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_after)
-        jax.config.update("jax_disable_most_optimizations", quick)
-        compiler.get_compile_options = get_compile_options if quick else options_of_users
-        jax.clear_caches()
+    draws_quickly = quick and item.get_closest_marker("bits_of_jax") is None
+    jax.config.update(
+        "jax_persistent_cache_min_compile_time_secs", KEPT_AFTER if quick else math.inf
+    )
+    jax.config.update("jax_disable_most_optimizations", quick)
+    compiler.get_compile_options = get_compile_options if quick else options_of_users
+    # Programs in memory are told apart by this number, which nothing else reads without profiles.
+    jax.config.update("jax_pgle_profiling_runs", NO_PROFILES + 2 * quick + draws_quickly)
 
 
 @functools.wraps(get_compile_options)

@@ -7,6 +7,7 @@ import textwrap
 
 import jax
 import numpy as np
+import pytest
 import together
 import trees
 from probes import MatchSign
@@ -26,6 +27,7 @@ def make(name, **fields):
     return CASES[name].make(MatchSign, **{**FIELDS, **fields})
 
 
+@pytest.mark.bits_of_jax
 def test_learners_and_what_all_processes_stop_at(tmp_path):
     script = """
         import os, signal, threading, time
@@ -90,6 +92,7 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
                 trees.assert_equal([found[key] for key in found], leaves)
 
 
+@pytest.mark.bits_of_jax
 def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit(tmp_path):
     script = """
         import os, pathlib, signal, threading, time

@@ -28,7 +28,7 @@ class Walk(Environment):
         return jnp.zeros(1), (jnp.zeros(()), key)
 
     def step(self, key, state, action):
-        position = state[0] + jax.random.uniform(key) + action
+        position = state[0] + 2 * jax.random.uniform(key) + action
         obs = position[None] / 9 - 1
         return Step(obs, (position, key), jnp.ones(()), position > 8, jnp.zeros((), bool), {})
 

@@ -195,6 +195,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.bits_of_jax
 def test_a_terminated_training_saves_and_goes_on_as_if_uninterrupted(tmp_path):
     tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     script = textwrap.dedent(SCRIPT.format(tests=tests, folder=str(tmp_path)))

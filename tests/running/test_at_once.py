@@ -4,6 +4,7 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import alone
+import pytest
 import trees
 
 from jaxagents import verify
@@ -21,6 +22,7 @@ def test_threads_train_at_once(tmp_path):
         assert not any(verify(folder).values())
 
 
+@pytest.mark.bits_of_jax
 def test_a_spawned_process_trains_as_this_one():
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as processes:

@@ -67,7 +67,7 @@ def test_a_training_stops_where_numbers_are_not_finite(name, of):
 def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     agent, hyperparams = make("PPO", share=0.002, n_steps=1_000, checkpoint_dir=tmp_path)
     with pytest.raises(NotFiniteError, match="the last one before it is whole"):
-        agent.train(KEY, hyperparams, progress=False)
+        agent.train(jax.random.key(1), hyperparams, progress=False)
     step = agent.previous_training_max_step
     spoilt = agent.training_runner
     assert not_finite(agent.vital_arrays(spoilt))
