@@ -123,8 +123,8 @@ def with_leaves(template: PyTree, saved: Mapping[str, np.ndarray]) -> PyTree:
 
     def as_leaf(array: np.ndarray, like: Array) -> PyTree:
         if not is_key(like):
-            return jnp.asarray(array)
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=implementation_of(like))
+            return jax.device_put(array)
+        return jax.random.wrap_key_data(jax.device_put(array), impl=implementation_of(like))
 
     like, structure = jax.tree.flatten(template)
     arrays = [saved[path] for path, _ in leaves_of(template)]

@@ -67,7 +67,7 @@ class OnHost(Generic[PlayingRunnerT]):
     @nan_is_allowed
     def place(self, runner: PlayingRunnerT) -> PlayingRunnerT:
         """A copy of a runner to go on from."""
-        return jax.tree.map(jnp.copy, runner)
+        return jax.device_put(runner, may_alias=False)
 
     @nan_is_allowed
     def restart(self, runner: PlayingRunnerT, hyperparams: PyTree) -> PlayingRunnerT:
