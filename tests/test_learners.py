@@ -12,7 +12,7 @@ from flax import linen as nn
 from learner_registry import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
 from trees import assert_close, assert_equal, equal
 
-from jaxagents.bc import DiscreteBCLearner
+from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 from jaxagents.sac import SACLearner
 
@@ -74,6 +74,18 @@ def test_seeds_are_integers_or_keys(row):
     assert_equal(row.create(seed=3), row.create(seed=jax.random.key(3)))
     assert_equal(row.create(seed=3), row.create(seed=np.int64(3)))
     assert_equal(row.create(seed=3), row.create(seed=jax.random.PRNGKey(3)))
+
+
+def test_seeds_without_a_key_of_their_own_are_refused():
+    batch = np.zeros((2, 3)), np.zeros((2, 1))
+    for seed in (2**32, np.int64(2**32), np.array(2**32), 2**64):
+        with pytest.raises(ValueError, match=r"seed must be an integer of 32 bits, such as 0 to 4"):
+            BCLearner.create(seed, *batch, features=(8,))
+    with jax.enable_x64(True):
+        one, other = (BCLearner.create(seed, *batch, features=(8,)) for seed in (0, 2**32))
+        assert not equal(one.actor.params, other.actor.params)
+    with pytest.raises(TypeError, match=r"Expected a random key such as .*, got '0'"):
+        BCLearner.create("0", *batch, features=(8,))
 
 
 @learners("SAC", "DiscreteSAC", "DQN", "BC")

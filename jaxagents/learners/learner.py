@@ -12,14 +12,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.arrays import without_weak_types
+from jaxagents.core import numbers
+from jaxagents.core.arrays import is_traced, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
-from jaxagents.core.numbers import positive
 from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.core.schedules import has_schedules
@@ -101,7 +101,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """A learner before its first update.
 
         Args:
-            seed: An integer or a random key.
+            seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
             observations: An example of one observation, or a batch of them.
             actions: An example of one action, or a batch of them.
             **kwargs: Fields of the learner's configuration and hyperparameters; `n_actions`, the number
@@ -111,7 +111,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
 
         Raises:
-            TypeError: A keyword is not a field, or the actions or a network are of the wrong kind.
+            TypeError: A keyword is not a field, or the seed, the actions or a network are of the wrong
+                kind.
             ValueError: A number is out of range, or observations, actions and networks do not fit each
                 other.
         """
@@ -134,7 +135,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         Args:
             config: The learner's configuration, or one that inherits from it, as that of an agent.
             hyperparams: The learner's hyperparameters, or others that inherit from them.
-            seed: An integer or a random key.
+            seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
             example: Example of the data that it is made for.
 
         Returns:
@@ -149,7 +150,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         cls.check_kinds(config, hyperparams)
         check_hook_names(cls, [*cls.hooks, "_initial", "_update", "_policy"])
         if example.n_actions is not None:
-            n_actions = positive(f"{cls.__name__}: n_actions", example.n_actions)
+            n_actions = numbers.positive(f"{cls.__name__}: n_actions", example.n_actions)
             example = example.replace(n_actions=n_actions)
         check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
         if config.has_default_networks:
@@ -393,5 +394,9 @@ def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
 
 
 def _as_key(seed: ArrayLike) -> Key[Array, ""]:
-    is_number = jnp.ndim(seed) == 0 and jnp.issubdtype(jnp.result_type(seed), jnp.integer)
-    return jax.random.key(seed) if is_number else as_key(seed)
+    kind = getattr(seed, "dtype", type(seed))
+    if not jnp.issubdtype(kind, jnp.integer) or jnp.ndim(seed):
+        return as_key(seed)
+    if is_traced(seed) or jax.config.jax_enable_x64:  # the latter keeps all 64 bits
+        return jax.random.key(seed)
+    return jax.random.key(numbers.seed("seed", seed))
