@@ -10,7 +10,7 @@ from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.nnx_modules import check_keeps_its_variables
+from jaxagents.networks.nnx_modules import check_keeps_its_variables, initial_variables
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -88,11 +88,12 @@ def initialise(
         Collections of variables by name.
 
     Raises:
-        ValueError: A module of flax.nnx in it changes variables when it is called.
+        ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
+            numbers.
     """
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        variables = dict(network.init(rng, *inputs, **options))
+        variables = initial_variables(network, rng, *inputs, **options)
         check_keeps_its_variables(network, variables, *inputs, **options)
         return variables
 

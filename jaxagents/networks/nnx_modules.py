@@ -1,11 +1,12 @@
 """Modules of flax.nnx, which are given as modules of flax.linen by flax's own bridge."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 from flax import linen as nn
-from jaxtyping import PyTree
+from jaxtyping import Array, Key, PyTree
 
 
 def is_nnx(choice: object) -> bool:
@@ -35,6 +36,36 @@ def check_not_nnx(choice: object, field: str) -> None:
         f"parameters: give flax.nnx.bridge.to_linen({kind.__name__}, ...), with the arguments of its "
         "constructor but for rngs."
     )
+
+
+def initial_variables(
+    network: nn.Module, rng: Key[Array, ""], *inputs: PyTree, **options: PyTree
+) -> dict[str, PyTree]:
+    """The variables of a network of modules of either kind.
+
+    Args:
+        network: The network.
+        rng: Random key.
+        *inputs: Examples of its inputs.
+        **options: Keyword arguments of the network.
+
+    Returns:
+        Collections of variables by name.
+
+    Raises:
+        ValueError: A module of flax.nnx in it draws random numbers, other than those of its parameters.
+    """
+    try:
+        return dict(network.init(rng, *inputs, **options))
+    except (AttributeError, KeyError) as error:
+        missing = re.search(r"No RngStream named '(\w+)'", str(error))
+        if missing is None:
+            raise
+        raise ValueError(
+            f"{type(network).__name__} holds a module of flax.nnx that takes random numbers from "
+            f"rngs.{missing[1]}, of which there are none here: only rngs.params, for its parameters. "
+            "Leave out layers that draw while they are called, such as dropout."
+        ) from error
 
 
 def check_keeps_its_variables(

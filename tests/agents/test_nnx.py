@@ -135,3 +135,35 @@ def test_those_whose_calls_change_variables_are_refused(name, field):
         ValueError, match=r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru"
     ):
         start(False)
+
+
+class Dropping(Net):
+    """Drops some of its inputs."""
+
+    def __init__(self, n_inputs: int, n_outputs: int, *, rngs: nnx.Rngs):
+        super().__init__(n_inputs, n_outputs, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x):
+        return super().__call__(self.dropout(x))
+
+
+class Noisy(Net):
+    """Adds noise to its inputs."""
+
+    def __init__(self, n_inputs: int, n_outputs: int, *, rngs: nnx.Rngs):
+        super().__init__(n_inputs, n_outputs, rngs=rngs)
+        self.noise = rngs.noise()
+
+
+@pytest.mark.parametrize(("module", "stream"), [(Dropping, "dropout"), (Noisy, "noise")])
+@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
+def test_those_that_draw_random_numbers_are_refused(name, field, module, stream):
+    case = CASES[name]
+
+    def start():
+        agent = case.make(MatchSign, False, **{field: to_linen(module, 2, 2)})
+        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
+
+    with pytest.raises(ValueError, match=rf"flax\.nnx that takes .* from rngs\.{stream}, of which"):
+        start()
