@@ -52,7 +52,8 @@ class SkipNotFinite:
 
     def __call__(self, *args: Any, **params: Any) -> optax.GradientTransformation:
         """The optimizer with some parameters, within `optax.apply_if_finite`."""
-        return optax.apply_if_finite(self.optimizer(*args, **params), self.max_in_a_row)
+        optimizer = with_extra_args(self.optimizer(*args, **params))
+        return optax.apply_if_finite(optimizer, self.max_in_a_row)
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -109,17 +109,20 @@ def test_works_with_any_optimizer(optimizer):
     assert np.isfinite(step(optimizer, OptimizerParams(), n=2).params["w"]).all()
 
 
-def test_optimizers_within_several_steps_are_told_the_loss():
+@pytest.mark.parametrize("skips", [False, True])
+def test_optimizers_within_several_steps_are_told_the_loss(skips):
     def halved_every_second_step(learning_rate):
         plateau = optax.chain(optax.sgd(learning_rate), optax.contrib.reduce_on_plateau())
         return optax.MultiSteps(plateau, 2).gradient_transformation()
 
     params = {"w": jnp.ones(2)}
-    tx = make_optimizer(halved_every_second_step, OptimizerParams())
+    optimizer = halved_every_second_step
+    tx = make_optimizer(SkipNotFinite(optimizer) if skips else optimizer, OptimizerParams())
     state = tx.init(params)
     for _ in range(2):
         _, state = tx.update(params, state, params, value=3.0)
-    assert state.inner_state[1].inner_opt_state[1].best_value == 3.0
+    of_steps = state.inner_state[1].inner_state if skips else state.inner_state[1]
+    assert of_steps.inner_opt_state[1].best_value == 3.0
 
 
 def test_equal_optimizers_are_equal():
