@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, PyTree
+from optax.contrib import ReduceLROnPlateauState
 
 from jaxagents.core.arrays import of_this_process
 
@@ -25,7 +26,7 @@ def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
     return [
         f"{name}{_where(name, tree)}"
         for name, tree in arrays.items()
-        if not all(_is_finite(leaf) for leaf in jax.tree.leaves(tree))
+        if not all(_is_finite(leaf) for leaf in _leaves(tree))
     ]
 
 
@@ -38,7 +39,7 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
     Returns:
         One entry for each member.
     """
-    leaves = [of_this_process(leaf) for leaf in jax.tree.leaves(tree) if _is_floating(leaf)]
+    leaves = [of_this_process(leaf) for leaf in _leaves(tree) if _is_floating(leaf)]
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
@@ -54,6 +55,18 @@ def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
     environments = np.flatnonzero(flags).tolist()
     more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
     return f" of environments {environments[:8]}{more}"
+
+
+def _leaves(tree: PyTree) -> list[jax.Array]:
+    """The arrays, but for the best loss of `reduce_on_plateau`, infinity before there is any."""
+
+    def is_plateau(x: PyTree) -> bool:
+        return isinstance(x, ReduceLROnPlateauState)
+
+    def watched(x: PyTree) -> PyTree:
+        return x._replace(best_value=None) if is_plateau(x) else x
+
+    return jax.tree.leaves(jax.tree.map(watched, tree, is_leaf=is_plateau))
 
 
 def _where(name: str, tree: PyTree) -> str:

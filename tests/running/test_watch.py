@@ -336,3 +336,18 @@ def test_returns_of_observations_that_are_not_finite_are_no_numbers():
     outcomes = agent.eval(KEY, 4)
     assert np.isnan(outcomes["returns"]).all()
     assert np.isfinite(outcomes["final_rewards"]).all()
+
+
+def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
+    def patient(learning_rate):
+        plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
+        return optax.chain(optax.adam(learning_rate), plateau)
+
+    state = patient(1e-3).init(jnp.zeros(2))
+    assert not_finite({"optimizer": state}) == []
+    spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
+    assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
+    case = CASES["DQN"]
+    agent = case.make(MatchSign, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
+    agent.train(KEY, case.hyperparams(), progress=False)
+    assert saved_steps(tmp_path) == [0, 2]
