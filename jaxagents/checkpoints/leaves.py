@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import is_key, narrow
 from jaxagents.core.keys import implementation_of
 
 Leaf = tuple[str, Any]
@@ -152,6 +152,7 @@ def check_leaves(saved: list[dict[str, Any]], own: list[Leaf], place: str, owner
                 f"{place} does not fit this {owner}. The first leaf that differs is {found['path']} "
                 f"with shape {tuple(found['shape'])} and dtype {found['dtype']}, where this {owner} "
                 f"has {path} with shape {leaf.shape} and dtype {leaf.dtype}."
+                f"{_of_widths(found, expected)}"
             )
     if len(saved) != len(own):
         longer = [s["path"] for s in saved] if len(saved) > len(own) else [path for path, _ in own]
@@ -159,3 +160,16 @@ def check_leaves(saved: list[dict[str, Any]], own: list[Leaf], place: str, owner
             f"{place} has {len(saved)} leaves, but this {owner} has {len(own)}; the first without a "
             f"counterpart is {longer[min(len(saved), len(own))]}."
         )
+
+
+def _of_widths(found: dict[str, Any], expected: dict[str, Any]) -> str:
+    """What to set, where a leaf differs only as it has 64 bits instead of 32, or 32 instead of 64."""
+    if {**expected, "dtype": found["dtype"]} != {name: found[name] for name in expected}:
+        return ""
+    its, own = jnp.dtype(found["dtype"]), jnp.dtype(expected["dtype"])
+    if narrow(its) != narrow(own):
+        return ""
+    had, value = ("with", True) if its.itemsize > own.itemsize else ("without", False)
+    return (
+        f' It is of JAX {had} numbers of 64 bits: set jax.config.update("jax_enable_x64", {value}).'
+    )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagents.checkpoints.leaves import leaves_of, pack, unpack, with_leaves
+from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack, unpack, with_leaves
 
 MANY = 100_000
 TREE = {
@@ -71,3 +71,16 @@ def test_a_shortened_array_is_damaged():
     arrays["joined/float32"] = arrays["joined/float32"][:7]
     damaged = [saved["path"] for saved in signatures if unpack(saved, arrays) is None]
     assert damaged == ["more"]
+
+
+@pytest.mark.parametrize("had", [True, False])
+def test_leaves_of_another_width_are_refused_with_the_setting_to_make(had):
+    def leaves():
+        return leaves_of({"key": jax.random.key(3), "n": jnp.asarray(np.arange(2))})
+
+    with jax.enable_x64(had):
+        _, saved = pack(leaves())
+    with jax.enable_x64(not had), pytest.raises(ValueError, match=rf"_enable_x64\", {had}\)\.$"):
+        check_leaves(saved, leaves(), "The checkpoint", "agent")
+    with pytest.raises(ValueError, match=r"dtype float32\.$"):
+        check_leaves(saved, leaves_of({"key": jax.random.key(3), "n": jnp.ones(2)}), "It", "agent")
