@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
+from jax.tree_util import KeyPath
 from jaxtyping import Array, ArrayLike, PyTree
 
 from jaxagents.core.arrays import AnyArray
@@ -127,11 +128,10 @@ class ExportedPolicy:
         return call(bool(batch), self.weights, *inputs)
 
     def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
-        """The arrays of an observation; for a policy of a single array, a list of numbers is one."""
+        """The arrays of an observation, of which lists of numbers are some."""
         if len(self._observed) == 1 and isinstance(observation, list):
-            with contextlib.suppress(ValueError, TypeError):  # of several lengths, or traced
-                observation = np.asarray(observation)
-        named = leaves_by_name(observation)
+            observation = _array_of(observation)
+        named = leaves_by_name(_with_arrays(observation, self._entries))
         if self._entries and "" not in named:
             _check_entries(list(named), self._entries)
             return [_as_array(named[entry]) for entry in self._entries]
@@ -224,6 +224,25 @@ def _check_entries(given: list[str], expected: list[str]) -> None:
         raise ValueError(
             f"This policy takes an observation with the entries {expected}, but of this one {found}."
         )
+
+
+def _with_arrays(observation: PyTree, entries: list[str]) -> PyTree:
+    """An observation with arrays for its entries that are lists of numbers."""
+
+    def convert(path: KeyPath, x: PyTree) -> PyTree:
+        is_entry = jax.tree_util.keystr(path, simple=True, separator="/") in entries
+        return _array_of(x) if is_entry and isinstance(x, list) else x
+
+    return jax.tree_util.tree_map_with_path(
+        convert, observation, is_leaf=lambda x: isinstance(x, list)
+    )
+
+
+def _array_of(numbers: list) -> np.ndarray | list:
+    """Lists of numbers as an array; as they are if they are of several lengths, or traced."""
+    with contextlib.suppress(ValueError, TypeError):
+        return np.asarray(numbers)
+    return numbers
 
 
 def _compiled(call: Program) -> Program:

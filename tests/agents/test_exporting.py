@@ -261,6 +261,11 @@ def test_entries_are_taken_by_their_names(tmp_path):
     x, y = jnp.ones(3), -jnp.ones(3)
     both = {"velocity": y, "position": x}
     assert policy(both) == agent.policy(both) != agent.policy({"position": y, "velocity": x})
+    assert policy({"velocity": [-1.0] * 3, "position": [1, 1, 1]}) == policy(both)
+    batch = {"velocity": [[-1.0] * 3] * 2, "position": jnp.ones((2, 3))}
+    assert policy(batch).tolist() == [policy(both)] * 2
+    with pytest.raises(ValueError, match=r"\['position'\] are missing and \['position/0/0', "):
+        policy({"velocity": y, "position": [[1.0, 1.0], [1.0]]})
     for wrong, fault in (
         (
             {"speed": y, "place": x},
