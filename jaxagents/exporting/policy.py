@@ -182,7 +182,7 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
     Raises:
         FileNotFoundError: There is no such file.
         ImportError: safetensors or flatbuffers is not installed.
-        ValueError: The file is none of a policy, or of a later version.
+        ValueError: The file is none of a policy, or of a later version, or its programs are damaged.
     """
     safetensors = require("safetensors", EXTRA)
     require("flatbuffers", EXTRA)
@@ -200,14 +200,31 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
             f"{path} is no policy that agent.export_policy of this version has written: its format is "
             f"{metadata.get('format')!r}."
         )
-    programs = _under("program/", tensors)
     return ExportedPolicy(
         _under("weights/", tensors),
         [array for _, array in sorted(_under("carry/", tensors).items())],
-        {name: export.deserialize(bytearray(code.tobytes())) for name, code in programs.items()},
+        _programs_of(path, tensors, metadata),
         {name: text for name, text in metadata.items() if name not in ("format", ENTRIES)},
         json.loads(metadata.get(ENTRIES, "[]")),
     )
+
+
+def _programs_of(
+    path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> dict[str, export.Exported]:
+    """The programs of a file by name, of greedy actions and of drawn ones."""
+    programs = _under("program/", tensors)
+    missing = [f"program/{name}" for name in ("greedy", "drawn") if name not in programs]
+    if missing:
+        raise ValueError(f"{path} lacks {missing}, which agent.export_policy writes.")
+    try:
+        return {name: export.deserialize(bytearray(code)) for name, code in programs.items()}
+    except Exception as error:  # whatever comes of bytes that make no sense
+        raise ValueError(
+            f"JAX {jax.__version__} cannot read the programs of {path}, which JAX "
+            f"{metadata.get('jax')} has written ({type(error).__name__}: {error}): the file is damaged, "
+            "or the two are too far apart. Export the policy again, from a checkpoint."
+        ) from error
 
 
 def _check_entries(given: list[str], expected: list[str]) -> None:

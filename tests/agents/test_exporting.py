@@ -218,6 +218,29 @@ def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path):
         policy.act(np.zeros(4), np.zeros(2))
 
 
+def test_names_files_whose_programs_are_damaged(tmp_path):
+    fresh(CASES["PPO"]).export_policy(tmp_path / "policy")
+    with safetensors.safe_open(tmp_path / "policy", framework="numpy") as file:
+        metadata = file.metadata()
+    arrays = safetensors.numpy.load_file(tmp_path / "policy")
+    code, other = arrays["program/greedy"], {**arrays}
+    del other["program/drawn"]
+    for damaged, fault in (
+        (
+            {**arrays, "program/greedy": code[:500]},
+            r"cannot read the programs of .*damaged, which JAX",
+        ),
+        (
+            {**arrays, "program/greedy": np.zeros_like(code)},
+            "the file is damaged, or the two are too",
+        ),
+        (other, r"lacks \['program/drawn'\], which agent\.export_policy writes"),
+    ):
+        safetensors.numpy.save_file(damaged, tmp_path / "damaged", metadata)
+        with pytest.raises(ValueError, match=fault):
+            load_policy(tmp_path / "damaged")
+
+
 class Overseen(MatchSign):
     """Shows critics more than actors."""
 
