@@ -307,9 +307,14 @@ def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
     if data.shape[-1] != words:
         raise ValueError(
             f"This policy draws by a random key of {words} words, such as jax.random.key(0, "
-            f"impl='threefry2x32'), got one of {data.shape[-1]}, of {jax.random.key_impl(key)}."
+            f"impl={_of_words(words)!r}), got one of {data.shape[-1]}, of {jax.random.key_impl(key)}."
         )
     return data
+
+
+def _of_words(words: int) -> str:
+    """The implementation of JAX whose random keys have a number of words."""
+    return "threefry2x32" if words == 2 else "rbg"
 
 
 def _as_array(x: ArrayLike) -> AnyArray:

@@ -145,6 +145,12 @@ def test_names_random_keys_that_it_cannot_draw_by(tmp_path):
             policy(obs, jax.random.split(KEY, 3))
         with pytest.raises(ValueError, match=r"a random key of 2 words, .* got one of 4, of rbg"):
             policy(obs, jax.random.key(0, impl="rbg"))
+    with jax.default_prng_impl("rbg"):
+        fresh(CASES["PPO"]).export_policy(tmp_path / "other")
+    policy = load_policy(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"of 4 words, such as jax\.random\.key\(0, impl='rbg'\)"):
+        policy(np.zeros(2), KEY)
+    assert policy(np.zeros(2), jax.random.key(0, impl="rbg")) in (0, 1)
 
 
 def test_paths_may_begin_with_a_tilde(tmp_path, monkeypatch):
