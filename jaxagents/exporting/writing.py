@@ -25,6 +25,7 @@ Act = Callable[..., tuple[PyTree, PyTree]]
 """Maps what acts, a memory, one observation and perhaps a random key to the memory and an action."""
 
 
+@jax.disable_jit(False)  # programs are written, which only compilation makes
 def export_policy(
     path: str | os.PathLike,
     act: Act,

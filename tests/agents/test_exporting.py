@@ -153,6 +153,16 @@ def test_names_random_keys_that_it_cannot_draw_by(tmp_path):
     assert policy(np.zeros(2), jax.random.key(0, impl="rbg")) in (0, 1)
 
 
+def test_writes_programs_where_agents_are_not_compiled(tmp_path):
+    agent = fresh(CASES["PPO"])
+    with jax.disable_jit():
+        agent.export_policy(tmp_path / "policy")
+        policy = load_policy(tmp_path / "policy")
+        assert policy(np.ones(2)) == agent.policy(jnp.ones(2))
+        assert policy(np.ones((3, 2)), KEY).shape == (3,)
+    assert policy(np.ones(2)) == agent.policy(jnp.ones(2))
+
+
 def test_paths_may_begin_with_a_tilde(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
