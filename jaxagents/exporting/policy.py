@@ -14,7 +14,7 @@ from jax import export
 from jax.tree_util import KeyPath
 from jaxtyping import Array, ArrayLike, PyTree
 
-from jaxagents.core.arrays import AnyArray
+from jaxagents.core.arrays import AnyArray, is_traced
 from jaxagents.core.extras import require
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.observed import CRITIC_STATE, without_critic_state
@@ -78,8 +78,8 @@ class ExportedPolicy:
 
         Raises:
             TypeError: The policy has a memory, or the observation is of other numbers.
-            ValueError: The observation is shaped otherwise, or its entries have other names; or there
-                are several random keys, or one of another kind.
+            ValueError: The observation is shaped otherwise, its entries have other names, or its
+                integers are out of range; or there are several random keys, or one of another kind.
         """
         if self._carry:
             raise TypeError(
@@ -116,7 +116,8 @@ class ExportedPolicy:
         Raises:
             TypeError: The observation is of other numbers.
             ValueError: The observation or the memory is shaped otherwise, or entries of the observation
-                have other names; or there are several random keys, or one of another kind.
+                have other names or integers out of range; or there are several random keys, or one of
+                another kind.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
@@ -323,7 +324,7 @@ def _as_array(x: ArrayLike) -> AnyArray:
 
 
 def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
-    """Numbers in the dtype that a program takes; those that it would round are refused."""
+    """Numbers in the dtype that a program takes; those that it would round or wrap are refused."""
     whole = np.bool_, jnp.integer
     kinds = whole if jnp.issubdtype(dtype, jnp.integer) else (*whole, jnp.floating)
     if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
@@ -333,7 +334,16 @@ def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
         )
     if x.dtype == dtype:
         return x
-    return x != 0 if dtype.kind == "b" else x.astype(dtype)
+    if dtype.kind == "b":
+        return x != 0
+    if kinds is whole and x.size and not is_traced(x):
+        low, high = int(np.min(x)), int(np.max(x))
+        if low < jnp.iinfo(dtype).min or high > jnp.iinfo(dtype).max:
+            raise ValueError(
+                f"This policy takes {what} of dtype {dtype}, which does not hold all numbers from {low} "
+                f"to {high}: scale them as in training."
+            )
+    return x.astype(dtype)
 
 
 def _under(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -213,6 +213,11 @@ def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path):
         TypeError, match=r"dtype uint8, got float64: cast .* np\.asarray\(x, np\.uint8"
     ):
         policy({"pixels": pixels / 255, "action_mask": np.ones(2)})
+    for wrapped, fault in (([300, 0, 0], "from 0 to 300"), (jnp.array([0, -1, 9]), "from -1 to 9")):
+        with pytest.raises(
+            ValueError, match=f"dtype uint8, .* not hold all numbers {fault}: scale"
+        ):
+            policy({"pixels": wrapped, "action_mask": np.ones(2)})
 
 
 def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path):
