@@ -322,6 +322,19 @@ def test_refuses_wrong_rewards_and_numbers_of_values():
     refused("must return five values", Old())
 
 
+def test_names_flags_that_are_none_or_dicts_or_states():
+    refused("terminated must be one boolean, got None", wrong(terminated=lambda *_: None))
+    each = wrong(terminated=lambda *_: {"a": jnp.array(False), "__all__": jnp.array(False)})
+    refused('terminated must be one boolean, such as done["__all__"], got a dict', each)
+
+    class OrderOfGym(Probe):
+        def step_env(self, *args):
+            obs, state, reward, done, info = super().step_env(*args)
+            return obs, reward, done, state, info
+
+    refused("(obs, state, reward, terminated, info), in this order", OrderOfGym())
+
+
 def test_refuses_observations_outside_of_their_space():
     box = wrong(observation_space=lambda self, params: Box(-1.0, 1.0, (3,)))
     refused(

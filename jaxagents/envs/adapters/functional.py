@@ -235,6 +235,14 @@ def _number(x: PyTree, name: str) -> int | None:
 
 
 def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
-    flag = jnp.asarray(x)
+    try:
+        flag = jnp.asarray(x)
+    except (TypeError, ValueError) as error:  # None, a dict of actors, or a state in its place
+        given = f"a {type(x).__name__}" if x is not None else "None"
+        entry = ', such as done["__all__"]' if isinstance(x, dict) else ""
+        raise ValueError(
+            f"{what} must be one boolean{entry}, got {given}: step_env returns "
+            "(obs, state, reward, terminated, info), in this order."
+        ) from error
     check_flag(flag, what)
     return flag.astype(bool).reshape(())
