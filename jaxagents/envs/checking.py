@@ -15,7 +15,7 @@ from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
 from jaxagents.envs.random_play import Player, Sampler, play_at_random, player_of
 from jaxagents.envs.spaces import Space, check_components, map_spaces
-from jaxagents.envs.tracing import told_of_writing, traced_attributes
+from jaxagents.envs.tracing import told_of_writing, traced_attributes, traced_reset
 
 _N_ENVS = 8
 _FOR_EVER = int(np.iinfo(np.int32).max)
@@ -139,7 +139,10 @@ def _trace(
         episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
         player = _player_of(episodes, sample_action)
         action = jax.eval_shape(lambda key: player(key, None), jax.random.key(0))
+        traced_reset(made)
+        before = _with_new_attributes(env, before)
         mistakes = mistakes_in_shapes(episodes, action)
+        before = _with_new_attributes(env, before)
         doubts = [] if mistakes else doubts_about_outputs(episodes, action)
     except Exception as error:
         if type(error) is TypeError:  # those of JAX have types of their own
@@ -163,6 +166,11 @@ def _player_of(episodes: Episodes, sample_action: Sampler | None) -> Player:
     name = f"{episodes.env.wording.environment}.action_space"
     map_spaces(lambda space: check_components(space, name), episodes.action_space)
     return player_of(episodes.action_space, episodes.actors_shape)
+
+
+def _with_new_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as they were first: those that are written once, such as cached ones, do not change."""
+    return {**getattr(env, "__dict__", {}), **before}
 
 
 def _changed_attributes(env: Any, before: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """The check of an environment: a fault of every kind is found, and nothing else is."""
 
 import dataclasses
+import functools
 import random
 import re
 import warnings
@@ -164,6 +165,36 @@ def test_refuses_steps_that_write_to_the_environment(start):
             return super().step(key, state, action)
 
     refused(Counts(), "A reset or a step writes to Counts.count")
+
+
+@pytest.mark.parametrize("start", ["in the class", "in reset"])
+def test_refuses_counts_of_steps_that_begin_in_reset_or_in_the_class(start):
+    class Counts(Walk):
+        count = 0
+
+        def reset(self, key):
+            if start == "in reset":
+                self.count = 0
+            return super().reset(key)
+
+        def step(self, key, state, action):
+            self.count += 1
+            return super().step(key, state, action)
+
+    refused(Counts(), "A reset or a step writes to Counts.count")
+
+
+def test_accepts_attributes_that_are_cached_at_first_use():
+    class Caches(Walk):
+        @functools.cached_property
+        def table(self):
+            return np.arange(3)
+
+        def step(self, key, state, action):
+            assert self.table is not None
+            return super().step(key, state, action)
+
+    check(Caches())
 
 
 def test_refuses_randomness_from_elsewhere():
