@@ -219,6 +219,44 @@ def check_dataset_observations(
         )
 
 
+def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
+    """Raises if what `_eval_metrics` returns cannot be the metrics of an evaluation.
+
+    Args:
+        metrics: What it returns.
+        n_episodes: Number of episodes.
+        agent: Name of the agent.
+
+    Raises:
+        TypeError: It is no dict of arrays.
+        ValueError: There are no returns, or not one for each episode.
+    """
+    what = f"{agent}._eval_metrics"
+    if not isinstance(metrics, dict):
+        raise TypeError(
+            f"{what} must return a dict of arrays, got a {type(metrics).__name__}: add entries to that "
+            "of super()._eval_metrics(...), and return it."
+        )
+    for name, entry in metrics.items():
+        odd = [x for x in jax.tree.leaves(entry) if not hasattr(x, "dtype") and not _is_number(x)]
+        if odd:
+            raise TypeError(
+                f"{what} must return a dict of arrays, but gives {odd[0]!r} for {name!r}: give an array "
+                "or a number."
+            )
+    if "returns" not in metrics:
+        raise ValueError(
+            f"{what} must give 'returns', by which the best checkpoint is found, but gives "
+            f"{sorted(metrics)}: add entries to those of super()._eval_metrics(...)."
+        )
+    shape = jnp.shape(metrics["returns"])
+    if shape[:1] != (n_episodes,):
+        raise ValueError(
+            f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: leave "
+            "those of super()._eval_metrics(...) as they are, and give others under a name of their own."
+        )
+
+
 def check_no_hooks(agent: type, learner: type[Learner]) -> None:
     """Raises if an agent has a hook of its learner, which would never be called.
 
@@ -256,6 +294,10 @@ def check_no_rollout_environment(agent: type) -> None:
             "like, subclasses of OnPolicyBase. For other agents, an environment changes by env_params "
             "of their hyperparameters, or in RandomParams."
         )
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, bool | int | float)
 
 
 def _signature(learner: type[Learner], hook: str) -> str:

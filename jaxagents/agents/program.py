@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
+from jaxagents.agents.checks import check_metrics
 from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
@@ -176,12 +177,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
             outcomes.returns,
             **info,
         )
-        if "returns" not in metrics:
-            raise ValueError(
-                f"{type(self.behaviour).__name__}._eval_metrics must give 'returns', by which the best "
-                f"checkpoint is found, but gives {sorted(metrics)}: add entries to those of "
-                "super()._eval_metrics(...)."
-            )
+        check_metrics(metrics, outcomes.returns.shape[0], type(self.behaviour).__name__)
         return {**outcomes.info, **metrics, "lengths": outcomes.lengths}
 
     def record(

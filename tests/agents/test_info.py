@@ -97,6 +97,34 @@ def test_evaluation_metrics_keep_the_returns():
         agent.train(KEY, PPO_CASE.hyperparams())
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (lambda returns: None, TypeError, "dict of arrays, got a NoneType"),
+        (
+            lambda returns: {"returns": returns, "task": "easy"},
+            TypeError,
+            "gives 'easy' for 'task'",
+        ),
+        (
+            lambda returns: {"returns": returns.mean()},
+            ValueError,
+            r"each of the 3 .* got shape \(\)",
+        ),
+    ],
+)
+def test_metrics_that_are_no_dict_of_arrays_with_returns_of_episodes_are_named(
+    given, error, message
+):
+    class Odd(PPO):
+        def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+            return given(returns)
+
+    agent = Odd(Costly(), None, PPO_CASE.config(n_evals=3))
+    with pytest.raises(error, match=rf"Odd\._eval_metrics .*{message}"):
+        agent.train(KEY, PPO_CASE.hyperparams())
+
+
 def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
     with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
         WithRates(Costly(), None, PPO_CASE.config())
