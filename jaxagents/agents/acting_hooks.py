@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import naming_observations
+from jaxagents.agents.checks import check_distribution, naming_observations
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.hooks_policy import Hooks, HooksPolicy
@@ -230,6 +230,13 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
                 "nothing of: give _distribution_of(output) alone."
             )
+
+    def _check_distribution(self, distribution: PyTree) -> None:
+        """Raises unless what the hook of a distribution returns is one."""
+        remembers = isinstance(self._policy, RecurrentPolicy)
+        hook = "_distribution_of" if remembers else "_distribution"
+        methods = ["sample", "log_prob", "entropy", *["mode"] * (not self._gives("policy"))]
+        check_distribution(distribution, methods, f"{type(self).__name__}.{hook}")
 
     def _gives(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(ActingHooks, hook)

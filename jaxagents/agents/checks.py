@@ -219,6 +219,41 @@ def check_dataset_observations(
         )
 
 
+def check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) -> None:
+    """Raises unless a hook gives a distribution of actions.
+
+    Args:
+        distribution: What it gives.
+        methods: The methods that are needed.
+        hook: Name of the hook, for the message.
+
+    Raises:
+        TypeError: A method is missing or takes no random key, or it is no pytree.
+    """
+    kind = type(distribution).__name__
+    wanted = (
+        f"{hook} must return a distribution, such as jaxagents.ops.Categorical(logits), with "
+        "sample(key), log_prob(action), entropy() and mode()"
+    )
+    missing = [name for name in methods if not callable(getattr(distribution, name, None))]
+    if missing:
+        is_array = hasattr(distribution, "dtype")
+        given = f"an array of shape {distribution.shape}" if is_array else f"a {kind}"
+        raise TypeError(f"{wanted}, got {given}, which lacks {', '.join(missing)}.")
+    try:
+        inspect.signature(distribution.sample).bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"{wanted}, but {kind}.sample takes no key by position: write a class whose sample(key) "
+            "calls it, such as self.inner.sample(seed=key)."
+        ) from error
+    if not all(hasattr(x, "dtype") or _is_number(x) for x in jax.tree.leaves(distribution)):
+        raise TypeError(
+            f"{wanted}, and {kind} is no pytree, of which a policy can be compiled: make it a "
+            "flax.struct.dataclass."
+        )
+
+
 def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
     """Raises if what `_eval_metrics` returns cannot be the metrics of an evaluation.
 

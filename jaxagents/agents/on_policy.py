@@ -352,8 +352,9 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
         def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
             carry = self.initial_carry(actor)
-            _, greedy = self.act(actor, carry, obs)
             _, distribution = self._policy.step(actor, carry, obs)
+            self._check_distribution(distribution)
+            _, greedy = self.act(actor, carry, obs)
             action = distribution.sample(key)
             check_discrete_action(action, *actions)
             return action, greedy, distribution.log_prob(action), distribution.entropy()

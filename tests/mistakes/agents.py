@@ -49,6 +49,58 @@ def half_a_policy():
     make_ppo(agent=Half)
 
 
+@mistake(
+    TypeError,
+    r"Raw\._distribution must return a distribution, such as .*Categorical\(logits\).*shape \(2,\)",
+)
+def logits_for_a_distribution():
+    """A `_distribution` that returns the output of the network."""
+
+    class Raw(PPOBase):
+        def _distribution(self, training, params, obs):
+            return training.apply_fn(params, obs)
+
+    make_ppo(agent=Raw)
+
+
+class Keyed:
+    """A distribution of another library, whose key has a name."""
+
+    log_prob = entropy = mode = lambda *_: jnp.float32(0.0)
+
+    def sample(self, *, seed):
+        return jnp.int32(0)
+
+
+class Unregistered(Keyed):
+    """A distribution of which JAX knows nothing."""
+
+    def sample(self, key):
+        return jnp.int32(0)
+
+
+@mistake(TypeError, r"Keyed\.sample takes no key by position: .*sample\(seed=key\)")
+def distribution_of_another_library():
+    """A distribution whose `sample` takes the key by name alone, as those of distrax do."""
+
+    class Foreign(PPOBase):
+        def _distribution(self, training, params, obs):
+            return Keyed()
+
+    make_ppo(agent=Foreign)
+
+
+@mistake(TypeError, r"Unregistered is no pytree.*flax\.struct\.dataclass")
+def distribution_that_is_no_pytree():
+    """A distribution that is an ordinary object."""
+
+    class Ordinary(PPOBase):
+        def _distribution(self, training, params, obs):
+            return Unregistered()
+
+    make_ppo(agent=Ordinary)
+
+
 @mistake(TypeError, r"Limited\._kl_treshold .* Did you mean _kl_threshold\?")
 def misspelt_hook():
     """A misspelt hook, which would never be called."""
