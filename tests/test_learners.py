@@ -343,3 +343,27 @@ def test_a_discrete_learner_need_not_be_told_how_many_actions_there_are():
     batch = LEARNERS["DiscreteBC"].batch()
     learner = Steering.create(0, batch["observations"], batch["actions"], features=(8,))
     assert learner.sample_actions(batch["observations"]).shape == (16,)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (lambda learner, info: learner, "Forgetful"),
+        (lambda learner, info: (learner, None), "Forgetful, NoneType"),
+        (lambda learner, info: (info, learner), "dict, Forgetful"),
+    ],
+)
+def test_what_an_update_returns_wrongly_is_named(given, found):
+    class Forgetful(DiscreteBCLearner):
+        def _update(self, batch):
+            return given(*super()._update(batch))
+
+    batch = LEARNERS["DiscreteBC"].batch()
+    learner = Forgetful.create(
+        0, batch["observations"], batch["actions"], n_actions=N_ACTIONS, features=(8,)
+    )
+    message = rf"Forgetful\._update must return the learner .* may be empty, got {found}\."
+    with pytest.raises(TypeError, match=message):
+        learner.update(batch)
+    with pytest.raises(TypeError, match=message):
+        learner.update_many({key: x[None] for key, x in batch.items()})

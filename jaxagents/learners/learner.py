@@ -196,7 +196,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """
         learner = self._at_present()
         learner._check_batch(batch, ["batch"])
-        learner, info = learner._with_learning_rates()._update(batch)
+        learner, info = learner._with_learning_rates()._updated(batch)
         return learner._after(self), info
 
     @jit_by_structure
@@ -218,7 +218,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         if self.n_updates is not None:
             return jax.lax.scan(lambda learner, batch: learner.update(batch), self, dict(batches))
         first = self._with_learning_rates()
-        return jax.lax.scan(lambda learner, batch: learner._update(batch), first, dict(batches))
+        return jax.lax.scan(lambda learner, batch: learner._updated(batch), first, dict(batches))
 
     @jit_by_structure
     def sample_actions(
@@ -299,6 +299,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     @abstractmethod
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         """One update; see [`update`][jaxagents.learners.learner.Learner.update]."""
+
+    def _updated(self, batch: Batch) -> tuple[Self, Info]:
+        """The learner after one update and what describes it, if `_update` returns both."""
+        outcome = self._update(batch)
+        is_pair = isinstance(outcome, tuple | list) and len(outcome) == 2
+        if not is_pair or not isinstance(outcome[0], Learner) or not isinstance(outcome[1], dict):
+            parts = outcome if isinstance(outcome, tuple | list) else [outcome]
+            raise TypeError(
+                f"{type(self).__name__}._update must return the learner after the update and a dict of "
+                f"scalars, which may be empty, got {', '.join(type(x).__name__ for x in parts)}."
+            )
+        return outcome[0], outcome[1]
 
     @abstractmethod
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
