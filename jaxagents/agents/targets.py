@@ -71,7 +71,8 @@ def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Arr
         raise ValueError(
             f"{name} must return two arrays of shape {after.shape}, {expected}, got shapes {shapes}."
         )
-    return output
+    first, second = (jnp.asarray(x, after.dtype) for x in output)  # counts and flags as numbers
+    return first, second
 
 
 def _append_axes(x: Array, ndim: int) -> Array:

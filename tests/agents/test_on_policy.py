@@ -182,6 +182,24 @@ def test_hooks_of_trajectories_return_two_arrays(output, error, message):
         agent.train(KEY, HyperParameters(), progress=False)
 
 
+def test_hooks_of_trajectories_may_give_flags_and_counts():
+    class Flags(PPO):
+        def _trajectory_advantages(self, advantage, traj):
+            positive = traj.reward > 0.0
+            return positive, positive.astype(int)
+
+    class Numbers(PPO):
+        def _trajectory_advantages(self, advantage, traj):
+            positive = (traj.reward > 0.0).astype(jnp.float32)
+            return positive, positive
+
+    def losses(agent):
+        agent = agent(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
+        return agent.train(KEY, HyperParameters(), progress=False)[1]["actor_loss"]
+
+    np.testing.assert_array_equal(losses(Flags), losses(Numbers))
+
+
 SMALL = CONFIG.replace(rollout_length=4, batch_size=4)
 
 
