@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.core.arrays import is_traced
@@ -251,6 +251,34 @@ def check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) 
         raise TypeError(
             f"{wanted}, and {kind} is no pytree, of which a policy can be compiled: make it a "
             "flax.struct.dataclass."
+        )
+
+
+def check_info_of_update(
+    info: Mapping[str, Array], before: Mapping[str, Array], agent: str
+) -> None:
+    """Raises unless an update reports what was reported before it, one number each.
+
+    Args:
+        info: What it reports.
+        before: What the runner held before.
+        agent: Name of the agent.
+
+    Raises:
+        ValueError: It does not.
+    """
+    odd = sorted(info.keys() ^ before.keys())
+    if odd:
+        raise ValueError(
+            f"{agent}._training_step, or a step that it calls, changes which entries runner.info has, "
+            f"by {odd}: they are the same after every update. Report numbers of your own in the dict "
+            "that a loss returns."
+        )
+    shapes = {name: jnp.shape(x) for name, x in info.items() if jnp.ndim(x)}
+    if shapes:
+        raise ValueError(
+            f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
+            "means."
         )
 
 

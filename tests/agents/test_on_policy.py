@@ -182,6 +182,24 @@ def test_hooks_of_trajectories_return_two_arrays(output, error, message):
         agent.train(KEY, HyperParameters(), progress=False)
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"mine": jnp.zeros(())}, r"Own\._training_step.* by \['mine'\].*dict that a loss returns"),
+        ({"kl": jnp.zeros(4)}, r"Own: .* one number each, got the shapes \{'kl': \(4,\)\}"),
+    ],
+)
+def test_updates_that_report_something_else_than_before_are_named(entry, message):
+    class Own(PPO):
+        def _learn(self, runner, traj, rngs):
+            runner = super()._learn(runner, traj, rngs)
+            return runner.replace(info={**runner.info, **entry})
+
+    agent = Own(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
+    with pytest.raises(ValueError, match=message):
+        agent.train(KEY, HyperParameters(), progress=False)
+
+
 def test_hooks_of_trajectories_may_give_flags_and_counts():
     class Flags(PPO):
         def _trajectory_advantages(self, advantage, traj):
