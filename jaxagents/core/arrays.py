@@ -82,7 +82,9 @@ def stack(trees: Sequence[Any]) -> PyTree:
     def stacked(*leaves: Array) -> PyTree:
         if is_key(leaves[0]):
             data = np.stack([jax.random.key_data(leaf) for leaf in leaves])
-            return jax.random.wrap_key_data(jax.device_put(data), impl=jax.random.key_impl(leaves[0]))
+            return jax.random.wrap_key_data(
+                jax.device_put(data), impl=jax.random.key_impl(leaves[0])
+            )
         return jax.device_put(np.stack(leaves))
 
     return jax.tree.map(stacked, *trees)
