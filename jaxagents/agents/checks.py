@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
 from jaxagents.core.keys import as_key
@@ -254,27 +255,48 @@ def check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) 
         )
 
 
-def check_info_of_update(
-    info: Mapping[str, Array], before: Mapping[str, Array], agent: str
-) -> None:
-    """Raises unless an update reports what was reported before it, one number each.
+def check_runner(runner: object, before: AnyRunner, hook: str) -> None:
+    """Raises unless a hook returns a runner.
 
     Args:
-        info: What it reports.
-        before: What the runner held before.
+        runner: What it returns.
+        before: The runner that it was given.
+        hook: Name of the hook, for the message.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(runner, type(before)):
+        raise TypeError(
+            f"{hook} must return the runner after it, such as runner.replace(...), got a "
+            f"{type(runner).__name__}."
+        )
+
+
+def check_update(runner: AnyRunner, before: AnyRunner, agent: str) -> None:
+    """Raises unless an update is counted, and reports what was reported before it, one number each.
+
+    Args:
+        runner: The runner after it.
+        before: The runner before it.
         agent: Name of the agent.
 
     Raises:
-        ValueError: It does not.
+        ValueError: It is not, or does not.
     """
-    odd = sorted(info.keys() ^ before.keys())
+    step = f"{agent}._training_step, or a step that it calls,"
+    if runner.update_step is before.update_step:
+        raise ValueError(
+            f"{step} does not count the update: return runner.replace(update_step=runner.update_step + "
+            "1, ...)."
+        )
+    odd = sorted(runner.info.keys() ^ before.info.keys())
     if odd:
         raise ValueError(
-            f"{agent}._training_step, or a step that it calls, changes which entries runner.info has, "
-            f"by {odd}: they are the same after every update. Report numbers of your own in the dict "
-            "that a loss returns."
+            f"{step} changes which entries runner.info has, by {odd}: they are the same after every "
+            "update. Report numbers of your own in the dict that a loss returns."
         )
-    shapes = {name: jnp.shape(x) for name, x in info.items() if jnp.ndim(x)}
+    shapes = {name: jnp.shape(x) for name, x in runner.info.items() if jnp.ndim(x)}
     if shapes:
         raise ValueError(
             f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "

@@ -18,6 +18,7 @@ from jaxagents.agents.checks import (
     check_behind_trunk,
     check_discrete_action,
     check_memory,
+    check_runner,
     check_variables_are_kept,
 )
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
@@ -195,9 +196,10 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     ) -> Runner:
         """Learns from a rollout, after which the runner stands already."""
         _, flags = without_flags(runner.info)
-        runner = self._learn(runner, traj, rngs)
-        info = with_flags(runner.info, flags)
-        return runner.replace(update_step=runner.update_step + 1, info=info)
+        after = self._learn(runner, traj, rngs)
+        check_runner(after, runner, f"{type(self).__name__}._learn")
+        info = with_flags(after.info, flags)
+        return after.replace(update_step=after.update_step + 1, info=info)
 
     @property
     def _n_watched_environments(self) -> int:

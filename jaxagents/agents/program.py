@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks import check_info_of_update, check_metrics
+from jaxagents.agents.checks import check_metrics, check_runner, check_update
 from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
@@ -98,11 +98,13 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def _noted(self, runner: RunnerT, earlier: RunnerT, record: Record) -> tuple[RunnerT, Record]:
         """A runner after an update, with the schedules that it had, and the record with the update."""
+        agent = type(self.behaviour).__name__
+        check_runner(runner, earlier, f"{agent}._training_step")
         runner = self.behaviour._as_before(runner, earlier)
         info, flags = without_flags(runner.info)
-        check_info_of_update(info, earlier.info, type(self.behaviour).__name__)
-        record = record.after(runner.update_step, info, flags)
-        return runner.replace(info=info), record
+        runner = runner.replace(info=info)
+        check_update(runner, earlier, agent)
+        return runner, record.after(runner.update_step, info, flags)
 
     def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
         """The numbers that the minibatches of the next update report, in order, by name."""

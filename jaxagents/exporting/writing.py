@@ -100,7 +100,18 @@ def export_policy(
     named = zip(leaves_by_name(observation), given, strict=True)
     entries = json.dumps([name for name, is_given in named if is_given and name])
     described = {**metadata, **versions, "format": FORMAT, ENTRIES: entries}
-    path.write_bytes(numpy_files.save(tensors, metadata=described))
+    _write(path, numpy_files.save(tensors, metadata=described))
+
+
+def _write(path: Path, contents: bytes) -> None:
+    """Writes a file that does not exist, of which nothing stays where the disk is full."""
+    with path.open("xb") as file:
+        try:
+            file.write(contents)
+            file.flush()
+        except BaseException:
+            path.unlink()
+            raise
 
 
 def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str, Array]], PyTree]]:

@@ -409,6 +409,7 @@ def _as_key(seed: ArrayLike) -> Key[Array, ""]:
     kind = getattr(seed, "dtype", type(seed))
     if not jnp.issubdtype(kind, jnp.integer) or jnp.ndim(seed):
         return as_key(seed)
-    if is_traced(seed) or jax.config.jax_enable_x64:  # the latter keeps all 64 bits
+    keeps_64_bits = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    if is_traced(seed) or keeps_64_bits:
         return jax.random.key(seed)
-    return jax.random.key(numbers.seed("seed", seed))
+    return jax.random.key(numbers.seed("seed", cast(int, seed)))

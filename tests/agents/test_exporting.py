@@ -1,5 +1,7 @@
 """Policies as files, beside what the suite says of every agent's; and one training out of many."""
 
+import resource
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -237,6 +239,19 @@ def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path):
         ValueError, match=r"takes no memory with one observation, got shapes \[\(4,\)"
     ):
         policy.act(np.zeros(4), np.zeros(2))
+
+
+def test_leaves_nothing_of_a_file_that_does_not_fit_on_the_disk(tmp_path):
+    agent = fresh(CASES["PPO"])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            agent.export_policy(tmp_path / "policy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    agent.export_policy(tmp_path / "policy")
+    load_policy(tmp_path / "policy")
 
 
 def test_names_files_whose_programs_are_damaged(tmp_path):

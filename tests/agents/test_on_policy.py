@@ -200,6 +200,32 @@ def test_updates_that_report_something_else_than_before_are_named(entry, message
         agent.train(KEY, HyperParameters(), progress=False)
 
 
+def test_updates_that_return_no_runner_or_do_not_count_are_named():
+    class Silent(PPO):
+        def _learn(self, runner, traj, rngs):
+            super()._learn(runner, traj, rngs)
+
+    class Nothing(PPO):
+        def _training_step(self, runner):
+            super()._training_step(runner)
+
+    class Uncounted(PPO):
+        def _training_step(self, runner):
+            after = super()._training_step(runner)
+            return after.replace(update_step=runner.update_step)
+
+    def train(agent):
+        agent = agent(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
+        agent.train(KEY, HyperParameters(), progress=False)
+
+    with pytest.raises(TypeError, match=r"Silent\._learn must return the runner .* a NoneType"):
+        train(Silent)
+    with pytest.raises(TypeError, match=r"Nothing\._training_step must return .* a NoneType"):
+        train(Nothing)
+    with pytest.raises(ValueError, match=r"Uncounted\._training_step.*\(update_step=runner\.upd"):
+        train(Uncounted)
+
+
 def test_hooks_of_trajectories_may_give_flags_and_counts():
     class Flags(PPO):
         def _trajectory_advantages(self, advantage, traj):
