@@ -392,6 +392,23 @@ def test_arguments_are_those_that_are_given():
         as_environment(Undeclared())
 
 
+def test_arguments_of_functional_environments_are_given_in_their_order():
+    class Turned(Probe):
+        def step_env(self, state, action, key, params):
+            return super().step_env(key, state, action, params)
+
+    class Short(Probe):
+        def reset_env(self, key):
+            return super().reset_env(key, None)
+
+    with pytest.raises(
+        TypeError, match=r"step_env\(self, key, state, action, params\), got step_env\(state, act"
+    ):
+        as_environment(Turned())
+    with pytest.raises(TypeError, match=r"reset_env\(self, key, params\), got reset_env\(key\): "):
+        check_env(Short())
+
+
 @pytest.mark.parametrize("place", ["obs", "state"])
 @pytest.mark.parametrize("value", ["left", np.array("left"), object()])
 def test_compiled_environments_return_arrays(place, value):

@@ -317,6 +317,20 @@ def reset_of_gymnasium():
 
 
 @mistake(
+    TypeError,
+    r"Turned\.step must be step\(self, key, state, action\), got .* in this order, not by name",
+)
+def step_with_the_key_last():
+    """A `step` whose arguments have another order."""
+
+    class Turned(Still):
+        def step(self, state, action, key):
+            return super().step(key, state, action)
+
+    make_ppo(Turned())
+
+
+@mistake(
     TypeError, r"Talking\.step returns 'left' in info\.message, but .*leave it out, or give a num"
 )
 def text_in_the_info():

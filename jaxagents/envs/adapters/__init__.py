@@ -1,6 +1,5 @@
 """Adapters of the environments of other suites, one file for each suite."""
 
-import inspect
 from typing import Any
 
 from jaxtyping import PyTree
@@ -9,6 +8,7 @@ from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.adapters.gymnax import Gymnax, of_functional
 from jaxagents.envs.adapters.making import make
 from jaxagents.envs.adapters.native import Native, adapter_of
+from jaxagents.envs.arguments import check_arguments
 from jaxagents.envs.environment import Environment
 
 __all__ = ["Functional", "Gymnax", "Native", "as_environment", "make"]
@@ -44,28 +44,10 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
                 f"{env.wording.environment} is an Environment, which holds its own parameters: pass "
                 f"None as its parameters, got {params!r}."
             )
-        _check_takes(env, "reset", "key")
-        _check_takes(env, "step", "key", "state", "action")
+        check_arguments(env, "reset", "key")
+        check_arguments(env, "step", "key", "state", "action")
         return env
     adapter = adapter_of(env)
     if adapter is None:
         return of_functional(env, params)
     return adapter.adapt(env, params)
-
-
-def _check_takes(env: Environment, method: str, *arguments: str) -> None:
-    """Raises unless a method takes as many arguments as it is given.
-
-    Raises:
-        TypeError: It does not.
-    """
-    signature = inspect.signature(getattr(env, method))
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
-        given = ", ".join(arguments)
-        raise TypeError(
-            f"{type(env).__name__}.{method} must be {method}(self, {given}), got {method}{signature}: "
-            "compiled environments keep nothing in self, and are given the state. An environment of "
-            "Gymnasium has to be a gymnasium.Env."
-        ) from error

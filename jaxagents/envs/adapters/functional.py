@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.core.numbers import positive
+from jaxagents.envs.arguments import check_arguments
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
 from jaxagents.envs.environment import Environment, Moment, Step, Wording
@@ -36,7 +37,7 @@ class Functional(Environment):
             params: Its parameters; `None` takes `env.default_params`.
 
         Raises:
-            TypeError: A method is missing, or a space is no method.
+            TypeError: A method is missing or takes other arguments, or a space is no method.
             ValueError: The limit is not positive.
         """
         _check_methods(env)
@@ -205,10 +206,12 @@ def _check_methods(env: Any) -> None:
     """Raises if an object is not an environment.
 
     Raises:
-        TypeError: A method is missing.
+        TypeError: A method is missing, or takes other arguments than it is given.
     """
     missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
     if not missing:
+        check_arguments(env, "reset_env", "key", "params")
+        check_arguments(env, "step_env", "key", "state", "action", "params")
         return
     if isinstance(env, tuple):
         raise TypeError(
