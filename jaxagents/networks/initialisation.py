@@ -10,7 +10,11 @@ from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.nnx_modules import check_keeps_its_variables, initial_variables
+from jaxagents.networks.nnx_modules import (
+    check_keeps_its_variables,
+    initial_variables,
+    name_of_network,
+)
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -85,7 +89,7 @@ def initialise(
         **options: Keyword arguments of the network.
 
     Returns:
-        Collections of variables by name.
+        Collections of variables by name. Errors of the network get a note with the shapes of its inputs.
 
     Raises:
         ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
@@ -93,8 +97,15 @@ def initialise(
     """
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        variables = initial_variables(network, rng, *inputs, **options)
-        check_keeps_its_variables(network, variables, *inputs, **options)
+        try:
+            variables = initial_variables(network, rng, *inputs, **options)
+            check_keeps_its_variables(network, variables, *inputs, **options)
+        except Exception as error:
+            shapes = ", ".join(str(jax.tree.map(jnp.shape, x)) for x in inputs)
+            error.add_note(
+                f"This happened in {name_of_network(network)}, given inputs of shape {shapes}."
+            )
+            raise
         return variables
 
     vmappable_init = custom_vmap(init)

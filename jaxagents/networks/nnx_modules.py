@@ -18,6 +18,11 @@ def is_nnx(choice: object) -> bool:
     )
 
 
+def name_of_network(network: nn.Module) -> str:
+    """Name of a network's class: of flax.nnx, that of the module within the bridge."""
+    return getattr(network, "nnx_class", type(network)).__name__
+
+
 def check_not_nnx(choice: object, field: str) -> None:
     """Raises if a module of flax.nnx is given where one of flax.linen is needed.
 
@@ -62,7 +67,7 @@ def initial_variables(
         if missing is None:
             raise
         raise ValueError(
-            f"{type(network).__name__} holds a module of flax.nnx that takes random numbers from "
+            f"{name_of_network(network)} holds a module of flax.nnx that takes random numbers from "
             f"rngs.{missing[1]}, of which there are none here: only rngs.params, for its parameters. "
             "Leave out layers that draw while they are called, such as dropout."
         ) from error
@@ -107,8 +112,8 @@ def check_keeps_its_variables(
     )
     if any(is_bridge) and changed:
         raise ValueError(
-            f"{type(network).__name__} holds a module of flax.nnx that changes its variables {changed} "
-            "when it is called, which nothing would keep here. Use layers that do not, such as group or "
-            "layer normalisation instead of batch normalisation, which otherwise needs "
+            f"{name_of_network(network)} holds a module of flax.nnx that changes its variables "
+            f"{changed} when it is called, which nothing would keep here. Use layers that do not, such "
+            "as group or layer normalisation instead of batch normalisation, which otherwise needs "
             "use_running_average=True."
         )

@@ -167,3 +167,16 @@ def test_those_that_draw_random_numbers_are_refused(name, field, module, stream)
 
     with pytest.raises(ValueError, match=rf"flax\.nnx that takes .* from rngs\.{stream}, of which"):
         start()
+
+
+@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
+def test_errors_of_networks_have_a_note_of_what_they_were_given(name, field):
+    case = CASES[name]
+
+    def start():
+        agent = case.make(MatchSign, False, **{field: to_linen(Net, 3, 2)})
+        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
+
+    with pytest.raises(TypeError, match="contracting dimensions") as found:
+        start()
+    assert "This happened in Net, given inputs of shape (2,)." in found.value.__notes__
