@@ -12,6 +12,7 @@ from flax import linen as nn
 from learner_registry import ACTION_DIM, LEARNERS, N_ACTIONS, OBS_DIM
 from trees import assert_close, assert_equal, equal
 
+from jaxagents import load_policy
 from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 from jaxagents.sac import SACLearner
@@ -135,6 +136,22 @@ def test_actions(row):
     drawn = [learner.sample_actions(obs, seed=jax.random.key(i)) for i in range(2)]
     assert (drawn[0] != drawn[1]).any()
     np.testing.assert_array_equal(drawn[0], learner.sample_actions(obs, seed=jax.random.PRNGKey(0)))
+
+
+@learners("SAC", "DQN")
+def test_policies_are_exported(row, tmp_path):
+    obs = row.batch()["observations"]
+    learner = row.create(normalise_observations=True).observe(3.0 * obs + 1.0)
+    learner.export_policy(tmp_path / "policy", obs[0])
+    policy = load_policy(tmp_path / "policy")
+    np.testing.assert_allclose(policy(obs), learner.sample_actions(obs), rtol=1e-4, atol=1e-5)
+    drawn = learner.sample_actions(obs[0], seed=KEY)
+    np.testing.assert_allclose(policy(obs[0], KEY), drawn, rtol=1e-4, atol=1e-5)
+    assert policy.metadata["learner"] == row.learner.__name__
+    with pytest.raises(
+        ValueError, match=r"got shape \(16, 5\), for which .*such as observations\[0"
+    ):
+        learner.export_policy(tmp_path / "other", obs)
 
 
 @learners(*DISCRETE)

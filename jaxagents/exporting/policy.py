@@ -43,8 +43,8 @@ class ExportedPolicy:
 
     Attributes:
         weights: The arrays that it acts by, by name, as in the networks of the agent.
-        metadata: Texts about it: `agent`, `environment`, and the versions of `jaxagents` and `jax` that
-            wrote it.
+        metadata: Texts about it: `agent` and `environment`, or `learner`, and the versions of
+            `jaxagents` and `jax` that wrote it.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """The base of learners, which learn from batches of transitions from any source."""
 
 import functools
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
@@ -23,6 +24,7 @@ from jaxagents.core.keys import as_key
 from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.core.schedules import has_schedules
+from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import (
     check_batch,
     check_example_actions,
@@ -245,6 +247,37 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             explorer = learner.with_noise(as_key(seed), temperature)
             actions = explorer._policy(observations, temperature).sample(as_key(seed))
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
+
+    def export_policy(self, path: str | os.PathLike, observation: PyTree) -> None:
+        """Writes the policy to one file, which needs no learner to be used.
+
+        [`load_policy`][jaxagents.load_policy] reads it. Its actions are those of `sample_actions`, drawn
+        at a temperature of 1: in [-1, 1] if they are continuous.
+
+        Args:
+            path: The file, such as `policy.safetensors`.
+            observation: An example of one observation.
+
+        Raises:
+            ValueError: The name of the file has another ending, or there are several observations.
+            FileExistsError: The file exists.
+            ImportError: safetensors is not installed.
+        """
+        seen = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), observation
+        )
+        actions = jax.eval_shape(type(self).sample_actions, self, seen)
+        if actions.ndim != (0 if self.discrete_actions else 1):
+            shapes = jax.tree.map(lambda x: x.shape, seen)
+            raise ValueError(
+                f"export_policy takes an example of one observation, got shape {shapes}, for which "
+                f"actions have shape {actions.shape}: give one of a batch, such as observations[0]."
+            )
+
+        def act(learner: Self, carry: PyTree, obs: PyTree, *rng: Key[Array, ""]) -> tuple:
+            return carry, learner.sample_actions(obs, seed=rng[0] if rng else None)
+
+        export_policy(path, act, jax.device_get(self), (), seen, {"learner": type(self).__name__})
 
     @jit_by_structure
     def observe(self, observations: PyTree) -> Self:
