@@ -86,7 +86,7 @@ def test_a_critic_is_an_mlp_of_observation_and_action():
 
 
 def affine(x, layer):
-    return np.asarray(x) @ layer["kernel"] + layer["bias"]
+    return np.einsum("...i,ij->...j", x, layer["kernel"]) + layer["bias"]
 
 
 def hidden(x, mlp):
