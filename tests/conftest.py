@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(config, items):
 FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
 QUICK = jax.config.read("jax_disable_most_optimizations")
 KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
-NO_PROFILES = 3
+PROFILING_RUNS = jax.config.jax_pgle_profiling_runs
 get_compile_options = compiler.get_compile_options
 draws_quickly = QUICK
 quick_bits.choose(lambda: draws_quickly)
@@ -126,7 +126,7 @@ def pytest_runtest_setup(item):
     jax.config.update("jax_disable_most_optimizations", quick)
     compiler.get_compile_options = get_compile_options if quick else options_of_users
     # Programs in memory are told apart by this number, which nothing else reads without profiles.
-    jax.config.update("jax_pgle_profiling_runs", NO_PROFILES + 2 * quick + draws_quickly)
+    jax.config.update("jax_pgle_profiling_runs", PROFILING_RUNS + 2 * quick + draws_quickly)
 
 
 @functools.wraps(get_compile_options)

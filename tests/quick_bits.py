@@ -12,7 +12,7 @@ from jax.interpreters import mlir
 _of_jax = _platform_specific_lowerings["cpu"][threefry2x32_p].rule
 
 
-def _scrambled(x: Array) -> Array:
+def _scramble(x: Array) -> Array:
     """Each number as another, all of whose bits depend on all of its (`lowbias32` of C. Wellons)."""
     x = (x ^ lax.shift_right_logical(x, np.uint32(16))) * np.uint32(0x7FEB352D)
     x = (x ^ lax.shift_right_logical(x, np.uint32(15))) * np.uint32(0x846CA68B)
@@ -21,9 +21,9 @@ def _scrambled(x: Array) -> Array:
 
 def _hash(key1: Array, key2: Array, count1: Array, count2: Array) -> list[Array]:
     """Two numbers of a key and of a count of two numbers each."""
-    first = _scrambled(count1 * np.uint32(0x9E3779B9) + key1)
-    second = _scrambled((count2 ^ first) * np.uint32(0x85EBCA6B) + key2)
-    return [_scrambled(second + first + np.uint32(0xC2B2AE35)), second]
+    first = _scramble(count1 * np.uint32(0x9E3779B9) + key1)
+    second = _scramble((count2 ^ first) * np.uint32(0x85EBCA6B) + key2)
+    return [_scramble(second + first + np.uint32(0xC2B2AE35)), second]
 
 
 _quick = mlir.lower_fun(_hash, multiple_results=True)

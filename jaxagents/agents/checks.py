@@ -248,7 +248,7 @@ def check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) 
             f"{wanted}, but {kind}.sample takes no key by position: write a class whose sample(key) "
             "calls it, such as self.inner.sample(seed=key)."
         ) from error
-    if not all(hasattr(x, "dtype") or _is_number(x) for x in jax.tree.leaves(distribution)):
+    if not all(map(_is_numeric, jax.tree.leaves(distribution))):
         raise TypeError(
             f"{wanted}, and {kind} is no pytree, of which a policy can be compiled: make it a "
             "flax.struct.dataclass."
@@ -323,7 +323,7 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
             "of super()._eval_metrics(...), and return it."
         )
     for name, entry in metrics.items():
-        odd = [x for x in jax.tree.leaves(entry) if not hasattr(x, "dtype") and not _is_number(x)]
+        odd = [x for x in jax.tree.leaves(entry) if not _is_numeric(x)]
         if odd:
             raise TypeError(
                 f"{what} must return a dict of arrays, but gives {odd[0]!r} for {name!r}: give an array "
@@ -381,8 +381,9 @@ def check_no_rollout_environment(agent: type) -> None:
         )
 
 
-def _is_number(x: object) -> bool:
-    return isinstance(x, bool | int | float)
+def _is_numeric(x: object) -> bool:
+    """Whether something is an array or a number."""
+    return hasattr(x, "dtype") or isinstance(x, bool | int | float)
 
 
 def _signature(learner: type[Learner], hook: str) -> str:

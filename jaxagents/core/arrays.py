@@ -80,12 +80,7 @@ def stack(trees: Sequence[Any]) -> PyTree:
     """Stacks pytrees along a new leading axis, without compiling a program for each number of them."""
 
     def stacked(*leaves: Array) -> PyTree:
-        if is_key(leaves[0]):
-            data = np.stack([jax.random.key_data(leaf) for leaf in leaves])
-            return jax.random.wrap_key_data(
-                jax.device_put(data), impl=jax.random.key_impl(leaves[0])
-            )
-        return jax.device_put(np.stack(leaves))
+        return rebuild_of(leaves[0])(jax.device_put(np.stack([portable(x) for x in leaves])))
 
     return jax.tree.map(stacked, *trees)
 

@@ -172,7 +172,7 @@ class ExportedPolicy:
 
 
 def load_policy(path: str | os.PathLike) -> ExportedPolicy:
-    """Reads a policy that `agent.export_policy` has written.
+    """Reads a policy that `export_policy` of an agent or a learner has written.
 
     Args:
         path: The file.

@@ -198,7 +198,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """
         learner = self._at_present()
         learner._check_batch(batch, ["batch"])
-        learner, info = learner._with_learning_rates()._updated(batch)
+        learner, info = learner._with_learning_rates()._make_update(batch)
         return learner._after(self), info
 
     @jit_by_structure
@@ -220,7 +220,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         if self.n_updates is not None:
             return jax.lax.scan(lambda learner, batch: learner.update(batch), self, dict(batches))
         first = self._with_learning_rates()
-        return jax.lax.scan(lambda learner, batch: learner._updated(batch), first, dict(batches))
+        return jax.lax.scan(
+            lambda learner, batch: learner._make_update(batch), first, dict(batches)
+        )
 
     @jit_by_structure
     def sample_actions(
@@ -263,9 +265,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             FileExistsError: The file exists.
             ImportError: safetensors is not installed.
         """
-        seen = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), observation
-        )
+        seen = jax.eval_shape(lambda x: x, observation)
         actions = jax.eval_shape(type(self).sample_actions, self, seen)
         if actions.ndim != (0 if self.discrete_actions else 1):
             shapes = jax.tree.map(lambda x: x.shape, seen)
@@ -333,7 +333,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         """One update; see [`update`][jaxagents.learners.learner.Learner.update]."""
 
-    def _updated(self, batch: Batch) -> tuple[Self, Info]:
+    def _make_update(self, batch: Batch) -> tuple[Self, Info]:
         """The learner after one update and what describes it, if `_update` returns both."""
         outcome = self._update(batch)
         is_pair = isinstance(outcome, tuple | list) and len(outcome) == 2
