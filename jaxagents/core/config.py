@@ -46,11 +46,33 @@ def field_names(dataclass: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(dataclass) if field.init]
 
 
+def check_defaults(cls: type) -> None:
+    """Refuses attributes of a class in the place of defaults, which its constructor would pass over.
+
+    Args:
+        cls: The class, a dataclass or one that inherits from one.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for field in dataclasses.fields(cls):
+        value = getattr(cls, field.name, dataclasses.MISSING)
+        has_default = field.default is not dataclasses.MISSING
+        is_it = value is field.default or fingerprint(value) == fingerprint(field.default)
+        if has_default and not is_it:
+            raise TypeError(
+                f"{cls.__name__}.{field.name} = {value!r} is no field, so that the default would stay "
+                f"{field.default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
+                "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
+            )
+
+
 class KnownFields:
     """Refuses misspelt keyword arguments, naming the nearest field."""
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        """Checks the names of the keyword arguments."""
+        """Checks the names of the keyword arguments, and the defaults of the class."""
+        check_defaults(cls)
         check_known_fields(cls, kwargs, field_names(cls))
         return super().__new__(cls)
 

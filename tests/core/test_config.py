@@ -76,6 +76,24 @@ def test_refuses_sizes_that_do_not_fit(fields, message):
     assert message in str(error.value)
 
 
+def test_refuses_defaults_that_would_be_passed_over():
+    class NoDataclass(AgentConfig):
+        rollout_length: int = 5
+
+    @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+    class WithoutType(AgentConfig):
+        rollout_length = 5
+
+    class Discounting(HyperParameters):
+        gamma = 0.5
+
+    for kind in (NoDataclass, WithoutType):
+        with pytest.raises(TypeError, match=r"\.rollout_length = 5 is no field.* would stay 128"):
+            kind()
+    with pytest.raises(TypeError, match=r"Discounting\.gamma = 0\.5 is no field.* stay 0\.99"):
+        Discounting()
+
+
 def test_refuses_traced_values():
     with pytest.raises(
         TypeError, match=r"AgentConfig.n_steps is traced .* configuration is static"

@@ -194,6 +194,16 @@ def width_of_zero():
     make_dqn(features=(8, 0))
 
 
+@mistake(TypeError, r"Short\.rollout_length = 5 is no field, so that the default would stay 128")
+def default_without_a_type():
+    """A new default in a class that is no dataclass, or without a type, which would be passed over."""
+
+    class Short(ppo.AgentConfig):
+        rollout_length: int = 5
+
+    Short()
+
+
 @mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0")
 def seed_for_evaluations():
     """An integer for `eval_rng`."""
