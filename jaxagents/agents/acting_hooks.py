@@ -239,4 +239,5 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         check_distribution(distribution, methods, f"{type(self).__name__}.{hook}")
 
     def _gives(self, hook: str) -> bool:
-        return getattr(type(self), hook) is not getattr(ActingHooks, hook)
+        """Whether a hook is given, by the class or as an attribute of the object."""
+        return hook in vars(self) or getattr(type(self), hook) is not getattr(ActingHooks, hook)

@@ -118,6 +118,14 @@ class FirstAction(PPO):
         return jnp.zeros((), int)
 
 
+class FirstActionOfAnAttribute(PPO):
+    """Draws actions by a hook that its constructor sets."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._sample_actions = lambda rng, training, obs: jnp.zeros((), int)
+
+
 class ByDistribution(PPO):
     """Has a policy of one's own."""
 
@@ -133,7 +141,9 @@ class ByCategorical(ByDistribution):
     kind = FirstOfCategorical
 
 
-@pytest.mark.parametrize("agent_type", [FirstAction, ByDistribution, ByCategorical])
+@pytest.mark.parametrize(
+    "agent_type", [FirstAction, FirstActionOfAnAttribute, ByDistribution, ByCategorical]
+)
 def test_policies_draw_in_their_own_way(agent_type):
     agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
     _, traj = rollout_of(agent)
