@@ -23,7 +23,7 @@ from jaxagents.agents.kept_info import check_eval_metrics
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.hook_names import check_hook_names
+from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import positive
@@ -236,6 +236,11 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Number of environments of which updates tell what is not finite, by `with_flags`."""
         return 0
 
+    @classmethod
+    def _called_alike(cls) -> tuple[str, ...]:
+        """Names of the hooks that are given the same arguments in every subclass."""
+        return (*cls._hooks, "policy")
+
     @functools.cached_property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""
@@ -381,6 +386,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             return twin
         check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS)
+        check_hook_arguments(type(self), self._called_alike())
         check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)
         twin._validate()

@@ -14,10 +14,18 @@ from jaxagents.agents.acting_hooks import (
 from jaxagents.agents.critic import Critic, MemorylessCritic, RecurrentCritic
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
+
+_GIVEN_BY = {
+    "_actor_minibatch": ("_actor_loss_input",),
+    "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
+    "_critic_loss": ("_critic_loss_input",),
+}
+"""The hooks of a loss, and those that say what it is given."""
 
 
 class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
@@ -36,6 +44,12 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         "_kl_threshold",
         "_critic_network",
     )
+
+    @classmethod
+    def _called_alike(cls) -> tuple[str, ...]:
+        """See `Behaviour`: not those for which a subclass makes the arguments itself."""
+        free = {hook for hook, by in _GIVEN_BY.items() if any(is_own(cls, it) for it in by)}
+        return tuple(hook for hook in super()._called_alike() if hook not in free)
 
     def _trajectory_returns(
         self, value: Float[Array, "..."], traj: ReturnInput

@@ -1,5 +1,6 @@
-"""Hooks that are misspelt, or that are gone: nothing would ever call them."""
+"""Hooks that are misspelt or gone, which nothing would ever call, or that take arguments otherwise."""
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxagents.core.nearest import alike
@@ -39,6 +40,43 @@ def check_hook_names(
                 f"{cls.__name__}.{name} would never be called: there is no such hook. Did you mean "
                 f"{hook}? If it is a method of your own, give it a name less like that."
             )
+
+
+def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
+    """Raises if a user's class has a hook that takes its arguments in another order.
+
+    Args:
+        cls: The class, which inherits from one of the library.
+        hooks: Names of the hooks that it may give.
+
+    Raises:
+        TypeError: It has one.
+    """
+    for hook in filter(lambda hook: is_own(cls, hook), hooks):
+        ours = next((it for it in cls.__mro__ if _is_ours(it) and hook in vars(it)), None)
+        given, taken = (_arguments(owner, hook) for owner in (ours, cls))
+        if [name for name in taken if name in given] != [name for name in given if name in taken]:
+            raise TypeError(
+                f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
+                f"{', '.join(taken)}): arguments are given in this order, not by name."
+            )
+
+
+def is_own(cls: type, hook: str) -> bool:
+    """Whether a hook of a class is a user's own, and not one of the library."""
+    owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
+    return owner is not None and not _is_ours(owner)
+
+
+def _arguments(cls: type | None, hook: str) -> list[str]:
+    """The names of what a hook takes by position; none of what is no function."""
+    try:
+        signature = inspect.signature(getattr(cls, hook))
+    except (AttributeError, TypeError, ValueError):
+        return []
+    by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [name for name, it in signature.parameters.items() if it.kind in by_position]
+    return [name for name in names if name not in ("self", "cls")]
 
 
 def _private_methods(cls: type) -> Iterator[str]:

@@ -18,7 +18,7 @@ from jaxagents.core.arrays import is_traced, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
-from jaxagents.core.hook_names import check_hook_names
+from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.observed import network_input
@@ -150,7 +150,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
                 not fit each other.
         """
         cls.check_kinds(config, hyperparams)
-        check_hook_names(cls, [*cls.hooks, "_initial", "_update", "_policy"])
+        hooks = [*cls.hooks, "_initial", "_update", "_policy"]
+        check_hook_names(cls, hooks)
+        check_hook_arguments(cls, hooks)
         if example.n_actions is not None:
             n_actions = numbers.positive(f"{cls.__name__}: n_actions", example.n_actions)
             example = example.replace(n_actions=n_actions)

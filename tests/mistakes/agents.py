@@ -112,6 +112,19 @@ def misspelt_hook():
     make_ppo(agent=Limited)
 
 
+@mistake(
+    TypeError, r"Mixed\._entropy must be _entropy\(self, training, obs\), got _entropy\(self, obs"
+)
+def arguments_in_another_order():
+    """A hook that takes its arguments in another order."""
+
+    class Mixed(PPO):
+        def _entropy(self, obs, training):
+            return jnp.zeros(())
+
+    make_ppo(agent=Mixed)
+
+
 @mistake(TypeError, r"Explorer\._exlpore .* Did you mean _explore\?")
 def misspelt_hook_of_an_off_policy_agent():
     """A misspelt hook of an off-policy agent."""

@@ -1,0 +1,73 @@
+"""The hooks of subclasses: what they are called, and what they are given."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from probes import MatchSign
+
+from jaxagents import PPO, DQNLearner
+from jaxagents.ppo import AgentConfig
+
+KEY = jax.random.key(0)
+CONFIG = AgentConfig(n_steps=1, rollout_length=6, batch_size=4, minibatch_size=2)
+
+
+def make(agent, config=CONFIG):
+    return agent(MatchSign(), None, config, eval_during_training=False)
+
+
+class OtherLoss(PPO):
+    """Has the advantages before the log-probabilities."""
+
+    def _actor_loss(self, training, obs, actions, advantage, log_prob_old, hyperparams):
+        return super()._actor_loss(training, obs, actions, log_prob_old, advantage, hyperparams)
+
+
+class OtherPolicy(PPO):
+    """Has the observation first."""
+
+    def policy(self, obs, training):
+        return jnp.int32(0)
+
+
+class OtherStep(PPO):
+    """Has no self, and what it is given in another order."""
+
+    @staticmethod
+    def _trajectory_advantages(traj, advantage):
+        return advantage, advantage
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        (OtherLoss, r"_actor_loss must be .*training, obs, actions, log_prob_old, advantage, hyp"),
+        (OtherPolicy, r"policy must be .*\(self, training, obs\), got .*\(self, obs, training\)"),
+        (OtherStep, r"_trajectory_advantages must be .*\(self, advantage, traj\), got"),
+    ],
+)
+def test_hooks_that_take_arguments_in_another_order_are_named(agent, message):
+    with pytest.raises(TypeError, match=rf"{agent.__name__}\.{message}"):
+        make(agent)
+
+
+def test_hooks_of_learners_that_take_arguments_in_another_order_are_named():
+    class Other(DQNLearner):
+        def _loss(self, batch, params, targets):
+            return targets, {}
+
+    with pytest.raises(
+        TypeError, match=r"Other\._loss must be _loss\(self, params, batch, targets\)"
+    ):
+        Other.create(0, jnp.zeros(2), 0, n_actions=2)
+
+
+def test_losses_take_arguments_in_the_order_of_what_a_subclass_gives_them():
+    class Own(OtherLoss):
+        def _actor_loss_input(self, runner, traj):
+            return traj.obs, traj.action, traj.advantage, traj.log_prob
+
+        def _actor_minibatch(self, obs, actions, advantage, log_prob_old):
+            return obs, actions, advantage, log_prob_old
+
+    make(Own)
