@@ -25,7 +25,7 @@ from jaxagents.agents.reports import (
 )
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import first_of
+from jaxagents.agents.sequences import check_inputs, first_of
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.agents.value_scale import (
@@ -113,10 +113,15 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             *inputs, weights = samples(*elements)
             return *self._actor_minibatch(*inputs), weights
 
+        inputs_of_actor = self._actor_loss_input(runner, traj)
+        inputs_of_critic = self._critic_loss_input(runner, fitted)
+        for hook, inputs in (("actor", inputs_of_actor), ("critic", inputs_of_critic)):
+            name = f"{type(self).__name__}._{hook}_loss_input"
+            check_inputs(name, inputs, traj.terminated.shape)
         actor = Fit(
             runner.actor_training,
             loss_of(self._actor_loss),
-            dealt.elements((*self._actor_loss_input(runner, traj), playing(traj.obs))),
+            dealt.elements((*inputs_of_actor, playing(traj.obs))),
             config.actor_epochs,
             self._kl_threshold(hyperparams),
             samples,
@@ -124,7 +129,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         critic = Fit(
             runner.critic_training,
             loss_of(self._critic_loss),
-            dealt.elements((*self._critic_loss_input(runner, fitted), playing(traj.obs))),
+            dealt.elements((*inputs_of_critic, playing(traj.obs))),
             config.critic_epochs,
             prepare=samples,
         )

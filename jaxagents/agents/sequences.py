@@ -77,6 +77,31 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
     return jax.vmap(network)(inputs)
 
 
+def check_inputs(hook: str, inputs: object, shape: tuple[int, ...]) -> None:
+    """Raises unless the inputs of a loss are those of all steps of a rollout.
+
+    Args:
+        hook: Name of the hook that gives them.
+        inputs: What it gives.
+        shape: Numbers of steps and of environments.
+
+    Raises:
+        TypeError: It is no tuple.
+        ValueError: An array has other leading axes.
+    """
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(
+            f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
+            f"a {type(inputs).__name__}."
+        )
+    for x in jax.tree.leaves(inputs, is_leaf=_is_sequence):
+        if not _is_sequence(x) and jnp.shape(x)[:2] != shape:
+            raise ValueError(
+                f"{hook} must return arrays with leading axes (time, environments) of {shape}, got one "
+                f"of shape {jnp.shape(x)}."
+            )
+
+
 def elements(rollout: PyTree) -> PyTree:
     """A rollout as the elements that are dealt to minibatches: the sequences of environments.
 
@@ -100,6 +125,10 @@ def samples(minibatch: PyTree) -> PyTree:
     """
 
     def flat(x: PyTree) -> PyTree:
-        return x if isinstance(x, Sequence) else x.reshape(-1, *x.shape[2:])
+        return x if _is_sequence(x) else x.reshape(-1, *x.shape[2:])
 
-    return jax.tree.map(flat, minibatch, is_leaf=lambda x: isinstance(x, Sequence))
+    return jax.tree.map(flat, minibatch, is_leaf=_is_sequence)
+
+
+def _is_sequence(x: object) -> bool:
+    return isinstance(x, Sequence)

@@ -6,7 +6,7 @@ import pytest
 from probes import MatchSign
 
 from jaxagents import PPO, DQNLearner
-from jaxagents.ppo import AgentConfig
+from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 CONFIG = AgentConfig(n_steps=1, rollout_length=6, batch_size=4, minibatch_size=2)
@@ -71,3 +71,20 @@ def test_losses_take_arguments_in_the_order_of_what_a_subclass_gives_them():
             return obs, actions, advantage, log_prob_old
 
     make(Own)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (lambda traj: (traj.obs, traj.target.T), r"environments\) of \(6, 4\), got .* \(4, 6\)"),
+        (lambda traj: (traj.obs, 1.0), r"environments\) of \(6, 4\), got one of shape \(\)"),
+        (lambda traj: traj.target, "a tuple, of what the loss takes"),
+    ],
+)
+def test_inputs_of_losses_that_are_not_of_all_steps_are_named(inputs, message):
+    class Own(PPO):
+        def _critic_loss_input(self, runner, traj):
+            return inputs(traj)
+
+    with pytest.raises((TypeError, ValueError), match=rf"Own\._critic_loss_input must .*{message}"):
+        make(Own).start(KEY, HyperParameters())
