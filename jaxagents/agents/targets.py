@@ -36,9 +36,10 @@ def with_targets(
 
     Raises:
         TypeError: A step gives something else than two arrays.
-        ValueError: It gives arrays of other shapes.
+        ValueError: It gives arrays of other shapes, or rewards are shaped otherwise than values.
     """
     value, next_value = traj.value, traj.next_value
+    reward = _of_values(traj.reward, value.shape)
     terminated, truncated = (
         jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
         for flag in (traj.terminated, traj.truncated)
@@ -53,12 +54,23 @@ def with_targets(
         return (advantage, target), (advantage_out, target_out)
 
     inputs = (
-        AdvantageInput(traj.reward, value, next_value, terminated, gamma, gae_lambda),
-        ReturnInput(traj.reward, gamma * (1.0 - terminated), next_value, gae_lambda),
+        AdvantageInput(reward, value, next_value, terminated, gamma, gae_lambda),
+        ReturnInput(reward, gamma * (1.0 - terminated), next_value, gae_lambda),
     )
     bootstrap = (jnp.zeros_like(value), next_value)
     advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
     return traj._replace(advantage=advantage, target=target)
+
+
+def _of_values(reward: Array, shape: tuple[int, ...]) -> Array:
+    """Rewards of all actors, each its own or the same."""
+    of_all = (*shape[:2], *[1] * (len(shape) - 2))
+    if jnp.shape(reward) not in (shape, of_all):
+        raise ValueError(
+            "The rewards of a rollout must be shaped as its values, (time, environments, *actors) of "
+            f"{shape}, got shape {jnp.shape(reward)}."
+        )
+    return jnp.broadcast_to(reward, shape)
 
 
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:

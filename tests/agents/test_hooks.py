@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from probes import MatchSign
 
-from jaxagents import PPO, DQNLearner
+from jaxagents import IPPO, PPO, DQNLearner
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -88,3 +88,25 @@ def test_inputs_of_losses_that_are_not_of_all_steps_are_named(inputs, message):
 
     with pytest.raises((TypeError, ValueError), match=rf"Own\._critic_loss_input must .*{message}"):
         make(Own).start(KEY, HyperParameters())
+
+
+class TeamReward(IPPO):
+    """Pays all actors the mean of their rewards."""
+
+    keepdims = False
+
+    def _with_targets(self, runner, traj):
+        reward = traj.reward.mean(axis=-1, keepdims=self.keepdims)
+        return super()._with_targets(runner, traj._replace(reward=reward))
+
+
+def test_rewards_of_a_subclass_are_of_each_actor_or_of_all():
+    class Kept(TeamReward):
+        keepdims = True
+
+    config = CONFIG.replace(batch_size=2)  # as many environments as actors
+    programs = [kind(MatchSign(2), None, config, False).program for kind in (TeamReward, Kept)]
+    runner = jax.eval_shape(programs[0].start, KEY, HyperParameters())
+    with pytest.raises(ValueError, match=r"of \(6, 2, 2\), got shape \(6, 2\)"):
+        jax.eval_shape(programs[0].advance, runner, 1)
+    jax.eval_shape(programs[1].advance, runner, 1)
