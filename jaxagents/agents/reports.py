@@ -10,6 +10,23 @@ from jaxagents.learners.fits import OF_EVERY_FIT
 from jaxagents.learners.fitting import KEPT
 from jaxagents.learners.losses import Info
 
+_EXPLAINED = "explained_variance"
+
+
+def check_reported(hook: str, info: Info) -> None:
+    """Raises if a loss reports something under a name whose number is the update's own.
+
+    Args:
+        hook: Name of the hook that gives the loss.
+        info: What it reports.
+
+    Raises:
+        ValueError: It does.
+    """
+    taken = sorted({*OF_EVERY_FIT, KEPT, _EXPLAINED} & info.keys())
+    if taken:
+        raise ValueError(f"{hook} reports {taken}, which updates report themselves: rename it.")
+
 
 def info_of_update(actor: Info, critic: Info, explained: Float[Array, ""]) -> Info:
     """The numbers that describe an update, of both networks and the rollout.
@@ -25,7 +42,7 @@ def info_of_update(actor: Info, critic: Info, explained: Float[Array, ""]) -> In
     Raises:
         ValueError: Two of them have the same name, or one has that of another metric.
     """
-    parts = [*_with_names_of_networks(actor, critic), {"explained_variance": explained}]
+    parts = [*_with_names_of_networks(actor, critic), {_EXPLAINED: explained}]
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
         raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")

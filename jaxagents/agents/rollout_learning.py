@@ -19,6 +19,7 @@ from jaxagents.agents.playing import (
     without_values_of_departed,
 )
 from jaxagents.agents.reports import (
+    check_reported,
     explained_variance,
     info_of_minibatches,
     info_of_update,
@@ -140,10 +141,11 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return actor, critic
 
     def _check_losses(self, actor: Fit, critic: Fit, n_samples: int) -> None:
-        """Raises unless losses are of samples, or one number."""
+        """Raises unless losses are of samples, or one number, and report under names of their own."""
         for hook, of_network in (("_actor_loss", actor), ("_critic_loss", critic)):
-            shape = of_network.example.losses.shape
-            check_shape(f"{type(self).__name__}.{hook}", shape, n_samples, self._actors_shape)
+            name, example = f"{type(self).__name__}.{hook}", of_network.example
+            check_shape(name, example.losses.shape, n_samples, self._actors_shape)
+            check_reported(name, example.info)
 
     def _check_divergence(self, actor: Fit) -> None:
         """Raises unless the actor's loss reports what stops its epochs."""

@@ -110,3 +110,15 @@ def test_rewards_of_a_subclass_are_of_each_actor_or_of_all():
     with pytest.raises(ValueError, match=r"of \(6, 2, 2\), got shape \(6, 2\)"):
         jax.eval_shape(programs[0].advance, runner, 1)
     jax.eval_shape(programs[1].advance, runner, 1)
+
+
+@pytest.mark.parametrize("name", ["loss", "gradient_norm", "kept", "explained_variance"])
+def test_losses_report_under_names_of_their_own(name):
+    class Reporting(PPO):
+        def _critic_loss(self, training, obs, targets, hyperparams):
+            return super()._critic_loss(training, obs, targets, hyperparams), {name: targets}
+
+    with pytest.raises(
+        ValueError, match=rf"Reporting\._critic_loss reports \['{name}'\], which up"
+    ):
+        make(Reporting).start(KEY, HyperParameters())
