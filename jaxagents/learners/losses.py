@@ -27,7 +27,13 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
             "A loss hook must return an array of losses, one for each sample or one for all, alone or "
             f"with a dict of arrays that describe the samples, got {output!r}."
         )
-    return jnp.asarray(losses), info
+    losses = jnp.asarray(losses)
+    if not jnp.issubdtype(losses.dtype, jnp.floating):
+        raise TypeError(
+            f"A loss hook must return losses that are real numbers, got {losses.dtype}, which has no "
+            "gradient."
+        )
+    return losses, info
 
 
 def check_shape(

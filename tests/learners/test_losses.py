@@ -26,6 +26,12 @@ def test_losses_come_alone_with_a_dict_or_with_a_divergence():
             losses_and_info(wrong)
 
 
+@pytest.mark.parametrize("dtype", [bool, int])
+def test_losses_without_a_gradient_are_refused(dtype):
+    with pytest.raises(TypeError, match=f"real numbers, got {dtype.__name__}.*no gradient"):
+        losses_and_info((jnp.zeros(3, dtype), {}))
+
+
 def test_what_is_reported_may_be_a_number():
     _, info = losses_and_info((jnp.arange(3.0), {"kl": 0.5}))
     assert info["kl"] == jnp.float32(0.5)
