@@ -8,6 +8,7 @@ from jaxtyping import Array
 
 from jaxagents import ops
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.describe import name_of
 from jaxagents.core.hyperparameters import Traced
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
@@ -74,7 +75,7 @@ def _of_values(reward: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
-    name, output = ".".join(step.__qualname__.split(".")[-2:]), step(after, inputs)
+    name, output = name_of(step), step(after, inputs)
     expected = "what the step before is given, and the output of this step"
     if not isinstance(output, tuple) or len(output) != 2:
         raise TypeError(f"{name} must return two arrays, {expected}, got {output!r}.")

@@ -1,5 +1,7 @@
 """The hooks of subclasses: what they are called, and what they are given."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -122,3 +124,15 @@ def test_losses_report_under_names_of_their_own(name):
         ValueError, match=rf"Reporting\._critic_loss reports \['{name}'\], which up"
     ):
         make(Reporting).start(KEY, HyperParameters())
+
+
+def test_hooks_may_be_partial_methods():
+    class Halved(PPO):
+        def _scaled(self, advantage, traj, scale):
+            return scale * traj.reward, scale * traj.reward
+
+        _trajectory_advantages = functools.partialmethod(_scaled, scale=0.5)
+
+    program = make(Halved).program
+    runner = jax.eval_shape(program.start, KEY, HyperParameters())
+    jax.eval_shape(program.advance, runner, 1)
