@@ -372,6 +372,12 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             return missing_attribute(self, name, HABITS)
 
     def _seal(self) -> None:
+        if "episodes" not in vars(self):
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}.__init__ must call super().__init__(env, env_params, config), which makes the "
+                "agent."
+            )
         behaviour = self._without_files()
         if self.config.checkpoint_dir is not None:
             checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)

@@ -125,6 +125,17 @@ def arguments_in_another_order():
     make_ppo(agent=Mixed)
 
 
+@mistake(TypeError, r"Unmade\.__init__ must call super\(\)\.__init__\(env, env_params, config\)")
+def constructor_that_calls_no_other():
+    """A constructor that does not call that of its base."""
+
+    class Unmade(PPO):
+        def __init__(self, env, env_params, config):
+            self.scale = 1.0
+
+    make_ppo(agent=Unmade)
+
+
 @mistake(TypeError, r"Explorer\._exlpore .* Did you mean _explore\?")
 def misspelt_hook_of_an_off_policy_agent():
     """A misspelt hook of an off-policy agent."""
