@@ -13,6 +13,7 @@ from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
+from jaxagents.core.hook_names import is_own
 from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, is_discrete
@@ -364,21 +365,24 @@ def check_no_hooks(agent: type, learner: type[Learner]) -> None:
             )
 
 
-def check_no_rollout_environment(agent: type) -> None:
-    """Raises if an agent around a learner has the hook that says where rollouts are played.
+def check_no_hooks_of_rollouts(agent: type, hooks: Iterable[str]) -> None:
+    """Raises if an agent around a learner has a hook of agents that learn by losses of rollouts.
 
     Args:
         agent: Its class.
+        hooks: Names of the hooks of those.
 
     Raises:
-        TypeError: It has it.
+        TypeError: It has one.
     """
-    if hasattr(agent, "_rollout_environment"):
-        raise TypeError(
-            f"{agent.__name__}._rollout_environment would never be called: it is a hook of PPO and its "
-            "like, subclasses of OnPolicyBase. For other agents, an environment changes by env_params "
-            "of their hyperparameters, or in RandomParams."
-        )
+    for hook in hooks:
+        if is_own(agent, hook):
+            raise TypeError(
+                f"{agent.__name__}.{hook} would never be called: it is a hook of PPO and its like, "
+                "subclasses of OnPolicyBase. Of other agents, the learner says what is learned, and an "
+                "environment changes by env_params of their hyperparameters, or in RandomParams. If it "
+                "is a method of your own, give it another name."
+            )
 
 
 def _is_numeric(x: object) -> bool:

@@ -12,10 +12,11 @@ from jaxagents import sharding
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import (
     check_no_hooks,
-    check_no_rollout_environment,
+    check_no_hooks_of_rollouts,
     naming_observations,
 )
 from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
@@ -212,7 +213,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         check_one_actor(self.episodes.env, type(self).__name__)
         self._check_action_space()
         check_no_hooks(type(self), self._learner_type)
-        check_no_rollout_environment(type(self))
+        hooks = [hook for hook in OnPolicyBase._hooks if hook not in self._hooks]
+        check_no_hooks_of_rollouts(type(self), hooks)
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         self._learner_type.check_kinds(self.config, hyperparams)
         learner = jax.eval_shape(self._create_learner, key, hyperparams)

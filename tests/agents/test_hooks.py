@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from probes import MatchSign
 
-from jaxagents import IPPO, PPO, DQNLearner
+from jaxagents import IPPO, PPO, PQN, DQNLearner, pqn
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -136,3 +136,14 @@ def test_hooks_may_be_partial_methods():
     program = make(Halved).program
     runner = jax.eval_shape(program.start, KEY, HyperParameters())
     jax.eval_shape(program.advance, runner, 1)
+
+
+def test_agents_around_learners_refuse_hooks_of_other_agents():
+    class Traced(PQN):
+        def _trajectory_returns(self, value, traj):
+            return value, value
+
+    with pytest.raises(
+        TypeError, match=r"Traced\._trajectory_returns would never be called: it is a"
+    ):
+        make(Traced, pqn.AgentConfig(n_steps=1))
