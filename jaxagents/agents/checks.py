@@ -16,10 +16,14 @@ from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.keys import as_key
 from jaxagents.envs.environment import Environment
+from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.learner import Learner
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Normalised, NormalisedRecurrent, Recurrent
+
+_OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
+"""Names that `_eval_metrics` gives by itself."""
 
 
 def check_eval_rng(rng: object) -> None:
@@ -315,7 +319,7 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
 
     Raises:
         TypeError: It is no dict of arrays.
-        ValueError: There are no returns, or not one for each episode.
+        ValueError: There are no returns, or not one for each episode, or a name is taken.
     """
     what = f"{agent}._eval_metrics"
     if not isinstance(metrics, dict):
@@ -324,12 +328,14 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
             "of super()._eval_metrics(...), and return it."
         )
     for name, entry in metrics.items():
-        odd = [x for x in jax.tree.leaves(entry) if not _is_numeric(x)]
-        if odd:
+        if not isinstance(name, str) or not _is_numeric(entry):
             raise TypeError(
-                f"{what} must return a dict of arrays, but gives {odd[0]!r} for {name!r}: give an array "
-                "or a number."
+                f"{what} must return a dict of arrays by name, but gives {entry!r} for {name!r}: give "
+                "an array or a number."
             )
+    taken = [name for name in metrics if name in NAMES_OF_METRICS and name not in _OF_EVALUATIONS]
+    if taken:
+        raise ValueError(f"{what} gives {taken}, which names another metric: rename it.")
     if "returns" not in metrics:
         raise ValueError(
             f"{what} must give 'returns', by which the best checkpoint is found, but gives "

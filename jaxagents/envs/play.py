@@ -41,8 +41,8 @@ class EpisodeOutcomes(NamedTuple):
     info: dict[str, Shaped[Array, "n_episodes ..."]]
 
 
-NAMES_OF_METRICS = ("update_step", *EpisodeOutcomes._fields)
-"""Names that metrics of an evaluation have already."""
+NAMES_OF_METRICS = ("update_step", "set", "seed", *EpisodeOutcomes._fields)
+"""Names that metrics of an evaluation have already, or the members of a sweep beside theirs."""
 
 
 def play_episodes(

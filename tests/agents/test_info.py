@@ -106,6 +106,13 @@ def test_evaluation_metrics_keep_the_returns():
             TypeError,
             "gives 'easy' for 'task'",
         ),
+        (lambda returns: {"returns": returns, "of": [returns]}, TypeError, r"gives \[.* for 'of'"),
+        (lambda returns: {"returns": returns, 1: returns}, TypeError, "for 1: give an array"),
+        (
+            lambda returns: {"returns": returns, "update_step": returns, "seed": returns},
+            ValueError,
+            r"gives \['update_step', 'seed'\], which names another metric",
+        ),
         (
             lambda returns: {"returns": returns.mean()},
             ValueError,
