@@ -62,7 +62,7 @@ def train(
                 records.append(stack.enter_context(own))
             remaining = schedule.remaining(first)
             bar = LogBar(title or "", first, remaining, title is None, training.unit)
-            logs = Logs(schedule, [*loggers, *(kept.logger for kept in records), bar])
+            logs = Logs(schedule, [*(kept.logger for kept in records), *loggers, bar])
             program = HostProgram(evaluate)
             watch = Watch(
                 program,

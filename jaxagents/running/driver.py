@@ -96,7 +96,7 @@ def train(
         observers: list[Observer[RunnerT]] = [watch]
         if agent.config.checkpoint_dir is not None:
             records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
-            loggers = [*loggers, records.logger]
+            loggers = [records.logger, *loggers]  # no error in another's costs it a line
             observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]
         if leads:

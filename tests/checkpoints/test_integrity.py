@@ -334,6 +334,8 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
     assert saved_steps(tmp_path) == [0, 2, 4]
     resumed, _ = agent.train(None, None, agent.training_runner, n_steps=4, progress=False)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update_step"] for line in lines] == [0, 2, 4, 6, 8]
     alone = CASE.make(MatchSign, n_steps=6)
     whole, _ = alone.train(KEY, CASE.hyperparams(), n_steps=8, progress=False)
     trees.assert_equal(whole, resumed)
