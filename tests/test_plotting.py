@@ -281,6 +281,7 @@ def test_reads_the_folder_of_a_training(tmp_path):
     lines = [
         {"update_step": 0, "returns": 1.0, "actor_loss": None},
         {"update_step": 9, "returns": 7.0, "actor_loss": 0.5},
+        {"update_step": 15, "returns": 8.0, "actor_loss": 0.4},
         {"update_step": 5, "returns": 2.0, "actor_loss": 0.7},  # begun again from an earlier point
         {"update_step": 9, "returns": 3.0, "actor_loss": 0.5},
     ]

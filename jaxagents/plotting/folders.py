@@ -46,7 +46,10 @@ def read_folder(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray
 
 
 def read_points(file: Path) -> list[dict[str, Any]]:
-    """The points in a file of metrics, of several trainings all of them, in the order of their lines.
+    """The points in a file of metrics, in the order of their lines.
+
+    Where a training began anew, or went on from an earlier point, the later points that were made before
+    are left out.
 
     Raises:
         ValueError: There are none yet, or a line is not what a training writes.
@@ -54,7 +57,7 @@ def read_points(file: Path) -> list[dict[str, Any]]:
     points = [_line(file, number, line) for number, line in enumerate(_lines(file), 1)]
     if not points:
         raise ValueError(f"{file} holds no points yet.")
-    return points
+    return _of_the_last_training(points)
 
 
 def _lines(file: Path) -> list[str]:
@@ -72,11 +75,21 @@ def _line(file: Path, number: int, line: str) -> dict[str, Any]:
     return found
 
 
-def _columns(lines: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Numbers by name, one for each step: the later line of a step counts."""
-    counter = next(name for name in COUNTERS if name in lines[0])
-    by_step = {int(line[counter]): line for line in lines}
-    points = [by_step[step] for step in sorted(by_step)]
+def _of_the_last_training(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The points of each member after which it never went back, to an earlier step or to the same."""
+    kept: list[dict[str, Any]] = []
+    next_steps: dict[tuple[Any, ...], float] = {}
+    for point in reversed(points):
+        member = tuple(point.get(name) for name in _MEMBER)
+        step = next(point[name] for name in COUNTERS if name in point)
+        if step < next_steps.get(member, np.inf):
+            kept.append(point)
+            next_steps[member] = step
+    return kept[::-1]
+
+
+def _columns(points: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Numbers by name, one for each point."""
     names = dict.fromkeys(name for point in points for name in point)
     return {name: np.array([_number(point.get(name)) for point in points]) for name in names}
 
