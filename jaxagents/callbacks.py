@@ -7,7 +7,12 @@ from typing import NamedTuple, cast
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.intervals import Interval
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import positive
+
+_ANY = Interval(float("-inf"), float("inf"), infinite=True)
+_NOT_NEGATIVE = Interval(0.0, float("inf"), infinite=True)
 
 
 class Progress(NamedTuple):
@@ -79,6 +84,9 @@ class StopAtReturn(Callback):
     target: float
     metric: str = "returns"
 
+    def __post_init__(self) -> None:
+        _ANY.check("target", self.target)
+
     def on_point(self, progress: Progress) -> bool:
         """Compares the newest evaluation with the target."""
         return _mean(progress, self.metric) >= self.target
@@ -103,6 +111,10 @@ class StopOnPlateau(Callback):
     min_improvement: float = 0.0
     metric: str = "returns"
 
+    def __post_init__(self) -> None:
+        self.patience = positive("patience", self.patience)
+        _NOT_NEGATIVE.check("min_improvement", self.min_improvement)
+
     def on_point(self, progress: Progress) -> bool:
         """Looks for the last evaluation that was better than all before it."""
         _mean(progress, self.metric)
@@ -124,6 +136,9 @@ class StopAfter(Callback):
     """
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        _NOT_NEGATIVE.check("seconds", self.seconds)
 
     def on_chunk(self, progress: Progress) -> bool:
         """Looks at the clock."""

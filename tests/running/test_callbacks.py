@@ -267,6 +267,23 @@ def test_refuses_what_is_no_list_of_callbacks():
         as_callbacks([StopAfter])
 
 
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: StopAtReturn("475"), ValueError, "target must be a number, got 475"),
+        (lambda: StopAtReturn(np.nan), ValueError, "target must lie in .*, got nan"),
+        (lambda: StopOnPlateau(0), ValueError, "patience must be a positive integer, got 0"),
+        (lambda: StopOnPlateau("3"), TypeError, "patience must be an integer, got '3'"),
+        (lambda: StopOnPlateau(3, -1.0), ValueError, "min_improvement must lie in .*, got -1"),
+        (lambda: StopAfter("60"), ValueError, "seconds must be a number, got 60"),
+        (lambda: StopAfter(-1), ValueError, "seconds must lie in .*, got -1"),
+    ],
+)
+def test_refuses_numbers_that_make_no_sense(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
 @pytest.mark.parametrize("what", ["callbacks", "loggers"])
 def test_what_a_compiled_training_would_never_call_is_refused(what):
     agent = PPO.make(MatchSign)
