@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.callbacks import Callback, Progress
@@ -73,7 +74,11 @@ class CallbackObserver:
             history=self._history,
             runner=runner,
         )
-        ending = [callback for callback in self._callbacks if getattr(callback, when)(progress)]
+        ending = [
+            callback
+            for callback in self._callbacks
+            if _is_yes(getattr(callback, when)(progress), callback)
+        ]
         if ending and self._step < self._total:
             names = " and ".join(map(repr, ending))
             self._say(f"{names} ends the {self.what}.")
@@ -82,3 +87,18 @@ class CallbackObserver:
     def _means(self, point: Metrics) -> dict[str, float]:
         """The means of a point."""
         return mean_metrics(point)
+
+
+def _is_yes(answer: object, callback: Callback) -> bool:
+    """Whether a callback says that the training is to end.
+
+    Raises:
+        TypeError: It says something else, such as what a function that it calls last returns.
+    """
+    said = np.asarray(False if answer is None else answer)
+    if said.dtype != bool or said.size != 1:
+        raise TypeError(
+            f"{callback!r} must return whether the training is to end, True or False, or nothing, got "
+            f"{answer!r}."
+        )
+    return bool(said)

@@ -284,6 +284,15 @@ def test_refuses_numbers_that_make_no_sense(make, error, message):
         make()
 
 
+@pytest.mark.parametrize("answer", [3, "no", np.array([True, False])])
+def test_an_answer_that_is_neither_yes_nor_no_is_named(answer):
+    def write(progress):
+        return answer
+
+    with pytest.raises(TypeError, match=r"write must return whether the training .* got"):
+        train([write])
+
+
 @pytest.mark.parametrize("what", ["callbacks", "loggers"])
 def test_what_a_compiled_training_would_never_call_is_refused(what):
     agent = PPO.make(MatchSign)
