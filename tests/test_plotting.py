@@ -361,6 +361,13 @@ def test_refuses_what_is_no_training(source, error, message):
         plot_learning_curve(source)
 
 
+@pytest.mark.parametrize("plot", [plot_learning_curve, plot_losses])
+@pytest.mark.parametrize(("steps", "error"), [("10", TypeError), (0, ValueError), (-5, ValueError)])
+def test_refuses_steps_that_an_update_cannot_have(plot, steps, error):
+    with pytest.raises(error, match=f"steps_per_update must be .* got {steps!r}"):
+        plot(metrics_of(), steps_per_update=steps)
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

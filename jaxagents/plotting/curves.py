@@ -76,16 +76,16 @@ def plot_learning_curve(
 
     Raises:
         KeyError: The metrics hold no such metric.
-        TypeError: `metrics` is something else.
-        ValueError: The metrics hold no points or count no steps, or runs have no evaluation points in
-            common or not as many actors.
+        TypeError: `metrics` is something else, or `steps_per_update` no integer.
+        ValueError: The metrics hold no points or count no steps, `steps_per_update` is not positive, or
+            runs have no evaluation points in common or not as many actors.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
     trainings = read_trainings(metrics)
     values = trainings.values(metric)
+    x = trainings.steps_in(steps_per_update)
     axes = new_axes() if ax is None else ax
-    x = trainings.steps * (steps_per_update or 1)
     n_sets, n_runs = trainings.shape
     if n_sets > 1:
         _draw_sets(axes, x, values.mean(axis=3), trainings, label)

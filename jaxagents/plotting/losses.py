@@ -48,8 +48,8 @@ def plot_losses(
 
     Raises:
         KeyError: The metrics hold no such metric.
-        TypeError: `metrics` is something else.
-        ValueError: There are no such numbers.
+        TypeError: `metrics` is something else, or `steps_per_update` no integer.
+        ValueError: There are no such numbers, or `steps_per_update` is not positive.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
@@ -60,7 +60,7 @@ def plot_losses(
         raise ValueError(
             f"There are no losses other than NaN: there are {', '.join(trainings.metrics)}."
         )
-    x = trainings.steps * (steps_per_update or 1)
+    x = trainings.steps_in(steps_per_update)
     series = [trainings.values(name).mean(axis=(3, 4)) for name in chosen]
     n_sets, n_runs = trainings.shape
     figure, panels = _panels(len(chosen), n_in_legend=n_sets if n_sets > 1 else 0)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from jaxagents.core.numbers import positive
 from jaxagents.core.schedules import Schedule
 from jaxagents.plotting.folders import COUNTERS, read_folder
 from jaxagents.plotting.labels import labels_of
@@ -62,6 +63,17 @@ class Trainings(NamedTuple):
     def steps(self) -> np.ndarray:
         """The steps of the points."""
         return self.metrics[self.counter][0, 0]
+
+    def steps_in(self, steps_per_update: int | None) -> np.ndarray:
+        """The steps of the points, or as many environment steps.
+
+        Raises:
+            TypeError: `steps_per_update` is not an integer.
+            ValueError: It is not positive.
+        """
+        if steps_per_update is None:
+            return self.steps
+        return self.steps * positive("steps_per_update", steps_per_update)
 
     @property
     def unit(self) -> str:
