@@ -600,6 +600,13 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, capsys):
     assert "no home folder ~nobody-at-all" in ends(["resume", "~nobody-at-all/x"], 2, capsys)
 
 
+def test_an_empty_path_is_not_the_working_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in (["train", *CARTPOLE, "--run-dir", ""], ["resume", ""], ["plot", ""]):
+        assert "A path is empty" in ends(words, 2, capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_module_of_the_folder_may_register_environments_with_gymnasium(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])

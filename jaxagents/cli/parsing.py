@@ -88,6 +88,10 @@ def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
 
 
 def _with_home(word: str) -> Path:
+    if not word:
+        raise MistakeError(
+            "A path is empty, such as that of an unset shell variable: give one, or . for this folder."
+        )
     path = Path(word)
     try:
         return path.expanduser()
