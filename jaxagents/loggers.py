@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from jaxagents.core.describe import to_json
 from jaxagents.core.extras import require
+from jaxagents.core.folders import folder
 
 
 class Logger(Protocol):
@@ -105,10 +106,16 @@ class JSONLLogger(ClosingLogger):
         """Takes the file's path; what it already holds is kept.
 
         Args:
-            path: The file, which need not exist, nor its folder.
+            path: The file, which need not exist, nor its folder. It stays the same where a script
+                changes its folder.
             step_name: Name of the step's number: agents count updates, loops on the host `"step"`.
+
+        Raises:
+            IsADirectoryError: It is a folder.
         """
-        self._path = Path(path).expanduser()
+        self._path = Path(path).expanduser().absolute()
+        if self._path.is_dir():
+            raise IsADirectoryError(f"path must be that of a file, got the folder {self._path}.")
         self._step_name = step_name
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
@@ -146,9 +153,10 @@ class TensorBoardLogger(ClosingLogger):
 
         Raises:
             ImportError: tensorboardX is not installed.
+            ValueError: `directory` is no path.
         """
         tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
-        path = os.fspath(Path(directory).expanduser())
+        path = os.fspath(folder("directory", directory))
         # Points are seen while training goes on, also where nobody closes the logger.
         self._writer = tensorboard.SummaryWriter(path, flush_secs=1)
 

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 import types
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -257,3 +258,24 @@ def test_appends_lines_of_json(tmp_path):
         {"update_step": 1, "x": 0.5, "y": None},
         {"update_step": 2, "x": "inf"},
     ]
+
+
+def test_files_stay_where_they_were_when_a_script_changes_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    logger = JSONLLogger("metrics.jsonl")
+    logger.log(1, {"x": 0.5})
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    logger.log(2, {"x": 0.7})
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert list(Path().iterdir()) == []
+
+
+def test_a_folder_in_the_place_of_a_file_and_an_empty_path_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path, ""):
+        with pytest.raises(IsADirectoryError, match=f"that of a file, got the folder {tmp_path}"):
+            JSONLLogger(path)
+    with pytest.raises(ValueError, match=r"directory must be the path of a folder, .* got ''"):
+        TensorBoardLogger("")
+    assert list(tmp_path.iterdir()) == []
