@@ -323,6 +323,10 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train", *CARTPOLE, "more"], "'more' is no option"),
         (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: needs a whole number, got 'ten'."),
         (["train", *CARTPOLE, "--gamma", "much"], "--gamma: needs a number, got 'much'."),
+        (
+            ["sweep", *CARTPOLE, "--gamma", "0.9,1"],
+            "--gamma: needs values with spaces between, got '",
+        ),
         (["train", *CARTPOLE, "--n-steps", "0"], ": --n-steps must be a positive integer, got 0"),
         (
             ["train", *CARTPOLE, "--batch-size", "6"],

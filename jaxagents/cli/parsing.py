@@ -26,6 +26,7 @@ _RULE = re.compile("[-─]{5,}")
 _PLAIN = {
     r"invalid literal for int\(\) with base 10: (.*)": r"needs a whole number, got \1.",
     r"could not convert string to float: (.*)": r"needs a number, got \1.",
+    r"Could not find valid parse for arguments: \[(.*)\]": r"needs values with spaces between, got \1.",
     r"Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value.",
     r"Missing from (jaxagents \w+): (\S+) (.*) \(required\)": r"Missing: \1 \2. \3",
 }
