@@ -290,6 +290,9 @@ def test_plots_runs(trained, swept, tmp_path, capsys):
         ["plot", str(trained), "--metric", "loss"], 2, capsys
     )
     assert "holds no metrics.jsonl" in ends(["plot", str(tmp_path)], 2, capsys)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "training/loss": 0.5}\n')
+    main(["plot", str(tmp_path), "--metric", "training/loss"])
+    assert (tmp_path / "training-loss.png").read_bytes().startswith(PNG)
 
 
 def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys):

@@ -64,7 +64,8 @@ def plot(words: Sequence[str]) -> None:
     from jaxagents.cli.curves import curves_of, draw
 
     metric, folders = options.metric, options.folders
-    default = (folders[0] if len(folders) == 1 else Path()) / f"{metric}.png"
+    name = f"{metric.replace('/', '-')}.png"
+    default = (folders[0] if len(folders) == 1 else Path()) / name
     curves = [curve for folder in folders for curve in curves_of(folder, metric)]
     path = options.output or default
     with told_in_a_line():
