@@ -66,6 +66,12 @@ def test_one_process_of_several_saves_the_picture(tmp_path, monkeypatch):
         assert (tmp_path / "curve.png").exists() == is_saved
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    metrics = {"update_step": np.arange(3), "loss": np.ones(3)}
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none; make it"):
+        plot_learning_curve(metrics, tmp_path / "none" / "curve.png", metric="loss")
+
+
 def test_plots_one_line_for_each_actor(tmp_path):
     metrics = {
         "update_step": np.arange(3),

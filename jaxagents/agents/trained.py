@@ -123,6 +123,7 @@ class Trained(
             ValueError: The name of the file has another ending, or `advance` has used up the agent's
                 runner.
             FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
             ImportError: safetensors is not installed.
             RuntimeError: The agent has not been trained.
         """

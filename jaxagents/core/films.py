@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from jaxagents.core.extras import require
+from jaxagents.core.folders import new_file
 
 _LARGEST_GIF_FPS = 50  # viewers slow down what is faster
 
@@ -50,12 +51,7 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
     path = Path(path).expanduser()
     if path.suffix not in (".gif", ".mp4"):
         raise ValueError(f"path must end in .gif or .mp4, got {path}.")
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: choose another name.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}; make it, or choose another."
-        )
+    path = new_file(path)
     require("imageio.v2", "jaxagents[video]")
     if path.suffix == ".mp4":
         require("imageio_ffmpeg", "imageio[ffmpeg]")

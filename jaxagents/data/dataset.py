@@ -297,6 +297,7 @@ class Dataset(Sampled):
         Raises:
             ValueError: The ending is unknown.
             FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
             TypeError: The format cannot keep the type of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """

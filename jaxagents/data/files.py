@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxagents.core.extras import require
+from jaxagents.core.folders import new_file
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
@@ -21,10 +22,12 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: The ending is unknown.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
         TypeError: The format cannot keep the type of an array; the error names the array.
     """
     path = Path(path).expanduser()
     file_format = _format_of(path)
+    new_file(path)
     for name, array in flat.items():
         if array.dtype.kind not in file_format.kinds:
             raise TypeError(f"A {path.suffix} file cannot keep {name!r}, of type {array.dtype}.")

@@ -14,6 +14,7 @@ from jaxtyping import Array, PyTree
 
 from jaxagents.core.arrays import is_key
 from jaxagents.core.extras import require
+from jaxagents.core.folders import new_file
 from jaxagents.core.observed import CRITIC_STATE
 from jaxagents.core.trees import leaves_by_name
 from jaxagents.exporting.policy import ENTRIES, EXTRA, FORMAT
@@ -48,6 +49,7 @@ def export_policy(
     Raises:
         ValueError: The name of the file has another ending.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
         ImportError: safetensors is not installed.
     """
     path = Path(path).expanduser()
@@ -58,8 +60,7 @@ def export_policy(
         )
     numpy_files = require("safetensors.numpy", EXTRA)
     require("flatbuffers", EXTRA)
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: choose another name.")
+    path = new_file(path)
     weights, rebuild = _weights_of(acting)
     memory, of_memory = jax.tree.flatten(carry)
     shapes, of_observation = jax.tree.flatten(observation)

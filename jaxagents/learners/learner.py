@@ -265,6 +265,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         Raises:
             ValueError: The name of the file has another ending, or there are several observations.
             FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
             ImportError: safetensors is not installed.
         """
         seen = jax.eval_shape(lambda x: x, observation)

@@ -1,7 +1,6 @@
 """The parts that all pictures of trainings share: axes, colours, lines and files."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,6 +8,7 @@ from jaxtyping import Float
 
 from jaxagents.core import processes
 from jaxagents.core.extras import require
+from jaxagents.core.folders import file_in_folder
 from jaxagents.plotting.statistics import CONFIDENCE, inter_quartile_mean
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def save(axes: "Axes", path: str | os.PathLike | None) -> None:
     """Saves the figure, if there is a path; of several processes, the first one does."""
     if path is not None and processes.leads():
         figure = axes.get_figure(root=True)
-        figure.savefig(Path(path).expanduser(), dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
+        figure.savefig(file_in_folder(path), dpi=150)  # pyright: ignore[reportOptionalMemberAccess]

@@ -102,6 +102,8 @@ def test_refuses_what_does_not_fit(tmp_path):
     agent.export_policy(path)
     with pytest.raises(FileExistsError, match="exists already: choose another name"):
         agent.export_policy(path)
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: there is no folder .*none; m"):
+        agent.export_policy(tmp_path / "none" / "policy")
     policy = load_policy(path)
     for wrong in (
         np.zeros(3),

@@ -43,9 +43,14 @@ def test_what_was_saved_is_loaded(tmp_path, name):
 def test_a_file_that_exists_is_not_touched(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"precious")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="exists already: choose another name"):
         Dataset(arrays()).save(path)
     assert path.read_bytes() == b"precious"
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none; make it"):
+        Dataset(arrays()).save(tmp_path / "none" / "data.npz")
 
 
 @pytest.mark.parametrize("name", ["data", "data.npy", "data.pickle"])
