@@ -62,7 +62,7 @@ def convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
             raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
         dtype = jnp.result_type(new[name])
         if not np.can_cast(dtype, array.dtype, "same_kind"):
-            raise TypeError(f"{name!r} has type {dtype}, but the buffer holds {array.dtype}.")
+            raise rows.type_error(name, dtype, array.dtype)
     leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)
 

@@ -321,7 +321,7 @@ def _shape_error(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -
 
 def _check_kind(name: str, values: AnyArray, expected: np.dtype) -> None:
     if not np.can_cast(values.dtype, expected, "same_kind"):
-        raise TypeError(f"{name!r} has type {values.dtype}, but the buffer holds {expected}.")
+        raise rows.type_error(name, values.dtype, expected)
     if expected.kind in "iu" and not np.can_cast(values.dtype, expected):
         limits, numbers = np.iinfo(expected), np.asarray(values)
         outside = numbers[(numbers < limits.min) | (numbers > limits.max)]

@@ -134,6 +134,23 @@ def as_array(name: str, value: object) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:
+    """The error for numbers that a buffer would have to round.
+
+    Args:
+        name: Their name.
+        dtype: Their type.
+        expected: The type that the buffer holds.
+
+    Returns:
+        The error.
+    """
+    return TypeError(
+        f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
+        f"created with: make that of the example {dtype}, or cast what is added to {expected}."
+    )
+
+
 def whole(nested: PyTree) -> PyTree:
     """Copies the rows that have not been copied yet.
 

@@ -268,7 +268,10 @@ def test_refuses_numbers_that_it_would_have_to_round():
     np.testing.assert_array_equal(held["real"], [0.5, 1.5, 2.0])
     np.testing.assert_array_equal(held["flag"], [True, True, False])
     for wrong, message in (
-        ({"whole": 1.5}, "'whole' has type float64, but the buffer holds int64"),
+        (
+            {"whole": 1.5},
+            "'whole' has type float64, but the .* int64, .*: make .* float64, or cast",
+        ),
         ({"real": 1j}, "'real' has type complex128, but the buffer holds float32"),
         ({"flag": 1}, "'flag' has type int64, but the buffer holds bool"),
     ):
