@@ -198,7 +198,7 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
         raise ValueError(f"{path} is no file of safetensors: {error}.") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(
-            f"{path} is no policy that agent.export_policy of this version has written: its format is "
+            f"{path} is no policy that export_policy of this version has written: its format is "
             f"{metadata.get('format')!r}."
         )
     return ExportedPolicy(
@@ -217,7 +217,7 @@ def _programs_of(
     programs = _under("program/", tensors)
     missing = [f"program/{name}" for name in ("greedy", "drawn") if name not in programs]
     if missing:
-        raise ValueError(f"{path} lacks {missing}, which agent.export_policy writes.")
+        raise ValueError(f"{path} lacks {missing}, which export_policy writes.")
     try:
         return {name: export.deserialize(bytearray(code)) for name, code in programs.items()}
     except Exception as error:  # whatever comes of bytes that make no sense

@@ -272,7 +272,7 @@ def test_names_files_whose_programs_are_damaged(tmp_path):
             {**arrays, "program/greedy": np.zeros_like(code)},
             "the file is damaged, or the two are too",
         ),
-        (other, r"lacks \['program/drawn'\], which agent\.export_policy writes"),
+        (other, r"lacks \['program/drawn'\], which export_policy writes"),
     ):
         safetensors.numpy.save_file(damaged, tmp_path / "damaged", metadata)
         with pytest.raises(ValueError, match=fault):
