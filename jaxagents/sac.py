@@ -253,7 +253,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         batch: Batch | None = None,
     ) -> tuple[Float[Array, ""], Info]:
         """Equation 5, for each critic."""
-        error, info = squared_error(values, targets, batch or {})
+        error, info = squared_error(values, targets, {} if batch is None else batch)
         loss = 0.5 * error
         return loss, {"critic_loss": loss, **info}
 

@@ -1,6 +1,7 @@
 """What all learners have in common."""
 
 import copy
+import functools
 import pickle
 
 import jax
@@ -14,6 +15,7 @@ from trees import assert_close, assert_equal, equal
 
 from jaxagents import load_policy
 from jaxagents.bc import BCLearner, DiscreteBCLearner
+from jaxagents.data import Dataset
 from jaxagents.networks import CategoricalPolicy, DictEncoder
 from jaxagents.sac import SACLearner
 
@@ -54,6 +56,13 @@ def test_many_updates_are_single_ones_in_order(row):
         learner, info = learner.update({key: values[i] for key, values in batches.items()})
         assert_close(info, {key: values[i] for key, values in infos.items()})
     assert_close(learner, many)
+
+
+@learners("SAC", "DQN")
+def test_a_dataset_is_as_good_a_batch_as_a_dict(row):
+    learner, batch = row.create(), row.batch()
+    update = functools.partial(jax.eval_shape, type(learner).update, learner)
+    assert update(Dataset(batch)) == update(batch)
 
 
 @every_learner
