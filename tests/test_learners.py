@@ -314,6 +314,8 @@ def test_batches_that_do_not_fit_are_refused(row):
         if key in row.learner.batch_keys or key == "rewards":
             with pytest.raises(ValueError, match=r"has shape .*, but 'actions' has shape"):
                 learner.update({**batch, key: wrong})
+    with pytest.raises(ValueError, match=r"one sample or more, got 'actions' of shape \(0"):
+        learner.update(jax.tree.map(lambda x: x[:0], batch))
     with pytest.raises(ValueError, match=r"'actions' must have one .* for each sample"):
         learner.update(
             {key: batches[key] for key in ("actions", *row.learner.batch_keys[:1])}

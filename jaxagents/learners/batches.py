@@ -119,7 +119,8 @@ def check_batch(
     Raises:
         KeyError: A key is missing.
         TypeError: The batch is no dict of arrays, or discrete actions are not integers.
-        ValueError: An array has too few or too many axes, or not the sizes of the others.
+        ValueError: An array has too few or too many axes, or not the sizes of the others, or there are
+            no samples.
     """
     if not hasattr(batch, "keys"):
         raise TypeError(
@@ -143,13 +144,16 @@ def check_batch(
             _check_axes(key, batch[key], axes)
     if not is_discrete:
         _check_axes("actions", batch["actions"], [*axes, "action"])
-    lead = jnp.shape(batch["actions"])[: len(axes)]
+    shape = jnp.shape(batch["actions"])
+    lead = shape[: len(axes)]
+    if 0 in lead:
+        raise ValueError(f"The learner needs one sample or more, got 'actions' of shape {shape}.")
     for key in {*keys, *_NUMBERS} & set(batch):
         for leaf in jax.tree.leaves(batch[key]):
             if jnp.shape(leaf)[: len(axes)] != lead:
                 raise ValueError(
-                    f"{key!r} has shape {jnp.shape(leaf)}, but 'actions' has shape "
-                    f"{jnp.shape(batch['actions'])}: their axes ({', '.join(axes)}) must be the same."
+                    f"{key!r} has shape {jnp.shape(leaf)}, but 'actions' has shape {shape}: their axes "
+                    f"({', '.join(axes)}) must be the same."
                 )
     if "next_observations" in keys:
         _check_same_shapes(batch["observations"], batch["next_observations"])
