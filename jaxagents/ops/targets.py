@@ -57,8 +57,9 @@ def values_of(
         actions: One action of each sample.
 
     Returns:
-        The value of each.
+        The value of each; NaN, without a gradient, for one that is not among all actions.
     """
     # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
     one_hot = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
-    return jnp.where(one_hot, values, 0.0).sum(axis=-1)
+    chosen = jnp.where(one_hot, values, 0.0).sum(axis=-1)
+    return jnp.where(one_hot.any(axis=-1), chosen, jnp.nan)
