@@ -125,7 +125,7 @@ class TrainState(PicklableNode):
                 `state.replace(extra_variables=...)` stores.
 
         Returns:
-            The network's output.
+            The network's output. Errors of the network get a note with the shapes of its inputs.
 
         Raises:
             TypeError: An input is a list of numbers.
@@ -136,18 +136,19 @@ class TrainState(PicklableNode):
         variables = {"params": params, **extra_variables}
         try:
             return self.model_def.apply(variables, *args, method=method, **kwargs)
-        except ScopeParamShapeError as error:
+        except Exception as error:
+            name = type(self.model_def).__name__
             shapes = ", ".join(str(jax.tree.map(np.shape, x)) for x in args)
-            raise ValueError(
-                f"{type(self.model_def).__name__} was given inputs of shape {shapes}, which its "
-                f"parameters do not fit: {error}"
-            ) from error
-        except (AttributeError, TypeError) as error:
+            if isinstance(error, ScopeParamShapeError):
+                raise ValueError(
+                    f"{name} was given inputs of shape {shapes}, which its parameters do not fit: "
+                    f"{error}"
+                ) from error
             if any(map(_is_list_of_numbers, args)):
                 raise TypeError(
-                    f"{type(self.model_def).__name__} was given a list of numbers: give an array, "
-                    "np.array(...)."
+                    f"{name} was given a list of numbers: give an array, np.array(...)."
                 ) from error
+            error.add_note(f"This happened in {name}, given inputs of shape {shapes}.")
             raise
 
     @property

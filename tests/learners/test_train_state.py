@@ -55,6 +55,23 @@ class Normalised(nn.Module):
         return nn.BatchNorm(use_running_average=not train, momentum=0.0)(x)
 
 
+class OfPosition(nn.Module):
+    """Sees one entry of its input."""
+
+    @nn.compact
+    def __call__(self, obs):
+        return nn.Dense(1)(obs["position"])
+
+
+def test_errors_of_networks_have_a_note_of_what_they_were_given():
+    network, obs = OfPosition(), {"position": jnp.ones(2)}
+    state = TrainState.from_variables(network, network.init(jax.random.key(0), obs))
+    with pytest.raises(KeyError) as found:
+        state({"velocity": jnp.ones(2)})
+    note = "This happened in OfPosition, given inputs of shape {'velocity': (2,)}."
+    assert note in found.value.__notes__
+
+
 def test_extra_variables_are_passed_in_updated_and_stored():
     x = jnp.array([[1.0], [3.0]])
     variables = Normalised().init(jax.random.key(0), x)
