@@ -27,10 +27,10 @@ from jaxagents.data.return_range import reward_factor
 from jaxagents.data.values import check_allowed, check_values
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
+from jaxagents.learners.batches import OPTIONAL_KEYS
 from jaxagents.learners.learner import Batch, Info, LearnerT
 from jaxagents.networks.torsos import IMAGE_NDIM
 
-_OPTIONAL_KEYS = ("discounts",)
 _OBSERVED_KEYS = ("observations", "next_observations")
 _TOLERANCE = 1e-3
 _copies: WeakKeyDictionary[Dataset, dict[Hashable, "_Copy"]] = WeakKeyDictionary()
@@ -114,7 +114,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"The dataset has {len(dataset) or 'no'} rows; it needs at least one for each of "
                 f"{n_groups} groups."
             )
-        arrays = {key: dataset[key] for key in (*keys, *_OPTIONAL_KEYS) if key in dataset}
+        arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
         for key in observed:
             check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)
@@ -233,7 +233,9 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         """The learner after gradient steps, and what each of them reports."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
-            return self._update(learner, self._sample(rngs))
+            learner, info = self._update(learner, self._sample(rngs))
+            info.pop("td_errors", None)
+            return learner, info
 
         return jax.lax.scan(gradient_step, learner, rngs)
 

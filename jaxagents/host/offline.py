@@ -15,6 +15,7 @@ from jaxagents.host.config import OfflineConfig
 from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.host.randomness import Stream, generator
 from jaxagents.host.updates import Sums, Updates
+from jaxagents.learners.batches import OPTIONAL_KEYS
 
 
 class OfflineTraining:
@@ -82,8 +83,8 @@ class OfflineTraining:
 
 
 def _keys(learner: LearnerLike, dataset: Dataset) -> list[str]:
-    """The keys that a learner is given: those that it declares and `discounts`, or else all."""
+    """The keys that a learner is given: those that it declares and optional ones, or else all."""
     declared = getattr(learner, "batch_keys", None)
     if declared is None or not set(declared) <= set(dataset):
         return list(dataset)
-    return [key for key in dataset if key in {*declared, "discounts"}]
+    return [key for key in dataset if key in {*declared, *OPTIONAL_KEYS}]

@@ -36,6 +36,7 @@ from jaxagents.host.program import HostRunner
 from jaxagents.host.randomness import Stream, seed_of
 from jaxagents.host.schedule import Schedule
 from jaxagents.host.transitions import example_transition, rescale_actions
+from jaxagents.learners.batches import OPTIONAL_KEYS
 from jaxagents.loggers import Logger, as_loggers
 
 
@@ -162,7 +163,7 @@ def train_offline(
         learner: The learner, which is not changed.
         dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one, with the keys that
             the learner learns from. Of a learner that declares its `batch_keys`, no others are used
-            but `discounts`.
+            but `discounts` and `weights`.
         config: Configuration; by default `OfflineConfig()`.
         eval_env: An environment in which the learner is evaluated at every point, in the same episodes
             each time and by the modes of its distributions, unless `config.eval_deterministic` is
@@ -195,7 +196,7 @@ def train_offline(
     check_learns_from_rewards(learner, config)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)
-    for key in (*getattr(learner, "batch_keys", data), "discounts"):
+    for key in (*getattr(learner, "batch_keys", data), *OPTIONAL_KEYS):
         if key in data:
             check_values({key: data[key]})
     store = _store(config, resume)

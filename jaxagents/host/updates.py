@@ -129,6 +129,8 @@ def _traced_info(learner: LearnerLike, example: Mapping[str, PyTree]) -> Info:
             f"{name} cannot learn from transitions of the shapes {shapes}: {error}"
         ) from error
     check_same_tree(learner, updated, name, "create", "update_many")
+    if "weights" in example:
+        info.pop("td_errors", None)  # of samples, for their priorities
     for key, values in info.items():
         if values.shape != (1,):
             raise ValueError(

@@ -11,7 +11,9 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.remembered import observation_of
 
-_NUMBERS = ("rewards", "masks", "discounts", "weights")
+OPTIONAL_KEYS = ("discounts", "weights")
+"""What a batch may have besides the keys that its learner needs."""
+_NUMBERS = ("rewards", "masks", *OPTIONAL_KEYS)
 
 
 def check_example_actions(actions: ArrayLike, is_discrete: bool, n_actions: int | None) -> None:

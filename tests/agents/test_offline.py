@@ -315,6 +315,19 @@ def test_discounts_of_the_dataset_take_the_place_of_gamma(agent):
     np.testing.assert_allclose(values, 2.0, atol=0.1)
 
 
+@pytest.mark.parametrize(("agent", "loss"), [(BC, "actor_loss"), (CQL, "critic_loss")])
+def test_weights_of_the_dataset_count(agent, loss):
+    unweighed, weighed = (
+        small(agent, MatchSign(), discrete_data(weights=weights), eval_during_training=False)
+        for weights in (None, np.zeros(32, np.float32))
+    )
+    losses = [
+        float(trained.train(KEY, hyperparams(agent), progress=False)[0].info[loss])
+        for trained in (unweighed, weighed)
+    ]
+    assert losses[0] > losses[1] == 0.0
+
+
 def test_learns_from_what_another_agent_did():
     config = dqn.AgentConfig(
         n_steps=50, batch_size=4, buffer_size=256, learning_starts=64, features=(8,)

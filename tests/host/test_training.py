@@ -573,6 +573,16 @@ def test_a_learner_is_handed_only_the_keys_that_it_declares():
     trees.assert_equal(expected.weights, learner.weights)
 
 
+def test_weights_of_a_dataset_count():
+    learner = DQNLearner.create(0, np.zeros(2), 0, n_actions=2, features=(2,))
+    data = {**line_data(), "actions": np.zeros(60, int), "weights": np.zeros(60)}
+    _, metrics = train_offline(learner, data, OFFLINE.replace(n_updates=5))
+    assert metrics["critic_loss"][-1] == 0.0
+    assert "td_errors" not in metrics
+    with pytest.raises(ValueError, match="'weights' is NaN or infinite in 60 of 60 rows"):
+        train_offline(learner, {**data, "weights": np.full(60, np.nan)}, OFFLINE)
+
+
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
