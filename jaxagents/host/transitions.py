@@ -48,8 +48,8 @@ def rescale_actions(env: EnvT) -> EnvT:
         raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
     if not space.is_bounded():
         raise ValueError(
-            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose bounds "
-            "with gymnasium.wrappers.ClipAction and TransformAction."
+            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose them "
+            "with gymnasium.wrappers.TransformAction, and leave out ClipAction, which takes them away."
         )
     if np.all(space.low == -1) and np.all(space.high == 1):
         return env

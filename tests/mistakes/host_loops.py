@@ -114,10 +114,16 @@ def vector_of_another_number():
     train_online(tiny(), gymnasium.vector.SyncVectorEnv([Line] * 2), ONLINE.replace(n_envs=4))
 
 
-@mistake(ValueError, r"finite bounds")
+@mistake(ValueError, r"finite bounds.*choose them with gymnasium\.wrappers\.TransformAction")
 def open_box():
     """A box of actions without bounds."""
     train_online(tiny(), Line(action_space=spaces.Box(-np.inf, np.inf, (1,))), ONLINE)
+
+
+@mistake(ValueError, r"finite bounds.*leave out ClipAction, which takes them away")
+def clipped_actions():
+    """`ClipAction` around an environment of a host loop."""
+    train_online(tiny(), gymnasium.wrappers.ClipAction(Line()), ONLINE)
 
 
 @mistake(
