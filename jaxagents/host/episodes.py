@@ -17,6 +17,7 @@ from jaxagents.envs.on_host.arrays import (
     example_observation,
     in_types_of,
 )
+from jaxagents.envs.on_host.checked import Checked
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.outcome import Outcome, begin, take
 from jaxagents.host.randomness import Stream, generator, seed_of
@@ -41,7 +42,7 @@ class GymnasiumEpisodes:
                 gives them.
             seed: Seed of the training.
         """
-        self._env = env
+        self._env = Checked(env)
         self._seed = seed
         self._example = example_observation(env.observation_space)
         self._begin(0)

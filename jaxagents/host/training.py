@@ -13,6 +13,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.data.values import check_values
 from jaxagents.envs.on_host.arrays import as_observation, example_observation, in_types_of
+from jaxagents.envs.on_host.checked import Checked
 from jaxagents.host import driver
 from jaxagents.host.checkpoint import HostStore, learner_identity
 from jaxagents.host.checks import (
@@ -232,7 +233,7 @@ def _evaluation(
 ) -> Callable[[LearnerLike], Metrics]:
     if env is None:
         return lambda learner: {}
-    env = rescale_actions(env)
+    env = Checked(rescale_actions(env))
     check_acts(learner, env)
     example = example_observation(env.observation_space)
     seed = seed_of(config.seed, Stream.EVALUATION)

@@ -233,6 +233,24 @@ def returning(step=None, reset=None):
     return Changed()
 
 
+@mistake(
+    ValueError, r"Changed\.step returns an observation of shape \(3,\), but observation_space is B"
+)
+def observation_of_another_shape():
+    """An environment whose observations are not those of its space."""
+    env = returning(lambda obs, *others: (np.zeros(3), *others))
+    train_online(tiny(), env, ONLINE, progress=False)
+
+
+@mistake(
+    ValueError, r"Changed\.reset returns an observation of shape None, but observation_space is B"
+)
+def no_observation():
+    """An environment for evaluations whose reset gives no observation."""
+    env = returning(reset=lambda obs, info: (None, info))
+    train_online(tiny(), Line(), ONLINE, eval_env=env, progress=False)
+
+
 @mistake(TypeError, r"Changed\.step must return a number as the reward, got None")
 def no_reward():
     """An environment whose reward is `None`."""
