@@ -16,6 +16,7 @@ from jaxagents.host.config import HostConfig, OfflineConfig
 from jaxagents.host.evaluation import check_single
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.transitions import example_transition
+from jaxagents.networks.torsos import IMAGE_NDIM
 
 _LARGEST_ACTION = 1 + 1e-5
 _METHODS = ("update_many", "sample_actions")
@@ -161,17 +162,26 @@ def check_buffer(buffer: ReplayBuffer, example: Mapping[str, PyTree]) -> None:
 
     Raises:
         TypeError: It is no replay buffer.
-        ValueError: It holds other arrays.
+        ValueError: It holds other arrays, or images whose numbers mean something else.
     """
     if not isinstance(buffer, ReplayBuffer):
         raise TypeError(f"buffer must be a ReplayBuffer, got {type(buffer).__name__}.")
-    held = {name: array.shape[1:] for name, array in buffer.state_dict()["transitions"].items()}
-    needed = {name: array.shape for name, array in rows.flatten(example).items()}
-    if held != needed:
+    transitions, needed = buffer.state_dict()["transitions"], rows.flatten(example)
+    shapes = {name: array.shape[1:] for name, array in transitions.items()}
+    needed_shapes = {name: array.shape for name, array in needed.items()}
+    if shapes != needed_shapes:
         raise ValueError(
-            f"The buffer holds transitions of the shapes {held}, but the environment gives {needed}: "
-            "make it of jaxagents.host.example_transition(env, n_envs)."
+            f"The buffer holds transitions of the shapes {shapes}, but the environment gives "
+            f"{needed_shapes}: make it of jaxagents.host.example_transition(env, n_envs)."
         )
+    for name, array in needed.items():
+        held = transitions[name].dtype
+        if array.ndim >= IMAGE_NDIM and (held.kind == "f") != (array.dtype.kind == "f"):
+            raise ValueError(
+                f"The buffer holds images of {held} as {name!r}, but the environment gives "
+                f"{array.dtype}: encoders take integers to be in 0..255, and real numbers in 0..1. Make "
+                "it of jaxagents.host.example_transition(env, n_envs)."
+            )
 
 
 def check_learns_from_rewards(learner: LearnerLike, config: OfflineConfig) -> None:

@@ -416,6 +416,17 @@ def test_refuses_a_buffer_of_other_transitions():
         train_online(line_learner(), Line(), ONLINE, buffer=buffer_for(Clock()))
 
 
+def test_refuses_a_buffer_of_images_of_another_scale():
+    def wall(high, dtype):
+        env = Clock()
+        env.observation_space = spaces.Box(0, high, (2, 2, 3), dtype)
+        return env
+
+    learner = Counting.create(np.zeros((2, 2, 3)), 1)
+    with pytest.raises(ValueError, match=r"images of float32 as 'observations', .* gives uint8"):
+        train_online(learner, wall(255, np.uint8), ONLINE, buffer=buffer_for(wall(1, np.float32)))
+
+
 def test_refuses_a_dataset_that_lacks_a_key():
     data = {key: value for key, value in line_data().items() if key != "masks"}
     with pytest.raises(KeyError, match="masks"):
