@@ -24,7 +24,7 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.data import Dataset, rows
 from jaxagents.data.moments import moments_of_rows
 from jaxagents.data.return_range import reward_factor
-from jaxagents.data.values import check_allowed, check_values
+from jaxagents.data.values import check_allowed, check_are_numbers, check_values
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.batches import OPTIONAL_KEYS
@@ -74,8 +74,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
 
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
-            TypeError: It is no dataset, or discrete actions are not integers; or see
-                [`Agent`][jaxagents.Agent].
+            TypeError: It is no dataset, it holds something else than numbers, or discrete actions are
+                not integers; or see [`Agent`][jaxagents.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, takes an action that
                 its mask forbids, or holds NaN; or see [`Agent`][jaxagents.Agent].
         """
@@ -115,6 +115,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"{n_groups} groups."
             )
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
+        check_are_numbers(arrays)
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
         for key in observed:
             check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)

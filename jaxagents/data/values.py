@@ -9,10 +9,29 @@ from jaxtyping import PyTree
 from jaxagents.core.observed import action_mask
 from jaxagents.data import rows
 
+_KINDS = "biufV"
+"""Kinds of the types that JAX takes, of which it has some of its own, such as `bfloat16`."""
 _ROWS_AT_ONCE = 2**16
 _WRONG_MASK = (
     "must be 0 where the environment ended the episode and 1 elsewhere, got {value:g} or the like"
 )
+
+
+def check_are_numbers(arrays: Mapping[str, Any]) -> None:
+    """Raises if an array holds something else than real numbers, such as objects.
+
+    Args:
+        arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
+
+    Raises:
+        TypeError: There is such an array; the error names it.
+    """
+    for name, array in rows.flatten(arrays).items():
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(
+                f"{name!r} must hold real numbers, got an array of type {array.dtype}: cast it, as "
+                "astype(np.float32) does."
+            )
 
 
 def check_values(arrays: Mapping[str, Any]) -> None:
@@ -22,8 +41,10 @@ def check_values(arrays: Mapping[str, Any]) -> None:
         arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
 
     Raises:
+        TypeError: An array holds no numbers.
         ValueError: There is such a number; the error names the array and counts its rows.
     """
+    check_are_numbers(arrays)
     for name, array in rows.flatten(arrays).items():
         values = rows.whole(array)
         if values.dtype.kind == "f":

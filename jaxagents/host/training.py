@@ -183,7 +183,8 @@ def train_offline(
             updates report (NaN at the first).
 
     Raises:
-        TypeError: An argument is of another type, such as a replay buffer.
+        TypeError: An argument is of another type, such as a replay buffer, or the dataset holds
+            something else than numbers.
         KeyError: The dataset lacks a key.
         ValueError: Environment, learner, dataset or checkpoints do not fit together: the dataset is
             empty or holds NaN, its actions are none that the learner could take, or rewards are to be

@@ -96,6 +96,12 @@ def name_for_a_list():
     Dataset(arrays()).normalise("observations")
 
 
+@mistake(TypeError, r"'rewards' must hold real numbers, got an array of type object: cast it")
+def rewards_that_are_objects():
+    """Rewards of a dataset in an array of objects, as tables of several types give them."""
+    cql_agent(rewards=np.zeros(32, object))
+
+
 @mistake(ValueError, r"'rewards' .* NaN or infinite in 1 of 32 rows.* row 3")
 def rewards_that_are_no_numbers():
     """NaN among the rewards of a dataset."""

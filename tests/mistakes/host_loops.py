@@ -184,6 +184,12 @@ def actions_outside_of_their_bounds():
     train_offline(sac_learner(), {**arrays(), "actions": with_one(7)[:, None]}, OFFLINE)
 
 
+@mistake(TypeError, r"'rewards' must hold real numbers, got an array of type object: cast it")
+def rewards_that_are_objects():
+    """Rewards of a dataset in an array of objects, as tables of several types give them."""
+    train_offline(sac_learner(), box_arrays(rewards=np.zeros(32, object)), OFFLINE)
+
+
 @mistake(ValueError, r"'rewards' .* NaN or infinite in 1 of 32 rows.* row 3")
 def rewards_that_are_no_numbers():
     """NaN among the rewards of a dataset."""
