@@ -148,10 +148,20 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             self.episodes.env.check_compiled()
         program = program_of(self) if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._earlier_metrics(runner)
+        first_key = rng if runner is None else None
         with Interruption() as interruption:
             runner = self._starting_point(rng, hyperparams, runner, program)
             return training.train(
-                self, program, runner, earlier, n_steps, progress, loggers, callbacks, interruption
+                self,
+                program,
+                runner,
+                earlier,
+                n_steps,
+                progress,
+                loggers,
+                callbacks,
+                interruption,
+                first_key,
             )
 
     def resume(
@@ -170,7 +180,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         `restore_agent=True` in the configuration.
 
         Args:
-            rng: Random key, as for a fresh training.
+            rng: Random key, as for a fresh training. Where there are checkpoints, the training must have
+                begun with it.
             hyperparams: Hyperparameters.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
@@ -181,7 +192,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             The final runner, and the metrics of the whole training.
 
         Raises:
-            ValueError: There is no `checkpoint_dir`; or see `train`.
+            ValueError: There is no `checkpoint_dir`, or its training began with another random key; or
+                see `train`.
         """
         if self.config.checkpoint_dir is None:
             raise ValueError(
@@ -190,6 +202,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             )
         runner = None
         if checkpoint.saved_steps(self.config.checkpoint_dir):
+            checkpoint.check_first_key(self.config.checkpoint_dir, rng)
             runner, _ = self.restore("last", hyperparams=hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._is_evaluated()):

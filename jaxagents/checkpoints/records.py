@@ -16,8 +16,9 @@ from jaxagents.checkpoints.troubles import Troubles
 from jaxagents.checkpoints.writer import Writer, write_description
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
+from jaxagents.core.describe import to_json
 from jaxagents.core.finite import not_finite
-from jaxagents.core.keys import RandomKey, implementation_of
+from jaxagents.core.keys import RandomKey, as_key, implementation_of, single_key
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
 from jaxagents.loggers import JSONLLogger, Logger
@@ -26,6 +27,7 @@ __all__ = [
     "CorruptCheckpointError",
     "Records",
     "Snapshot",
+    "check_first_key",
     "check_folder",
     "records_of",
     "restore",
@@ -35,6 +37,7 @@ __all__ = [
 
 
 _KEYS = "random keys"
+_FIRST_KEY = "first random key"
 
 
 class Snapshot(NamedTuple):
@@ -180,6 +183,29 @@ def check_folder(directory: str | os.PathLike, may_be_filled: bool) -> None:
     AgentStore(directory).check(may_be_filled)
 
 
+def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None:
+    """Raises if the training in a folder began with another random key.
+
+    Args:
+        directory: The folder, which holds checkpoints. Older releases did not note the key with them.
+        rng: The key; `None` fits any.
+
+    Raises:
+        TypeError: It is no random key.
+        ValueError: It is another one, or there are several.
+    """
+    if rng is None:
+        return
+    store, own = AgentStore(directory), to_json(single_key(rng, "resume"))
+    step = store.steps()[-1]
+    if (noted := _first_key(store, step)) not in (None, own):
+        raise ValueError(
+            f"{store.place(step)} is of another training: its first random key is {noted}, and this "
+            f"one's {own}. Give what it began with, or choose another checkpoint_dir. Nothing was "
+            "changed."
+        )
+
+
 def saved_steps(directory: str | os.PathLike) -> list[int]:
     """Update steps of the finished checkpoints in a folder, in order."""
     return AgentStore(directory).steps()
@@ -223,7 +249,11 @@ def restore(
 
 
 def records_of(
-    agent: RecordedAgent, runner: PyTree, earlier: Metrics | None, together: bool = False
+    agent: RecordedAgent,
+    runner: PyTree,
+    earlier: Metrics | None,
+    together: bool = False,
+    rng: RandomKey | None = None,
 ) -> Records:
     """The records of an agent's training: also `hyperparameters.json`.
 
@@ -232,24 +262,30 @@ def records_of(
         runner: Where the training starts.
         earlier: Metrics of the trainings that it continues.
         together: Whether all processes make the training, and these records.
+        rng: Random key of a fresh training, which its checkpoints note.
 
     Returns:
         The records.
     """
+    assert agent.config.checkpoint_dir is not None
+    store, start = AgentStore(agent.config.checkpoint_dir), int(runner.update_step)
+    if rng is not None:
+        first_key = to_json(as_key(rng))
+    else:
+        first_key = None if earlier is None else _first_key(store, start)
+    own_notes = {_FIRST_KEY: first_key}
 
     def snapshot(runner: PyTree) -> Snapshot:
         is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
         is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
-        notes = {**notes_of_schedules(runner.hyperparams), **_notes_of_keys(runner)}
+        notes = {**notes_of_schedules(runner.hyperparams), **_notes_of_keys(runner), **own_notes}
         return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
 
-    assert agent.config.checkpoint_dir is not None
-    store = AgentStore(agent.config.checkpoint_dir)
     writer = (SharedWriter if together else Writer)(
         store,
         identity_of(agent),
         keep=agent.config.keep_checkpoints,
-        start=int(runner.update_step),
+        start=start,
         descriptions={"config": description_of(agent), "hyperparameters": runner.hyperparams},
     )
     return Records(store, writer, snapshot, earlier)
@@ -259,6 +295,14 @@ def _notes_of_keys(runner: PyTree) -> dict[str, str]:
     """The implementation of the random keys of a runner, on which the shapes of their data depend."""
     keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
     return {_KEYS: str(implementation_of(keys[0]))} if keys else {}
+
+
+def _first_key(store: AgentStore, step: int) -> list[int] | None:
+    """The random key that the training of a checkpoint began with, if it is noted."""
+    try:
+        return store.notes(step).get(_FIRST_KEY)
+    except CorruptCheckpointError:
+        return None
 
 
 def description_of(agent: RecordedAgent) -> dict[str, Any]:

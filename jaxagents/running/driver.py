@@ -12,6 +12,7 @@ from jaxtyping import ArrayLike
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.core import processes
+from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.loggers import Logger
 from jaxagents.running.callbacks import CallbackObserver
@@ -69,6 +70,7 @@ def train(
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     interruption: Interruption,
+    rng: RandomKey | None = None,
 ) -> tuple[RunnerT, Metrics]:
     """Trains from Python, with everything that plugs in around a training.
 
@@ -82,6 +84,7 @@ def train(
         loggers: Receive the mean metrics of every evaluation point.
         callbacks: Are told how the training goes, and may end it.
         interruption: Notes Ctrl-C and SIGTERM since before the runner was made.
+        rng: Random key that the runner was made with, if it is fresh.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
@@ -95,7 +98,8 @@ def train(
         watch = Watch(agent, first, stops, together=together, watched=watched)
         observers: list[Observer[RunnerT]] = [watch]
         if agent.config.checkpoint_dir is not None:
-            records = stack.enter_context(checkpoint.records_of(agent, runner, earlier, together))
+            own = checkpoint.records_of(agent, runner, earlier, together, rng)
+            records = stack.enter_context(own)
             loggers = [records.logger, *loggers]  # no error in another's costs it a line
             observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]

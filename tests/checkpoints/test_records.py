@@ -366,6 +366,29 @@ def test_resume_completes_a_training_and_then_does_nothing(tmp_path):
     trees.assert_equal(whole, fresh)
 
 
+def test_resume_refuses_another_key_than_the_training_began_with(tmp_path):
+    trained(tmp_path, n_steps=2)
+    agent = make(tmp_path, restore_agent=True, n_steps=4)
+    runner, _ = agent.restore("last")
+    agent.train(None, None, runner, n_steps=2, progress=False)
+    before = contents(tmp_path)
+    agent = make(tmp_path, restore_agent=True)
+    with pytest.raises(ValueError, match=r"first random key is \[0, 0\], and this one's \[0, 1\]"):
+        agent.resume(jax.random.key(1), CASE.hyperparams(), progress=False)
+    assert contents(tmp_path) == before
+    assert not agent.agent_trained
+    agent.resume(jax.random.PRNGKey(0), CASE.hyperparams(), progress=False)
+    agent.resume(None, CASE.hyperparams(), progress=False)
+
+
+def test_checkpoints_without_a_note_of_the_first_key_are_gone_on_from(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_FIRST_KEY", "something else")
+        trained(tmp_path, n_steps=2)
+    make(tmp_path, restore_agent=True).resume(jax.random.key(1), None, progress=False)
+    assert saved_steps(tmp_path)[-1] == 6
+
+
 def test_the_evaluation_that_an_interruption_left_out_is_saved_once(tmp_path):
     class Ending(Callback):
         def on_chunk(self, progress):
