@@ -39,7 +39,7 @@ class Remembers(Generic[RunnerT]):
                 f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
             )
         self._memory["runner"] = runner
-        self._memory["metrics"] = jax.tree.map(np.asarray, metrics)
+        self._memory["metrics"] = jax.tree.map(np.array, metrics)  # whose caller may change its own
         self._memory["max_step"] = previous_training_max_step
 
     def select(
@@ -95,8 +95,8 @@ class Remembers(Generic[RunnerT]):
 
     @property
     def training_metrics(self) -> Metrics | None:
-        """The metrics of the last training, with those of the trainings that it went on from."""
-        return self._memory.get("metrics")
+        """A copy of the metrics of the last training, with those of the trainings before it."""
+        return jax.tree.map(np.array, self._memory.get("metrics"))
 
     @property
     def previous_training_max_step(self) -> int:

@@ -142,6 +142,21 @@ def test_a_stack_of_runners_is_not_one_training():
     assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
 
 
+def test_metrics_that_are_given_are_copies(tmp_path):
+    agent = CASE.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path)
+    _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False)
+    returns = metrics["returns"].copy()
+    metrics["returns"] /= 500
+    agent.training_metrics["returns"][:] = -1
+    agent.train(None, None, agent.training_runner, progress=False)
+    again = CASE.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path, restore_agent=True)
+    _, history = again.restore("last")
+    np.testing.assert_array_equal(history["returns"][:2], returns)
+    history["returns"][:] = -1
+    for made in (agent, again):
+        np.testing.assert_array_equal(made.training_metrics["returns"][:2], returns)
+
+
 def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
     agent = CASE.make(MatchSign, n_steps=1)
     runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=False)
