@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -346,6 +346,24 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
         raise ValueError(
             f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: leave "
             "those of super()._eval_metrics(...) as they are, and give others under a name of their own."
+        )
+
+
+def check_apart(metrics: Iterable[str], reported: Collection[str], agent: str) -> None:
+    """Raises if an evaluation would take the place of what updates report.
+
+    Args:
+        metrics: Names of its metrics.
+        reported: Names of what updates report.
+        agent: Name of the agent.
+
+    Raises:
+        ValueError: It would.
+    """
+    taken = [name for name in metrics if name in reported]
+    if taken:
+        raise ValueError(
+            f"{agent}._eval_metrics gives {taken}, which updates report already: rename it."
         )
 
 

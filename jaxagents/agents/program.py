@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks import check_metrics, check_runner, check_update
+from jaxagents.agents.checks import check_apart, check_metrics, check_runner, check_update
 from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
@@ -121,12 +121,12 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
-        metrics = self.report(runner)
-        if self.evaluates:
-            acting, deterministic = self.acting(runner), self.config.eval_deterministic
-            moment = self.moment(runner)
-            metrics |= self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
-        return metrics
+        if not self.evaluates:
+            return self.report(runner)
+        acting, deterministic = self.acting(runner), self.config.eval_deterministic
+        moment = self.moment(runner)
+        played = self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
+        return self.report(runner, played)
 
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too."""
@@ -146,9 +146,11 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The part of a runner that acts."""
         return self.behaviour._acting(runner)
 
-    def report(self, runner: RunnerT) -> Metrics:
-        """The update step, and what the last update reported."""
-        return {"update_step": runner.update_step, **runner.info}
+    def report(self, runner: RunnerT, played: Metrics | None = None) -> Metrics:
+        """The update step, what the last update reported, and the metrics of an evaluation if given."""
+        played = played or {}
+        check_apart(played, runner.info, type(self.behaviour).__name__)
+        return {"update_step": runner.update_step, **runner.info, **played}
 
     def play(
         self,

@@ -159,8 +159,8 @@ class HostProgram(PureProgram[PlayingRunnerT], Protocol[PlayingRunnerT]):
         """The numbers that the minibatches report of an update that learns from a rollout."""
         ...
 
-    def report(self, runner: PlayingRunnerT, /) -> Metrics:
-        """The update step, and what the last update reported."""
+    def report(self, runner: PlayingRunnerT, played: Metrics | None = None, /) -> Metrics:
+        """The update step, what the last update reported, and the metrics of an evaluation if given."""
         ...
 
     def metrics_of(self, outcomes: EpisodeOutcomes, /) -> Metrics:

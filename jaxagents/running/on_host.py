@@ -119,11 +119,11 @@ class OnHost(Generic[PlayingRunnerT]):
     def evaluate(self, runner: PlayingRunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         program = self._compiled.program
-        metrics = program.report(runner)
         if not program.evaluates:
-            return metrics
+            return program.report(runner)
         acting, deterministic = program.acting(runner), program.config.eval_deterministic
-        return metrics | self.play(program.eval_rng, acting, program.n_evals, deterministic)
+        played = self.play(program.eval_rng, acting, program.n_evals, deterministic)
+        return program.report(runner, played)
 
     def play(
         self,

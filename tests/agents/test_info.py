@@ -114,6 +114,11 @@ def test_evaluation_metrics_keep_the_returns():
             r"gives \['update_step', 'seed'\], which names another metric",
         ),
         (
+            lambda returns: {"returns": returns, "actor_loss": returns},
+            ValueError,
+            r"gives \['actor_loss'\], which updates report already",
+        ),
+        (
             lambda returns: {"returns": returns.mean()},
             ValueError,
             r"each of the 3 .* got shape \(\)",
