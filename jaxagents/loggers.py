@@ -246,11 +246,14 @@ def _number(name: str, value: object) -> float:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Appends to a file all of the data or nothing."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    """Appends lines to a file, all of the data or nothing, after what a kill may have left of a line."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     file = os.open(path, flags, 0o666)
     try:
         size = os.fstat(file).st_size
+        if size:
+            os.lseek(file, size - 1, os.SEEK_SET)
+            data = data if os.read(file, 1) == b"\n" else b"\n" + data
         written = os.write(file, data)
         if written < len(data):
             os.ftruncate(file, size)

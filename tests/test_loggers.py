@@ -21,6 +21,7 @@ from jaxagents.loggers import (
     TensorBoardLogger,
     WandbLogger,
 )
+from jaxagents.plotting.folders import read_points
 
 NUMBERS = {
     "python": 0.1,
@@ -258,6 +259,18 @@ def test_appends_lines_of_json(tmp_path):
         {"update_step": 1, "x": 0.5, "y": None},
         {"update_step": 2, "x": "inf"},
     ]
+
+
+@pytest.mark.parametrize("left", ['{"update_step": 2, "ret', "{"])
+def test_a_line_that_was_cut_off_is_left_alone(tmp_path, left):
+    file, logger = tmp_path / "metrics.jsonl", JSONLLogger(tmp_path / "metrics.jsonl")
+    logger.log(1, {"returns": 0.5})
+    with file.open("a") as cut_off:
+        cut_off.write(left)
+    for step in (3, 4):
+        logger.log(step, {"returns": 1.0})
+    assert file.read_text().splitlines()[1] == left
+    assert [point["update_step"] for point in read_points(file)] == [1, 3, 4]
 
 
 def test_files_stay_where_they_were_when_a_script_changes_its_folder(tmp_path, monkeypatch):

@@ -49,12 +49,13 @@ def read_points(file: Path) -> list[dict[str, Any]]:
     """The points in a file of metrics, in the order of their lines.
 
     Where a training began anew, or went on from an earlier point, the later points that were made before
-    are left out.
+    are left out, and so are lines that a kill has cut off.
 
     Raises:
         ValueError: There are none yet, or a line is not what a training writes.
     """
-    points = [_line(file, number, line) for number, line in enumerate(_lines(file), 1)]
+    lines = enumerate(_lines(file), 1)
+    points = [_line(file, number, line) for number, line in lines if not _is_cut_off(line)]
     if not points:
         raise ValueError(f"{file} holds no points yet.")
     return _of_the_last_training(points)
@@ -63,6 +64,11 @@ def read_points(file: Path) -> list[dict[str, Any]]:
 def _lines(file: Path) -> list[str]:
     """The lines that were written whole: a training may be writing the next one."""
     return file.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def _is_cut_off(line: str) -> bool:
+    """Whether a line begins as trainings write them, and does not end so."""
+    return line[:2] in ("{", '{"') and not line.endswith("}")
 
 
 def _line(file: Path, number: int, line: str) -> dict[str, Any]:
