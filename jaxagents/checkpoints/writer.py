@@ -165,13 +165,18 @@ class Writer:
         self._describe()
 
     def _begin_again(self) -> None:
-        """Locks and describes the folder anew if it was deleted."""
+        """Locks and describes the folder anew, with a warning, if it was deleted or renamed."""
         if (self._store.directory / _LOCK).exists():
             return
         self._lock.release(force=True)
         self._store.checkpoints.mkdir(parents=True, exist_ok=True)
         self._lock.acquire(timeout=0)
         self._describe()
+        warnings.warn(
+            f"{self._store.directory} was gone, and is made again for what comes from here on. If it "
+            "was renamed, what was saved before is under its new name.",
+            stacklevel=2,
+        )
 
     def _describe(self) -> None:
         for stem, description in self._descriptions.items():

@@ -305,7 +305,8 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path, is_locked_already):
         shutil.rmtree(folder)
 
     events = Events(at_4=remove)
-    agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=[events])
+    with pytest.warns(UserWarning, match="was gone, and is made again"):
+        agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=[events])
     assert saved_steps(folder)[-1] == 8
     assert (folder / "config.json").exists()
     assert (folder / ".lock").exists()
