@@ -24,7 +24,7 @@ from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key, single_key
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.numbers import not_negative, positive
+from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.core.shared_programs import Programs
 from jaxagents.loggers import Logger, as_loggers
 from jaxagents.running import driver as training
@@ -116,7 +116,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        if is_tracing((rng, hyperparams, runner)):
+        is_traced = is_tracing((rng, hyperparams, runner))
+        shown = flag("progress", not is_traced if progress is None else progress)
+        if is_traced:
             plain = {
                 "callbacks": bool(callbacks),
                 "loggers": bool(loggers),
@@ -125,10 +127,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             what = next((name for name, is_given in plain.items() if is_given), None)
             if what is not None:
                 raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
-            return OnDevice(self).train(rng, hyperparams, runner, n_steps, bool(progress))
-        return self._train(
-            rng, hyperparams, runner, n_steps, progress is not False, loggers, mesh, callbacks
-        )
+            return OnDevice(self).train(rng, hyperparams, runner, n_steps, shown)
+        return self._train(rng, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
         self,
@@ -195,6 +195,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             ValueError: There is no `checkpoint_dir`, or its training began with another random key; or
                 see `train`.
         """
+        progress = flag("progress", progress)
         if self.config.checkpoint_dir is None:
             raise ValueError(
                 "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
@@ -293,7 +294,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         """
         self.episodes.env.check_compiled()
         self._check_hyperparams(hyperparams, several=True)
-        callbacks = as_callbacks(callbacks)
+        callbacks, progress = as_callbacks(callbacks), flag("progress", progress)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         keys = as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
         grid = Grid.of(keys, hyperparams)

@@ -26,7 +26,7 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import flag, positive
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
@@ -109,7 +109,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
         self.config = config
-        self.eval_during_training = bool(eval_during_training)
+        self.eval_during_training = flag("eval_during_training", eval_during_training)
         self.n_actors = 1
         if environment.n_actors is not None:
             name = f"{environment.wording.environment}.n_actors"

@@ -10,6 +10,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import flag
 from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.data.values import check_values
 from jaxagents.envs.on_host.arrays import as_observation, example_observation, in_types_of
@@ -106,6 +107,7 @@ def train_online(
     check_config(config, OnlineConfig)
     check_learner(learner)
     loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
+    resume, progress = flag("resume", resume), flag("progress", progress)
     with opened(env, config.n_envs) as played:
         check_another(env, eval_env)
         check_acts(learner, played)
@@ -195,6 +197,7 @@ def train_offline(
     check_config(config, OfflineConfig)
     check_learner(learner)
     loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
+    resume, progress = flag("resume", resume), flag("progress", progress)
     check_learns_from_rewards(learner, config)
     data = as_dataset(dataset)
     check_dataset_actions(learner, data)

@@ -294,6 +294,18 @@ def text_for_greedy_actions():
     make_ppo().eval(key(), deterministic="no")
 
 
+@mistake(TypeError, r"progress must be True or False, got 'no'")
+def text_for_progress():
+    """Text for a flag of `train`, `resume` or `sweep`: `progress="no"`."""
+    agent().train(key(), hyperparams(), progress="no")
+
+
+@mistake(TypeError, r"eval_during_training must be True or False, got 'no'")
+def text_for_evaluations():
+    """Text for a flag of an agent: `eval_during_training="no"`."""
+    PPO(MatchSign(), None, make_ppo().config, "no")
+
+
 @mistake(IndexError, r"axes of lengths \(3,\): give one position along each, got \('best',\)")
 def text_for_a_position():
     """`select` of the training `"best"`, rather than of a position."""

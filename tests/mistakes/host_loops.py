@@ -34,6 +34,12 @@ def box_arrays(**others):
     return arrays(actions=np.zeros((32, 1), np.float32), **others)
 
 
+@mistake(TypeError, r"resume must be True or False, got 'no'")
+def text_for_a_flag():
+    """Text for a flag of a host loop: `resume="no"`."""
+    train_offline(bc_learner(), arrays(), OFFLINE, resume="no")
+
+
 @mistake(ValueError, r"OnlineConfig\.start_steps must not exceed n_steps \(100\), .* got 5000")
 def nothing_but_random_steps():
     """More random steps at the start than steps in all."""
