@@ -1,10 +1,11 @@
 """Checks of what a training goes on from, before anything is compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import are_equal, is_traced
@@ -42,6 +43,31 @@ def check_is_runner(runner: object) -> None:
     if not hasattr(runner, "update_step"):
         hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
         raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
+
+
+def check_metrics_of_one(metrics: object) -> None:
+    """Raises unless something is the metrics of one training, or empty.
+
+    Raises:
+        TypeError: It is no dict.
+        ValueError: It is of several trainings, or does not say after which updates.
+    """
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            "metrics must be a dict of arrays, such as train returns, or {} for none, got "
+            f"{metrics!r}."
+        )
+    shape = np.shape(metrics["update_step"]) if "update_step" in metrics else None
+    if metrics and shape is None:
+        raise ValueError(
+            "metrics must be those of a training, with 'update_step' of shape (points,), or {} for "
+            f"none, got {sorted(metrics)}."
+        )
+    if shape is not None and len(shape) != 1:
+        raise ValueError(
+            "metrics must be those of one training, with 'update_step' of shape (points,), got one of "
+            f"{shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
+        )
 
 
 def check_not_used_up(runner: PyTree) -> None:

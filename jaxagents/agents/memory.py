@@ -5,7 +5,12 @@ from typing import Any, Generic
 import jax
 import numpy as np
 
-from jaxagents.agents.continuing import check_not_used_up, check_single, is_deleted
+from jaxagents.agents.continuing import (
+    check_metrics_of_one,
+    check_not_used_up,
+    check_single,
+    is_deleted,
+)
 from jaxagents.core.metrics import Metrics
 from jaxagents.running.sweeps import SweepResult
 from jaxagents.running.trainable import RunnerT
@@ -23,21 +28,16 @@ class Remembers(Generic[RunnerT]):
 
         Args:
             runner: Runner of one training (not a stack of several).
-            metrics: Its metrics.
+            metrics: Its metrics, or `{}`.
             previous_training_max_step: Number of updates made, if other than the runner's own
                 count.
 
         Raises:
-            TypeError: It is no runner.
-            ValueError: The runner or the metrics are those of several trainings.
+            TypeError: It is no runner, or the metrics are no dict.
+            ValueError: The runner or the metrics are those of several trainings, or of none.
         """
         check_single(runner)
-        shape = np.shape(metrics["update_step"]) if "update_step" in metrics else None
-        if shape is not None and len(shape) != 1:
-            raise ValueError(
-                "metrics must be those of one training, with 'update_step' of shape (points,), got one "
-                f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
-            )
+        check_metrics_of_one(metrics)
         self._memory["runner"] = runner
         self._memory["metrics"] = jax.tree.map(np.array, metrics)  # whose caller may change its own
         self._memory["max_step"] = previous_training_max_step

@@ -119,6 +119,18 @@ def metrics_for_a_runner():
     agent().collect_training({}, runner())
 
 
+@mistake(TypeError, r"metrics must be a dict of arrays, .* or \{\} for none, got None")
+def no_metrics_to_remember():
+    """`None` for the metrics of `collect_training`."""
+    agent().collect_training(runner(), None)
+
+
+@mistake(ValueError, r"metrics must be those of a training, with 'update_step'.* got \['loss'\]")
+def other_metrics_to_remember():
+    """Metrics without their update steps for `collect_training`."""
+    agent().collect_training(runner(), {"loss": np.zeros(2)})
+
+
 @mistake(FileNotFoundError, r"has no checkpoint_dir, from which a stretch .* set it")
 def replay_without_a_folder():
     """`replay` without a `checkpoint_dir`."""
