@@ -317,7 +317,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         Args:
             mode: `"best"`, `"last"`, or the number of an update step.
             best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default
-                the highest mean return.
+                the highest mean return. Only with `"best"`.
             hyperparams: Hyperparameters structured as those that were saved; only needed for types
                 of one's own.
 

@@ -139,9 +139,13 @@ class Store:
 
         Raises:
             FileNotFoundError: There is no such checkpoint.
-            ValueError: They are of a training of another kind.
+            ValueError: They are of a training of another kind, or `best_fn` has nothing to choose.
             CorruptCheckpointError: None could be read.
         """
+        if best_fn is not None and mode != "best":
+            raise ValueError(
+                f"best_fn chooses the 'best' checkpoint, but {mode!r} was asked for: leave one out."
+            )
         self.warn_of_renamed()
         steps = self.steps()
         if not steps:

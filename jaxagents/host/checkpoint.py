@@ -98,7 +98,7 @@ def restore_learner(
         checkpoint_dir: Folder of the training.
         mode: `"best"` (the highest mean return of the kept checkpoints), `"last"`, or the number of a
             step.
-        best_fn: Maps the metrics at the kept checkpoints to the index of the best.
+        best_fn: Maps the metrics at the kept checkpoints to the index of the best. Only with `"best"`.
 
     Returns:
         The learner, and the metrics of the training up to it.

@@ -48,6 +48,12 @@ def name_for_a_function():
     agent().restore("best", best_fn="returns")
 
 
+@mistake(ValueError, r"best_fn chooses the 'best' checkpoint, but 'last' was asked for")
+def choice_of_the_last(folder):
+    """`best_fn` for the last checkpoint, or for that of an update."""
+    make_ppo(checkpoint_dir=folder).restore("last", best_fn=len)
+
+
 @mistake(ValueError, r"resume needs a checkpoint_dir in the configuration, .*call train")
 def resumed_from_nowhere():
     """`resume` without a `checkpoint_dir`."""
