@@ -1,5 +1,6 @@
 """Metrics of evaluation points: dicts of arrays."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,13 +85,19 @@ class MetricStats(struct.PyTreeNode):
         """Summarises a metric over its last axis.
 
         Raises:
-            TypeError: It is a dict of metrics, or a name.
+            TypeError: It is a dict of metrics, a name, or something else that is no array of numbers.
             ValueError: There is nothing along its last axis, or no axis.
         """
         if isinstance(metric, Mapping | str):
             given = f"a dict of {sorted(metric)}" if isinstance(metric, Mapping) else repr(metric)
             raise TypeError(f"summarize takes one metric, such as metrics['returns'], got {given}.")
-        metric = jnp.asarray(metric, dtype=float)
+        try:
+            metric = jnp.asarray(metric, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(
+                "summarize takes an array of numbers, such as metrics['returns'], or lists of the same "
+                f"length, got {reprlib.repr(metric)}."
+            ) from None
         if not metric.shape or not metric.shape[-1]:
             raise ValueError(
                 "summarize takes a metric with values along its last axis, such as metrics['returns'], "

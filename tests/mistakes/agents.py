@@ -493,6 +493,12 @@ def name_of_a_metric():
     agent().summarize("returns")
 
 
+@mistake(TypeError, r"summarize takes an array of numbers, .* got \[\[1\.0, 2\.0\], \[3\.0\]\]")
+def lists_of_several_lengths():
+    """`summarize` of lists of several lengths, of texts, or of `None`."""
+    agent().summarize([[1.0, 2.0], [3.0]])
+
+
 @mistake(ValueError, r"policy takes one observation, of shape \(2,\), got .* \(5, 2\).*jax\.vmap")
 def batch_of_observations():
     """A batch of observations for `policy`."""
