@@ -374,6 +374,12 @@ def test_refuses_steps_that_an_update_cannot_have(plot, steps, error):
         plot(metrics_of(), steps_per_update=steps)
 
 
+@pytest.mark.parametrize("path", ["", "."])
+def test_refuses_a_path_of_no_file(path):
+    with pytest.raises(ValueError, match=f"path must be that of a file, .* got '{path}'"):
+        plot_learning_curve(metrics_of(), path)
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

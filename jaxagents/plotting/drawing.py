@@ -102,7 +102,13 @@ def finish(axes: "Axes", title: str | None) -> None:
 
 
 def save(axes: "Axes", path: str | os.PathLike | None) -> None:
-    """Saves the figure, if there is a path; of several processes, the first one does."""
+    """Saves the figure, if there is a path; of several processes, the first one does.
+
+    Raises:
+        ValueError: The path names no file.
+    """
+    if path is not None and not Path(path).name:
+        raise ValueError(f"path must be that of a file, such as 'curve.png', got {path!r}.")
     if path is not None and processes.leads():
         figure = axes.get_figure(root=True)
         figure.savefig(file_in_folder(path), dpi=150)  # pyright: ignore[reportOptionalMemberAccess]
