@@ -361,6 +361,8 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
             "--n-steps: needs a whole number or None, got '9.5'.",
         ),
         (["resume", "x", "--n-steps"], "--n-steps needs a value."),
+        (["train", "dqn", "CartPole-v1", "--features", "--seed", "1"], "--features needs a value."),
+        (["sweep", *CARTPOLE, "--gamma", "0.9", "--grad-clip"], "--grad-clip needs a value."),
         (
             ["eval", "x", "--checkpoint", "worst"],
             "--checkpoint: needs best, last or a whole number, got 'worst'.",

@@ -5,7 +5,7 @@ import dataclasses
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +71,10 @@ def parse(
         raise
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
+    given = {word.replace("_", "-") for word in words}
+    empty = [option for option in _without_values(options) if option in given]
+    if empty:
+        raise MistakeError(f"{empty[0]} needs a value.")
     return options
 
 
@@ -138,6 +142,18 @@ def _about(word: str, kind: type) -> str:
 
 def _as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _without_values(options: Any, prefix: str = "") -> Iterator[str]:
+    """The options that take several values and have none, be it by default."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if not dataclasses.is_dataclass(value):
+            yield from [_as_option(f"{prefix}{field.name}")] if value == () else []
+        elif field.name in ("config", "hyperparams"):
+            yield from _without_values(value, prefix)
+        else:
+            yield from _without_values(value, f"{prefix}{field.name}.")
 
 
 def _names(kind: Any, prefix: str = "") -> list[str]:
