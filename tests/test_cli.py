@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import runpy
 import shutil
 import signal
 import subprocess
@@ -407,6 +408,12 @@ def test_a_reader_may_stop_reading():
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_runs_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["jaxagents", "list", "agents"])
+    runpy.run_module("jaxagents", run_name="__main__")
+    assert "proximal policy optimization" in capsys.readouterr().out
 
 
 def test_names_options_and_help_need_no_jax():

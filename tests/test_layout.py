@@ -22,7 +22,7 @@ FLOORS = [
     ["awac", "c51", "cql", "ippo", "iql", "qrdqn", "rnd", "td3bc"],
     ["mappo"],
     ["presets"],
-    ["cli", "__init__"],
+    ["cli", "__init__", "__main__"],
 ]
 """Rooms from the ground up. Those of one floor may import each other, if not in a circle."""
 
