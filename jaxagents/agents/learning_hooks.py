@@ -211,6 +211,20 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             )
         return self._per_actor(training.apply_fn(params, obs))
 
+    def _check_value_is_called(self) -> None:
+        """Raises if a subclass has values of one observation, but a critic with a memory.
+
+        Raises:
+            TypeError: It has.
+        """
+        is_given = "_value" in vars(self) or is_own(type(self), "_value")
+        if is_given and isinstance(self._network_of_critic(), Recurrent):
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} has a critic network with a memory, for which {name}._value would never be "
+                "called: put what it computes into critic_network, or give the critic no memory."
+            )
+
     def _critic_network(self) -> nn.Module:
         """The critic, if the configuration names none."""
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")

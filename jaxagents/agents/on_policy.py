@@ -323,6 +323,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _validate(self) -> None:
         env, name = self.episodes.env, type(self).__name__
         self._check_policy_hooks()
+        self._check_value_is_called()
         if self._share is not None:
             check_behind_trunk(
                 name,

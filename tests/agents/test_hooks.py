@@ -147,3 +147,13 @@ def test_agents_around_learners_refuse_hooks_of_other_agents():
         TypeError, match=r"Traced\._trajectory_returns would never be called: it is a"
     ):
         make(Traced, pqn.AgentConfig(n_steps=1))
+
+
+def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
+    class Valued(PPO):
+        def _value(self, training, params, obs):
+            return 2.0 * super()._value(training, params, obs)
+
+    make(Valued)
+    with pytest.raises(TypeError, match=r"with a memory, for which Valued\._value would never be"):
+        make(Valued, CONFIG.replace(memory="gru"))
