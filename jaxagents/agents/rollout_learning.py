@@ -112,13 +112,17 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
         def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
             *inputs, weights = samples(*elements)
-            return *self._actor_minibatch(*inputs), weights
+            given = self._actor_minibatch(*inputs)
+            check_inputs(f"{name}._actor_minibatch", given, {"samples": n_samples})
+            return *given, weights
 
+        name, (n_steps, n_envs) = type(self).__name__, traj.terminated.shape
+        n_samples = n_steps * n_envs // config.n_minibatches
         inputs_of_actor = self._actor_loss_input(runner, traj)
         inputs_of_critic = self._critic_loss_input(runner, fitted)
         for hook, inputs in (("actor", inputs_of_actor), ("critic", inputs_of_critic)):
-            name = f"{type(self).__name__}._{hook}_loss_input"
-            check_inputs(name, inputs, traj.terminated.shape)
+            lead = {"time": n_steps, "environments": n_envs}
+            check_inputs(f"{name}._{hook}_loss_input", inputs, lead)
         actor = Fit(
             runner.actor_training,
             loss_of(self._actor_loss),
@@ -135,7 +139,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             prepare=samples,
         )
         actor, critic = with_examples((actor, critic), config.n_minibatches, self._share)
-        self._check_losses(actor, critic, traj.terminated.size // config.n_minibatches)
+        self._check_losses(actor, critic, n_samples)
         if actor.example.is_per_sample:
             actor = actor._replace(prepare=samples_of_actor)
         return actor, critic

@@ -77,13 +77,13 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
     return jax.vmap(network)(inputs)
 
 
-def check_inputs(hook: str, inputs: object, shape: tuple[int, ...]) -> None:
-    """Raises unless the inputs of a loss are those of all steps of a rollout.
+def check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
+    """Raises unless the inputs of a loss are those of all steps of a rollout, or samples of a minibatch.
 
     Args:
         hook: Name of the hook that gives them.
         inputs: What it gives.
-        shape: Numbers of steps and of environments.
+        lead: Sizes of the leading axes that its arrays must have, by name.
 
     Raises:
         TypeError: It is no tuple.
@@ -94,10 +94,11 @@ def check_inputs(hook: str, inputs: object, shape: tuple[int, ...]) -> None:
             f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
             f"a {type(inputs).__name__}."
         )
+    shape = tuple(lead.values())
     for x in jax.tree.leaves(inputs, is_leaf=_is_sequence):
-        if not _is_sequence(x) and jnp.shape(x)[:2] != shape:
+        if not _is_sequence(x) and jnp.shape(x)[: len(shape)] != shape:
             raise ValueError(
-                f"{hook} must return arrays with leading axes (time, environments) of {shape}, got one "
+                f"{hook} must return arrays with leading axes ({', '.join(lead)}) of {shape}, got one "
                 f"of shape {jnp.shape(x)}."
             )
 

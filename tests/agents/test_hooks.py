@@ -92,6 +92,24 @@ def test_inputs_of_losses_that_are_not_of_all_steps_are_named(inputs, message):
         make(Own).start(KEY, HyperParameters())
 
 
+@pytest.mark.parametrize(
+    ("some", "message"),
+    [
+        (lambda advantage: advantage[:1], r"leading axes \(samples\) of \(12,\), got one of shape \(1"),
+        (lambda advantage: advantage.mean(), r"\(samples\) of \(12,\), got one of shape \(\)"),
+    ],
+)
+def test_minibatches_of_fewer_samples_are_named(some, message):
+    class Own(PPO):
+        def _actor_minibatch(self, *inputs):
+            return jax.tree.map(some, inputs)
+
+    program = make(Own).program
+    runner = jax.eval_shape(program.start, KEY, HyperParameters())
+    with pytest.raises(ValueError, match=rf"Own\._actor_minibatch must .*{message}"):
+        jax.eval_shape(program.advance, runner, 1)
+
+
 class TeamReward(IPPO):
     """Pays all actors the mean of their rewards."""
 
