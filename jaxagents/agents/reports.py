@@ -13,19 +13,8 @@ from jaxagents.learners.losses import Info
 _EXPLAINED = "explained_variance"
 
 
-def check_reported(hook: str, info: Info) -> None:
-    """Raises if a loss reports something under a name whose number is the update's own.
-
-    Args:
-        hook: Name of the hook that gives the loss.
-        info: What it reports.
-
-    Raises:
-        ValueError: It does.
-    """
-    taken = sorted({*OF_EVERY_FIT, KEPT, _EXPLAINED} & info.keys())
-    if taken:
-        raise ValueError(f"{hook} reports {taken}, which updates report themselves: rename it.")
+OF_EVERY_UPDATE = (*OF_EVERY_FIT, KEPT, _EXPLAINED)
+"""Names of what updates report beside what losses do."""
 
 
 def info_of_update(actor: Info, critic: Info, explained: Float[Array, ""]) -> Info:

@@ -19,7 +19,7 @@ from jaxagents.agents.playing import (
     without_values_of_departed,
 )
 from jaxagents.agents.reports import (
-    check_reported,
+    OF_EVERY_UPDATE,
     explained_variance,
     info_of_minibatches,
     info_of_update,
@@ -37,7 +37,7 @@ from jaxagents.agents.value_scale import (
 from jaxagents.learners.fits import Fit, Share, with_examples
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
-from jaxagents.learners.losses import Info, check_shape, losses_and_info
+from jaxagents.learners.losses import Info, check_names, check_shape, losses_and_info
 from jaxagents.learners.train_state import TrainState
 
 
@@ -149,7 +149,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         for hook, of_network in (("_actor_loss", actor), ("_critic_loss", critic)):
             name, example = f"{type(self).__name__}.{hook}", of_network.example
             check_shape(name, example.losses.shape, n_samples, self._actors_shape)
-            check_reported(name, example.info)
+            check_names(name, example.info, OF_EVERY_UPDATE)
 
     def _check_divergence(self, actor: Fit) -> None:
         """Raises unless the actor's loss reports what stops its epochs."""

@@ -17,7 +17,7 @@ from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
-from jaxagents.learners.losses import check_shape, losses_and_info
+from jaxagents.learners.losses import check_names, check_shape, losses_and_info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import (
@@ -288,6 +288,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
             losses, details = losses_and_info(output)
             hook, n_samples = f"{type(self).__name__}._loss", len(batch["actions"])
             check_shape(hook, losses.shape, n_samples, may_be_one=False)
+            check_names(hook, details, ["critic_loss"])
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}
 

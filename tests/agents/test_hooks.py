@@ -95,7 +95,10 @@ def test_inputs_of_losses_that_are_not_of_all_steps_are_named(inputs, message):
 @pytest.mark.parametrize(
     ("some", "message"),
     [
-        (lambda advantage: advantage[:1], r"leading axes \(samples\) of \(12,\), got one of shape \(1"),
+        (
+            lambda advantage: advantage[:1],
+            r"leading axes \(samples\) of \(12,\), got one of shape \(1",
+        ),
         (lambda advantage: advantage.mean(), r"\(samples\) of \(12,\), got one of shape \(\)"),
     ],
 )
@@ -142,6 +145,21 @@ def test_losses_report_under_names_of_their_own(name):
         ValueError, match=rf"Reporting\._critic_loss reports \['{name}'\], which up"
     ):
         make(Reporting).start(KEY, HyperParameters())
+
+
+def test_losses_of_learners_report_under_names_of_their_own():
+    class Reporting(DQNLearner):
+        def _loss(self, params, batch, targets):
+            losses, info = super()._loss(params, batch, targets)
+            return losses, {**info, "critic_loss": losses}
+
+    obs, numbers = jnp.zeros((3, 2)), jnp.zeros(3)
+    batch = {"observations": obs, "actions": jnp.zeros(3, int), "next_observations": obs}
+    learner = Reporting.create(0, obs[0], 0, n_actions=2, features=(4,))
+    with pytest.raises(
+        ValueError, match=r"Reporting\._loss reports \['critic_loss'\], which updates"
+    ):
+        learner.update({**batch, "rewards": numbers, "masks": numbers})
 
 
 def test_hooks_may_be_partial_methods():
