@@ -347,14 +347,25 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         batch = scale(self._batch(buffer, replay.rows_of(buffer, drawn), hyperparams))
         batch = {**batch, "weights": replay.weights_of(weights, batch)}
         learner, info = self._update(learner, batch)
-        if "td_errors" not in info:
-            raise TypeError(
-                f"prioritised_replay needs a learner that takes weights and reports td_errors, which "
-                f"{type(learner).__name__} does not."
-            )
-        errors = replay.errors_of(info.pop("td_errors"))
+        errors = replay.errors_of(self._sizes_of_errors(type(learner).__name__, info))
+        info.pop("td_errors")
         priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
         return (learner, buffer.with_priorities(drawn, priorities).priorities), info
+
+    def _sizes_of_errors(self, learner: str, info: Info) -> Float[Array, "samples"]:
+        """The sizes of the errors that a learner reports, which may have signs."""
+        if "td_errors" not in info:
+            raise TypeError(
+                "prioritised_replay needs a learner that takes weights and reports td_errors, which "
+                f"{learner} does not."
+            )
+        shape, given = (self.config.minibatch_size,), jnp.shape(info["td_errors"])
+        if given != shape:
+            raise ValueError(
+                f"{learner} must report one of td_errors for each sample, of shape {shape}, got shape "
+                f"{given}."
+            )
+        return jnp.abs(info["td_errors"])
 
     def _batch(
         self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting

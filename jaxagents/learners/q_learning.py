@@ -153,8 +153,8 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
             targets: Those of `_q_target`.
 
         Returns:
-            The losses, and arrays of the same shape, whose means are reported. One of them,
-            `td_errors`, gives the priorities of the samples in prioritised replay.
+            The losses, and arrays of the same shape, whose means are reported. The sizes of one of
+            them, `td_errors`, give the priorities of the samples in prioritised replay.
         """
 
     @jit_by_structure

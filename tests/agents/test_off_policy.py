@@ -521,6 +521,31 @@ def test_prioritised_replay_needs_a_learner_that_reports_errors():
         agent.train(KEY, dqn.HyperParameters(), progress=False)
 
 
+def reporting(errors_of):
+    class Learner(DQNLearner):
+        def _loss(self, params, batch, targets):
+            losses, info = super()._loss(params, batch, targets)
+            return losses, {**info, "td_errors": errors_of(info["td_errors"])}
+
+    class Agent(DQNBase):
+        _discrete_learner = Learner
+
+    return small_dqn(agent=Agent, prioritised_replay=True, evaluates=False)
+
+
+def test_errors_of_a_learner_may_have_signs():
+    agents = [reporting(errors_of) for errors_of in (jnp.abs, jnp.negative)]
+    runners = [agent.train(KEY, dqn.HyperParameters(), progress=False)[0] for agent in agents]
+    trees.assert_equal(*[runner.buffer.priorities for runner in runners])
+
+
+@pytest.mark.parametrize("errors_of", [jnp.mean, lambda errors: errors[:, None]])
+def test_errors_of_a_learner_are_of_each_sample(errors_of):
+    agent = reporting(errors_of)
+    with pytest.raises(ValueError, match=r"Learner must report one of td_errors .* \(8,\), got"):
+        agent.train(KEY, dqn.HyperParameters(), progress=False)
+
+
 def test_discrete_spaces_are_told_by_their_number():
     class Three(MatchSign):
         def action_space(self, params):
