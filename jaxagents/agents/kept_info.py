@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Collection
 
 from jaxagents.agents.config import Config
+from jaxagents.envs.play import NAMES_OF_METRICS
 
 
 def takes_info(hook: Callable[..., object]) -> bool:
@@ -32,7 +33,7 @@ def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) 
 
 
 def check_names_of_info(config: Config, reported: Collection[str]) -> None:
-    """Raises if entries of the environment's info would take the place of what updates report.
+    """Raises if what updates report would take the place of other metrics, or info that of either.
 
     Args:
         config: The configuration, which names the entries.
@@ -41,6 +42,11 @@ def check_names_of_info(config: Config, reported: Collection[str]) -> None:
     Raises:
         ValueError: They would.
     """
+    taken = [name for name in reported if name in NAMES_OF_METRICS]
+    if taken:
+        raise ValueError(
+            f"A loss, or a learner, reports {taken}, which names another metric: rename it."
+        )
     taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
     if taken:
         raise ValueError(

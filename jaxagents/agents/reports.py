@@ -5,7 +5,6 @@ from jaxtyping import Array, Float
 from jaxagents import ops
 from jaxagents.agents.playing import Weights
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.learners.fits import OF_EVERY_FIT
 from jaxagents.learners.fitting import KEPT
 from jaxagents.learners.losses import Info
@@ -29,17 +28,12 @@ def info_of_update(actor: Info, critic: Info, explained: Float[Array, ""]) -> In
         The numbers by name.
 
     Raises:
-        ValueError: Two of them have the same name, or one has that of another metric.
+        ValueError: Two of them have the same name.
     """
     parts = [*_with_names_of_networks(actor, critic), {_EXPLAINED: explained}]
     twice = [name for name in parts[0] if name in parts[1]]
     if twice:
         raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
-    taken = [name for part in parts for name in part if name in NAMES_OF_METRICS]
-    if taken:
-        raise ValueError(
-            f"_actor_loss or _critic_loss reports {taken}, which names another metric: rename it."
-        )
     return in_32_bits({name: number for part in parts for name, number in part.items()})
 
 

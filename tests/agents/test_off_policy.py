@@ -533,6 +533,20 @@ def reporting(errors_of):
     return small_dqn(agent=Agent, prioritised_replay=True, evaluates=False)
 
 
+@pytest.mark.parametrize("name", ["returns", "update_step"])
+def test_learners_report_under_no_name_of_another_metric(name):
+    class Learner(DQNLearner):
+        def _update(self, batch):
+            learner, info = super()._update(batch)
+            return learner, {**info, name: info["q"]}
+
+    class Agent(DQNBase):
+        _discrete_learner = Learner
+
+    with pytest.raises(ValueError, match=rf"reports \['{name}'\], which names another metric"):
+        small_dqn(agent=Agent).start(KEY, dqn.HyperParameters())
+
+
 def test_errors_of_a_learner_may_have_signs():
     agents = [reporting(errors_of) for errors_of in (jnp.abs, jnp.negative)]
     runners = [agent.train(KEY, dqn.HyperParameters(), progress=False)[0] for agent in agents]
