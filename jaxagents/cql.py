@@ -19,7 +19,7 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparamet
 from jaxagents.core.observed import action_mask
 from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
-from jaxagents.learners.batches import weighted_mean
+from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -188,6 +188,7 @@ class CQLLearner(SACLearner):
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         target_key, sample_key = jax.random.split(key)
         targets = self._targets(target_key, batch)
+        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
         sampled, log_probs = self._sampled_actions(sample_key, batch)
         actions = jnp.concatenate([batch["actions"][None], sampled])
         weight = self.hyperparams.conservative_weight if self.weight is None else self.weight()

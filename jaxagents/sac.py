@@ -15,6 +15,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -222,6 +223,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets, kwargs = self._targets(key, batch), self.config.in_update(key, 1)
+        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             return self._critic_loss(self._values(params, batch, **kwargs), targets, batch)

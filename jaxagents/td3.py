@@ -13,6 +13,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
@@ -127,6 +128,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets = self._targets(key, batch)
+        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.critic(batch["observations"], batch["actions"], params=params)

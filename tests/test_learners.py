@@ -395,3 +395,19 @@ def test_what_an_update_returns_wrongly_is_named(given, found):
         learner.update(batch)
     with pytest.raises(TypeError, match=message):
         learner.update_many({key: x[None] for key, x in batch.items()})
+
+
+@pytest.mark.parametrize("spoilt", [lambda x: x[:, None], lambda x: x.mean()])
+@pytest.mark.parametrize(
+    ("name", "hook"),
+    [("SAC", "_targets"), ("TD3", "_targets"), ("CQL", "_targets"), ("DQN", "_q_target")],
+)
+def test_targets_of_a_hook_are_of_each_sample(name, hook, spoilt):
+    row = LEARNERS[name]
+
+    def targets(self, *args):
+        return spoilt(getattr(row.learner, hook)(self, *args))
+
+    learner = row._replace(learner=type("Own", (row.learner,), {hook: targets})).create()
+    with pytest.raises(ValueError, match=r"Own\._.* must give .* each sample, .*got shape \("):
+        learner.update(row.batch())

@@ -218,6 +218,31 @@ def check_values_of_actions(
         )
 
 
+def check_targets(
+    hook: str,
+    targets: tuple[int, ...],
+    batch: Mapping[str, PyTree],
+    *,
+    may_be_several: bool = False,
+) -> None:
+    """Raises unless a hook gives targets of each sample, which would be broadcast otherwise.
+
+    Args:
+        hook: Name of the hook.
+        targets: Shape of the targets.
+        batch: The batch.
+        may_be_several: Whether there may be several for each sample.
+
+    Raises:
+        ValueError: The shape is another.
+    """
+    expected = jnp.shape(batch["actions"])[:1]
+    if (targets[:1] if may_be_several else targets) != expected:
+        raise ValueError(
+            f"{hook} must give the targets of each sample, of shape {expected}, got shape {targets}."
+        )
+
+
 def weighted_mean(
     losses: Float[Array, "*critics batch"], batch: Mapping[str, PyTree]
 ) -> Float[Array, "*critics"]:

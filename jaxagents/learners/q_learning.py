@@ -14,7 +14,7 @@ from jaxagents import ops
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
-from jaxagents.learners.batches import check_values_of_actions, weighted_mean
+from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
 from jaxagents.learners.losses import check_names, check_shape, losses_and_info
@@ -360,6 +360,8 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         targets = self.with_noise(self._noise_key(1))._q_target(batch)
+        hook = f"{type(self).__name__}._q_target"
+        check_targets(hook, jnp.shape(targets), batch, may_be_several=True)
         critic, info = self._fit_critic(batch, targets)
         return self.replace(critic=critic, target_critic=self._next_target(critic)), info
 
