@@ -377,7 +377,7 @@ def check_no_hooks(agent: type, learner: type[Learner]) -> None:
     Raises:
         TypeError: It has one.
     """
-    for hook in learner.hooks:
+    for hook in (*learner.hooks, "_initial", "_policy"):
         if getattr(agent, hook, None) is not None:
             raise TypeError(
                 f"{agent.__name__}.{hook} would never be called: {hook} is a hook of the learner. Put "

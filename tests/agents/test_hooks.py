@@ -15,7 +15,7 @@ CONFIG = AgentConfig(n_steps=1, rollout_length=6, batch_size=4, minibatch_size=2
 
 
 def make(agent, config=CONFIG):
-    return agent(MatchSign(), None, config, eval_during_training=False)
+    return agent(MatchSign(), None, config, False)
 
 
 class OtherLoss(PPO):
@@ -193,3 +193,10 @@ def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
     make(Valued)
     with pytest.raises(TypeError, match=r"with a memory, for which Valued\._value would never be"):
         make(Valued, CONFIG.replace(memory="gru"))
+
+
+@pytest.mark.parametrize("hook", ["_initial", "_policy"])
+def test_agents_refuse_what_every_learner_gives(hook):
+    agent = type("Own", (PQN,), {hook: lambda self, *args: None})
+    with pytest.raises(TypeError, match=rf"Own\.{hook} would never be called: .* of the learner"):
+        make(agent, pqn.AgentConfig(n_steps=1))
