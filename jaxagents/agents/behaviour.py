@@ -385,7 +385,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         if Programs.are_known(twin):  # and so is that it is valid
             return twin
         check_eval_rng(self.config.eval_rng)
-        check_hook_names(type(self), self._hooks, FORMER_HOOKS)
+        check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
         check_hook_arguments(type(self), self._called_alike())
         check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)

@@ -12,27 +12,32 @@ _LONGEST_DIFFERENCE = 2
 
 
 def check_hook_names(
-    cls: type, hooks: Sequence[str], gone: Mapping[str, str] | None = None
+    cls: type,
+    hooks: Sequence[str],
+    gone: Mapping[str, str] | None = None,
+    attributes: Mapping[str, object] | None = None,
 ) -> None:
-    """Raises if a user's class has a method that looks like a hook, but is none.
+    """Raises if a user's class, or an object of it, has a method that looks like a hook, but is none.
 
     Args:
         cls: The class, which inherits from one of the library.
         hooks: Names of the hooks that it may give.
         gone: What replaces the hooks of earlier versions, by their names.
+        attributes: What the constructor has set, by name; `None` for nothing.
 
     Raises:
         TypeError: It has one; the error names the nearest hook, or what replaces it.
     """
     known = {name for owner in cls.__mro__ if _is_ours(owner) for name in vars(owner)}
-    own = [name for name in _private_methods(cls) if name not in known]
+    methods = [*_private_methods(cls), *_methods_of(attributes or {})]
+    own = [name for name in methods if name not in known]
     for name in own:
         if gone is not None and name in gone:
             raise TypeError(
                 f"{cls.__name__}.{name} would never be called: it was a hook of 0.2.5. Its place takes "
                 f"{gone[name]}. See Migrating in the guide."
             )
-    free = [hook for hook in hooks if hook not in set(_private_methods(cls))]
+    free = [hook for hook in hooks if hook not in methods]
     for name in own:
         hook = alike(name, free, _CLOSE)
         if hook and abs(len(hook) - len(name)) <= _LONGEST_DIFFERENCE:
@@ -83,10 +88,14 @@ def _private_methods(cls: type) -> Iterator[str]:
     """The names of a class's methods, and of its classes, that begin with one underscore."""
     for owner in cls.__mro__:
         if not _is_ours(owner) and owner is not object:
-            for name, value in vars(owner).items():
-                is_method = callable(value) or isinstance(value, classmethod | staticmethod)
-                if is_method and name.startswith("_") and not name.startswith("__"):
-                    yield name
+            yield from _methods_of(vars(owner))
+
+
+def _methods_of(attributes: Mapping[str, object]) -> Iterator[str]:
+    for name, value in attributes.items():
+        is_method = callable(value) or isinstance(value, classmethod | staticmethod)
+        if is_method and name.startswith("_") and not name.startswith("__"):
+            yield name
 
 
 def _is_ours(cls: type) -> bool:

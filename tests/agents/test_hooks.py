@@ -200,3 +200,13 @@ def test_agents_refuse_what_every_learner_gives(hook):
     agent = type("Own", (PQN,), {hook: lambda self, *args: None})
     with pytest.raises(TypeError, match=rf"Own\.{hook} would never be called: .* of the learner"):
         make(agent, pqn.AgentConfig(n_steps=1))
+
+
+def test_misspelt_hooks_that_a_constructor_sets_are_named():
+    class Own(PPO):
+        def __init__(self, *args):
+            self._actor_losses = self._sharpened = lambda *args: None
+            super().__init__(*args)
+
+    with pytest.raises(TypeError, match=r"Own\._actor_losses would .*Did you mean _actor_loss\?"):
+        make(Own)
