@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, final
 
+import jax
+import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Key, PyTree
 
@@ -42,19 +44,21 @@ class HooksDistribution(ops.Distribution):
 
     def sample(self, key: Key[Array, ""]) -> PyTree:
         """Draws one action."""
-        return self.hooks.sample(key, self.network, self.obs)
+        action = self.hooks.sample(key, self.network, self.obs)
+        return jax.tree.map(jnp.asarray, action)
 
     def log_prob(self, action: PyTree) -> Array:
         """Log-probability of an action, in nats."""
-        return self.hooks.log_prob(self.network, self.network.params, self.obs, action)
+        log_prob = self.hooks.log_prob(self.network, self.network.params, self.obs, action)
+        return jnp.asarray(log_prob)
 
     def entropy(self) -> Array:
         """Entropy, in nats."""
-        return self.hooks.entropy(self.network, self.obs)
+        return jnp.asarray(self.hooks.entropy(self.network, self.obs))
 
     def mode(self) -> PyTree:
         """The greedy action."""
-        return self.hooks.greedy(self.network, self.obs)
+        return jax.tree.map(jnp.asarray, self.hooks.greedy(self.network, self.obs))
 
 
 @final

@@ -210,3 +210,22 @@ def test_misspelt_hooks_that_a_constructor_sets_are_named():
 
     with pytest.raises(TypeError, match=r"Own\._actor_losses would .*Did you mean _actor_loss\?"):
         make(Own)
+
+
+def test_hooks_of_a_policy_may_return_numbers():
+    class Constant(PPO):
+        def _sample_actions(self, rng, training, obs):
+            return 1
+
+        def policy(self, training, obs):
+            return 1
+
+        def _log_prob(self, training, params, obs, actions):
+            return 0.0
+
+        def _entropy(self, training, obs):
+            return 0.0
+
+    program = make(Constant).program
+    runner = jax.eval_shape(program.start, KEY, HyperParameters())
+    jax.eval_shape(program.advance, runner, 1)
