@@ -28,11 +28,12 @@ def make_network(
         The network.
 
     Raises:
-        TypeError: The field is neither a module nor a function that makes one of the configuration.
+        TypeError: The field is neither a module nor a function that makes one of the configuration, or
+            the default is no module.
     """
     choice = getattr(config, field)
     if choice is None and default is not None:
-        return default()
+        return _default_of(field, default)
     if isinstance(choice, nn.Module):
         return choice
     check_not_nnx(choice, f"{type(config).__name__}.{field}")
@@ -47,6 +48,18 @@ def make_network(
         raise TypeError(
             "A network must be a flax.linen module, or be called with the configuration to make one; "
             f"{choice!r} gave {network!r}."
+        )
+    return network
+
+
+def _default_of(field: str, default: Callable[[], nn.Module]) -> nn.Module:
+    """The network that the hook of a field makes."""
+    network = default()
+    check_not_nnx(network, f"What _{field} returns")
+    if not isinstance(network, nn.Module):
+        found = f"the class {network.__name__}" if isinstance(network, type) else repr(network)
+        raise TypeError(
+            f"_{field} must return a flax.linen module, such as nn.Dense(2), got {found}."
         )
     return network
 

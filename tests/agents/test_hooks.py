@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import linen as nn
 from probes import MatchSign
 
 from jaxagents import IPPO, PPO, PQN, DQNLearner, pqn
@@ -229,3 +230,13 @@ def test_hooks_of_a_policy_may_return_numbers():
     program = make(Constant).program
     runner = jax.eval_shape(program.start, KEY, HyperParameters())
     jax.eval_shape(program.advance, runner, 1)
+
+
+@pytest.mark.parametrize(("returned", "found"), [(None, "None"), (nn.Dense, "the class Dense")])
+@pytest.mark.parametrize("hook", ["_actor_network", "_critic_network"])
+def test_hooks_of_networks_that_return_none_are_named(hook, returned, found):
+    agent = type("Own", (PPO,), {hook: lambda self: returned})
+    with pytest.raises(
+        TypeError, match=rf"{hook} must return a flax.linen module, .*got {found}\."
+    ):
+        make(agent)
