@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents.agents.checks import (
+    check_are_classes,
     check_eval_rng,
     check_kind,
     check_not_traced,
@@ -23,7 +24,11 @@ from jaxagents.agents.kept_info import check_eval_metrics
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
+from jaxagents.core.hook_names import (
+    check_hook_arguments,
+    check_hook_names,
+    check_hooks_are_methods,
+)
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
@@ -101,6 +106,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
+        check_are_classes(type(self).__name__, (self._config_type, self._hyperparams_type))
         check_kind(type(self).__name__, self._config_type, config)
         check_not_traced(env_params)
         environment = as_environment(env, env_params)
@@ -386,6 +392,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             return twin
         check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
+        check_hooks_are_methods(self, self._hooks)
         check_hook_arguments(type(self), self._called_alike())
         check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)

@@ -32,6 +32,24 @@ def check_eval_rng(rng: object) -> None:
         as_key(rng)
 
 
+def check_are_classes(agent: str, kinds: Iterable[object]) -> None:
+    """Raises unless what an agent says of its configuration and hyperparameters are classes.
+
+    Args:
+        agent: Its name.
+        kinds: What should be classes.
+
+    Raises:
+        TypeError: One of them is an object.
+    """
+    for kind in kinds:
+        if not isinstance(kind, type):
+            raise TypeError(
+                f"{agent}._config_type and _hyperparams_type must be classes, got an object of "
+                f"{name_of(type(kind))}: leave out the parentheses."
+            )
+
+
 def check_kind(owner: str, expected: type, given: object) -> None:
     """Raises unless something is of a class.
 

@@ -1,4 +1,4 @@
-"""Hooks that are misspelt or gone, which nothing would ever call, or that take arguments otherwise."""
+"""Hooks that are misspelt or gone, which nothing would ever call, or that cannot be called as they are."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +58,7 @@ def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
         TypeError: It has one.
     """
     for hook in filter(lambda hook: is_own(cls, hook), hooks):
-        ours = next((it for it in cls.__mro__ if _is_ours(it) and hook in vars(it)), None)
-        given, taken = (_arguments(owner, hook) for owner in (ours, cls))
+        given, taken = (_arguments(owner, hook) for owner in (_first_of_ours(cls, hook), cls))
         if [name for name in taken if name in given] != [name for name in given if name in taken]:
             raise TypeError(
                 f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
@@ -67,10 +66,35 @@ def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
             )
 
 
+def check_hooks_are_methods(made: object, hooks: Sequence[str]) -> None:
+    """Raises if an object has something else in the place of a hook that is a method.
+
+    Args:
+        made: The object, of a class that inherits from one of the library.
+        hooks: Names of the hooks that it may have.
+
+    Raises:
+        TypeError: It has.
+    """
+    cls = type(made)
+    for hook in hooks:
+        ours, value = _first_of_ours(cls, hook), getattr(made, hook, None)
+        if ours is not None and inspect.isfunction(vars(ours)[hook]) and not callable(value):
+            arguments = ", ".join(["self", *_arguments(ours, hook)])
+            raise TypeError(
+                f"{cls.__name__}.{hook} must be a method, {hook}({arguments}), got {value!r}."
+            )
+
+
 def is_own(cls: type, hook: str) -> bool:
     """Whether a hook of a class is a user's own, and not one of the library."""
     owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
     return owner is not None and not _is_ours(owner)
+
+
+def _first_of_ours(cls: type, hook: str) -> type | None:
+    """The class of the library from which a class has a hook, overridden or not."""
+    return next((it for it in cls.__mro__ if _is_ours(it) and hook in vars(it)), None)
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:

@@ -240,3 +240,20 @@ def test_hooks_of_networks_that_return_none_are_named(hook, returned, found):
         TypeError, match=rf"{hook} must return a flax.linen module, .*got {found}\."
     ):
         make(agent)
+
+
+@pytest.mark.parametrize("given", [0.5, None, property(lambda self: 0.5)])
+@pytest.mark.parametrize("hook", ["_kl_threshold", "_gae_lambda"])
+def test_hooks_that_are_no_methods_are_named(hook, given):
+    with pytest.raises(TypeError, match=rf"Own\.{hook} must be a method, {hook}\(self, hyperp"):
+        make(type("Own", (PPO,), {hook: given}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"_config_type": CONFIG}, {"_hyperparams_type": HyperParameters()}]
+)
+def test_objects_in_the_place_of_classes_are_named(given):
+    with pytest.raises(
+        TypeError, match=r"Own\._config_type and _hyp.* classes, got an object of jax"
+    ):
+        make(type("Own", (PPO,), given))
