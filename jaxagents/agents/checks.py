@@ -15,6 +15,7 @@ from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.keys import as_key
+from jaxagents.core.trees import leaves_by_name
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.play import NAMES_OF_METRICS
 from jaxagents.envs.spaces import Space, is_discrete
@@ -319,11 +320,33 @@ def check_update(runner: AnyRunner, before: AnyRunner, agent: str) -> None:
             f"{step} changes which entries runner.info has, by {odd}: they are the same after every "
             "update. Report numbers of your own in the dict that a loss returns."
         )
+    maker = "_create_networks or _create_runner"
+    check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
     shapes = {name: jnp.shape(x) for name, x in runner.info.items() if jnp.ndim(x)}
     if shapes:
         raise ValueError(
             f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
             "means."
+        )
+
+
+def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> None:
+    """Raises if an update adds arrays to what it is carried in, or drops some.
+
+    Args:
+        after: What is carried, after it.
+        before: The same before it.
+        step: What makes the update, for the message.
+        maker: What makes the arrays before the first.
+
+    Raises:
+        ValueError: It does.
+    """
+    odd = sorted(leaves_by_name(after).keys() ^ leaves_by_name(before).keys())
+    if odd:
+        raise ValueError(
+            f"{step} changes which arrays there are, by {odd}: they are the same before every update. "
+            f"Have {maker} make what is to be remembered."
         )
 
 

@@ -13,6 +13,7 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import (
     check_no_hooks,
     check_no_hooks_of_rollouts,
+    check_same_arrays,
     naming_observations,
 )
 from jaxagents.agents.config import LearnerAgentConfig
@@ -135,9 +136,11 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def _update(self, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
         """One update of the learner; with `replicated_updates`, each device makes the whole of it."""
-        if not self.config.replicated_updates:
-            return learner.update(batch)
-        return sharding.whole(learner.update(sharding.whole(batch)))
+        replicated = self.config.replicated_updates
+        after, info = learner.update(sharding.whole(batch) if replicated else batch)
+        name = type(learner).__name__
+        check_same_arrays(after, learner, f"{name}._update", f"{name}._initial")
+        return sharding.whole((after, info)) if replicated else (after, info)
 
     # Making the learner.
 

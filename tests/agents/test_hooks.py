@@ -8,11 +8,12 @@ import pytest
 from flax import linen as nn
 from probes import MatchSign
 
-from jaxagents import IPPO, PPO, PQN, DQNLearner, pqn
+from jaxagents import IPPO, PPO, PQN, DQNLearner, PQNLearner, pqn
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 CONFIG = AgentConfig(n_steps=1, rollout_length=6, batch_size=4, minibatch_size=2)
+PQN_CONFIG = pqn.AgentConfig(n_steps=1, features=(4,))
 
 
 def make(agent, config=CONFIG):
@@ -183,7 +184,7 @@ def test_agents_around_learners_refuse_hooks_of_other_agents():
     with pytest.raises(
         TypeError, match=r"Traced\._trajectory_returns would never be called: it is a"
     ):
-        make(Traced, pqn.AgentConfig(n_steps=1))
+        make(Traced, PQN_CONFIG)
 
 
 def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
@@ -200,7 +201,7 @@ def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
 def test_agents_refuse_what_every_learner_gives(hook):
     agent = type("Own", (PQN,), {hook: lambda self, *args: None})
     with pytest.raises(TypeError, match=rf"Own\.{hook} would never be called: .* of the learner"):
-        make(agent, pqn.AgentConfig(n_steps=1))
+        make(agent, PQN_CONFIG)
 
 
 def test_misspelt_hooks_that_a_constructor_sets_are_named():
@@ -257,3 +258,35 @@ def test_objects_in_the_place_of_classes_are_named(given):
         TypeError, match=r"Own\._config_type and _hyp.* classes, got an object of jax"
     ):
         make(type("Own", (PPO,), given))
+
+
+class Remembering(PPO):
+    def _learn(self, runner, traj, rngs):
+        actor = super()._learn(runner, traj, rngs).actor_training
+        extra = {**actor.extra_variables, "mine": {"mean": jnp.zeros(2)}}
+        return runner.replace(actor_training=actor.replace(extra_variables=extra))
+
+
+class RememberingLearner(PQNLearner):
+    def _update(self, batch):
+        learner, info = super()._update(batch)
+        critic = learner.critic.replace(extra_variables={"mine": {"mean": jnp.zeros(2)}})
+        return learner.replace(critic=critic), info
+
+
+class AroundRemembering(PQN):
+    _discrete_learner = RememberingLearner
+
+
+@pytest.mark.parametrize(
+    ("agent", "hyperparams", "config", "message"),
+    [
+        (Remembering, HyperParameters(), CONFIG, r"actor_training.*Have _create_networks or"),
+        (AroundRemembering, pqn.HyperParameters(), PQN_CONFIG, r"critic.*RememberingLearner._init"),
+    ],
+)
+def test_what_updates_remember_is_there_before_the_first(agent, hyperparams, config, message):
+    program = make(agent, config).program
+    with pytest.raises(ValueError, match=rf"by \['.*{message}"):
+        runner = jax.eval_shape(program.start, KEY, hyperparams)
+        jax.eval_shape(program.advance, runner, 1)
