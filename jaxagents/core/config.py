@@ -89,6 +89,13 @@ class StaticConfig(KnownFields):
     outside: ClassVar[Collection[str]] = ()
     """Names of the fields that concern no computation, such as those of files."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keeps what compares by value, which a dataclass without `eq=False` would replace."""
+        super().__init_subclass__(**kwargs)
+        for name in ("__eq__", "__hash__"):
+            if name not in vars(cls):
+                setattr(cls, name, getattr(cls, name))
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """Refuses arguments without names.
 

@@ -153,3 +153,13 @@ def test_every_module_has_its_types():
     for module in (ppo, reinforce):
         for name in ("AgentConfig", "HyperParameters", "OptimizerParams", "Runner", "Transition"):
             assert hasattr(module, name)
+
+
+def test_a_subclass_without_eq_false_compares_and_hashes_by_value():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Own(AgentConfig):
+        weights: np.ndarray = dataclasses.field(default_factory=lambda: np.arange(2.0))
+
+    assert Own() == Own()
+    assert hash(Own()) == hash(Own())
+    assert Own() != Own(weights=np.zeros(2))
