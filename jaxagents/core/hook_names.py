@@ -1,4 +1,4 @@
-"""Hooks that are misspelt or gone, which nothing would ever call, or that cannot be called as they are."""
+"""Hooks that are misspelt or gone, which nothing would ever call, or that cannot be called as given."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence

@@ -287,6 +287,9 @@ class AroundRemembering(PQN):
 )
 def test_what_updates_remember_is_there_before_the_first(agent, hyperparams, config, message):
     program = make(agent, config).program
+
+    def update():
+        return program.advance(program.start(KEY, hyperparams), 1)
+
     with pytest.raises(ValueError, match=rf"by \['.*{message}"):
-        runner = jax.eval_shape(program.start, KEY, hyperparams)
-        jax.eval_shape(program.advance, runner, 1)
+        jax.eval_shape(update)
