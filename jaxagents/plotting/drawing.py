@@ -1,6 +1,7 @@
 """The parts that all pictures of trainings share: axes, colours, lines and files."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
