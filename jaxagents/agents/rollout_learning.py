@@ -26,7 +26,7 @@ from jaxagents.agents.reports import (
 )
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import check_inputs, first_of
+from jaxagents.agents.sequences import check_inputs, first_of, n_samples_of
 from jaxagents.agents.targets import with_targets
 from jaxagents.agents.transitions import Transition
 from jaxagents.agents.value_scale import (
@@ -113,11 +113,10 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
             *inputs, weights = samples(*elements)
             given = self._actor_minibatch(*inputs)
-            check_inputs(f"{name}._actor_minibatch", given, {"samples": n_samples})
+            check_inputs(f"{name}._actor_minibatch", given, {"samples": n_samples_of(inputs)})
             return *given, weights
 
         name, (n_steps, n_envs) = type(self).__name__, traj.terminated.shape
-        n_samples = n_steps * n_envs // config.n_minibatches
         inputs_of_actor = self._actor_loss_input(runner, traj)
         inputs_of_critic = self._critic_loss_input(runner, fitted)
         for hook, inputs in (("actor", inputs_of_actor), ("critic", inputs_of_critic)):
@@ -139,7 +138,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             prepare=samples,
         )
         actor, critic = with_examples((actor, critic), config.n_minibatches, self._share)
-        self._check_losses(actor, critic, n_samples)
+        self._check_losses(actor, critic, n_steps * n_envs // config.n_minibatches)
         if actor.example.is_per_sample:
             actor = actor._replace(prepare=samples_of_actor)
         return actor, critic

@@ -103,6 +103,19 @@ def check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
             )
 
 
+def n_samples_of(inputs: PyTree) -> int:
+    """Number of the samples of a minibatch, or of a part of one.
+
+    Args:
+        inputs: What is known of them, samples first; or sequences of observations.
+
+    Returns:
+        The number.
+    """
+    first = jax.tree.leaves(inputs, is_leaf=_is_sequence)[0]
+    return first.first.size if _is_sequence(first) else len(first)
+
+
 def elements(rollout: PyTree) -> PyTree:
     """A rollout as the elements that are dealt to minibatches: the sequences of environments.
 
