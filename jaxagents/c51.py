@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import dqn, ops
-from jaxagents.core.arrays import is_traced
+from jaxagents.core.arrays import atleast_nd, is_traced
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import (
@@ -110,7 +110,7 @@ class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
 
     def _means(self, logits: Float[Array, "*batch n_atoms"]) -> Float[Array, "*batch"]:
         """Means of distributions of the returns."""
-        return (jax.nn.softmax(logits) * self._atoms()).sum(axis=-1)
+        return (jax.nn.softmax(logits) * atleast_nd(self._atoms(), logits.ndim)).sum(axis=-1)
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The mean returns."""

@@ -66,6 +66,7 @@ MOST_MAPPINGS = 6_000
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
+jax.config.update("jax_numpy_rank_promotion", "raise")  # users may have it so, to find mistakes
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 pytest.register_assert_rewrite("suite")
 install_import_hook(CHECKED, "checking.checked")

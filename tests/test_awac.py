@@ -44,7 +44,7 @@ def reference_update(learner, batch):
         target_weights, next_obs, next_drawn
     )
     pairs = np.concatenate([obs, actions], axis=-1)
-    errors = weights @ pairs.T - targets
+    errors = weights @ pairs.T - np.asarray(targets)
     critic_loss = (sample_weights * errors**2).mean(axis=-1).sum()
     slopes = 2 * (sample_weights * errors) @ pairs / n
     critic = weights - RATES["critic_learning_rate"] * slopes

@@ -75,7 +75,7 @@ def reference_critic_update(learner, batch, weight):
     next_pairs = np.concatenate([batch["next_observations"], next_actions], axis=-1)
     next_values = (float64(learner.target_critic.params["weights"]) @ next_pairs.T).min(axis=0)
     discounts = batch.get("discounts", learner.hyperparams.gamma)
-    targets = batch["rewards"] + discounts * batch["masks"] * next_values
+    targets = float64(batch["rewards"] + discounts * batch["masks"] * next_values)
 
     weights = float64(learner.critic.params["weights"])
     pairs = np.concatenate([obs, batch["actions"]], axis=-1)
@@ -155,7 +155,7 @@ def test_actions_are_drawn_from_three_distributions():
         (following, densities[2], "next_observations"),
     ):
         policy = learner.actor(batch[key])
-        z = (np.arctanh(drawn) - policy.base.mean) / 0.3
+        z = (np.arctanh(drawn) - policy.base.mean[None]) / 0.3
         np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.05)
         expected = policy.log_prob(jnp.asarray(drawn))
         np.testing.assert_allclose(density, expected, rtol=1e-3, atol=1e-3)

@@ -77,7 +77,7 @@ def reference_update(params, temperature, batch, learner):
     targets = batch["rewards"] + discounts * batch["masks"] * (next_probs * next_values).sum(-1)
 
     values = (obs @ params["critic"])[:, np.arange(n), taken]
-    errors = values - targets
+    errors = values - np.asarray(targets)
     weighted_errors = batch.get("weights", 1.0) * errors
     slope = weighted_errors[..., None] * np.eye(N_ACTIONS)[taken]
     critic = params["critic"] - hp.critic_learning_rate * obs.T @ slope / n

@@ -99,7 +99,7 @@ def reference_update(params, batch, hp):
 
     discounts = batch.get("discounts", hp.gamma)
     targets = batch["rewards"] + discounts * batch["masks"] * (batch["next_observations"] @ value)
-    errors = params["critic"]["weights"] @ pairs.T - targets
+    errors = params["critic"]["weights"] @ pairs.T - np.asarray(targets)
     critic_loss = (share * errors**2).mean(axis=-1).sum()
     slopes = 2 * (share * errors) @ pairs / n
     critic = params["critic"]["weights"] - RATES["critic_learning_rate"] * slopes

@@ -42,7 +42,7 @@ def mlp(params, x):
 
 
 def affine(params, x):
-    return x @ params["kernel"] + params["bias"]
+    return x @ params["kernel"] + params["bias"][None]
 
 
 def noises(learner):

@@ -74,7 +74,7 @@ def reference_update(params, batch, hp, noise, is_delayed):
     targets = batch["rewards"] + discounts * batch["masks"] * next_values
 
     pairs = np.concatenate([obs, batch["actions"]], axis=-1)
-    errors = params["critic"] @ pairs.T - targets
+    errors = params["critic"] @ pairs.T - np.asarray(targets)
     weighted_errors = batch.get("weights", 1.0) * errors
     critic = params["critic"] - RATES["critic_learning_rate"] * 2 * weighted_errors @ pairs / n
 

@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.agents.actor_outputs import check_logits, check_moments, check_parts, check_several
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -72,6 +73,7 @@ def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) 
     low, high = box_bounds(space)
     if squash_actions:
         return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
+    low, high = (atleast_nd(bound, mean.ndim) for bound in (low, high))
     centre, half = 0.5 * (low + high), 0.5 * (high - low)
     return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
 

@@ -21,6 +21,7 @@ from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_environment, check_one_actor
@@ -199,6 +200,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             return actions
         low, high = box_bounds(space)
         actions = actions.reshape(*actions.shape[:-1], *space.shape)
+        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
         return actions * (0.5 * (high - low)) + 0.5 * (low + high)
 
     def _to_learner(self, actions: Array) -> Array:
@@ -207,8 +209,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         if is_discrete(space):
             return actions
         low, high = box_bounds(space)
+        batch = actions.shape[: actions.ndim - low.ndim]
+        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
         units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
-        return units.reshape(*actions.shape[: actions.ndim - low.ndim], -1)
+        return units.reshape(*batch, -1)
 
     # Checks.
 

@@ -220,11 +220,11 @@ def over_several_steps(
     """
     length = rows["ends"].shape[1]
     steps = jnp.arange(length)
-    window = steps[:, None] + jnp.arange(n)
+    window = jnp.add.outer(steps, jnp.arange(n))
     is_inside, window = window < length, jnp.minimum(window, length - 1)
-    goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[:, 1:]
+    goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[None, :, 1:]
     taken = several_steps(rows["rewards"][:, window], goes_on, gamma)
-    last = steps + taken.n_steps - 1
+    last = steps[None] + taken.n_steps - 1
     of_last = jax.vmap(lambda x, last: jax.tree.map(lambda x: x[last], x))(
         {name: rows[name] for name in OF_THE_LAST}, last
     )

@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Int, PyTree
 
 AnyArray = Array | np.ndarray
+ArrayT = TypeVar("ArrayT", Array, np.ndarray)
 
 _NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
 """The types of 64 bits, and those of 32 in their place."""
@@ -102,6 +103,21 @@ def unstack(tree: PyTree) -> list[PyTree]:
         return structure.unflatten([rebuild(jnp.array(array[index])) for rebuild, array in pairs])
 
     return [at(index) for index in range(len(leaves[0]))]
+
+
+def atleast_nd(x: ArrayT, n_axes: int) -> ArrayT:
+    """An array with axes of length 1 put before its own, so that it has as many as another.
+
+    NumPy broadcasts so without being asked. JAX does not where `jax_numpy_rank_promotion` forbids it.
+
+    Args:
+        x: The array.
+        n_axes: Number of axes to have at least.
+
+    Returns:
+        The array.
+    """
+    return x.reshape((1,) * (n_axes - x.ndim) + x.shape)
 
 
 def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:

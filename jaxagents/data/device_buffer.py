@@ -196,7 +196,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             The numbers, in order of time.
         """
-        return (starts[..., None] + self.n_envs * jnp.arange(length)) % self.capacity
+        return jnp.add.outer(starts, self.n_envs * jnp.arange(length)) % self.capacity
 
     def take(self, indices: Int[Array, "*shape"]) -> PyTree:
         """Rows by their numbers.
@@ -234,7 +234,7 @@ class DeviceBuffer(struct.PyTreeNode):
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
         self._check_can_step()
-        window = (indices[..., None] + self.n_envs * jnp.arange(n)) % self.capacity
+        window = jnp.add.outer(indices, self.n_envs * jnp.arange(n)) % self.capacity
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs
         goes_on = ~(self.storage["ends"][window].astype(bool) | newest)[..., :-1]

@@ -152,4 +152,4 @@ def _chosen(priorities: Float[Array, "n fan_out"], fraction: Float[Array, "n"]) 
     However sums are rounded, it can only be a child with a priority: the others leave the sum as it is.
     """
     *sums, whole = itertools.accumulate(priorities.T)
-    return (jnp.stack(sums) <= fraction * whole).sum(axis=0, dtype=jnp.int32)
+    return (jnp.stack(sums) <= (fraction * whole)[None]).sum(axis=0, dtype=jnp.int32)

@@ -9,7 +9,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
-from jaxagents.core.arrays import in_32_bits, select, with_widths_of, without_weak_types
+from jaxagents.core.arrays import atleast_nd, in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment, Moment
@@ -322,4 +322,7 @@ class Episodes:
 
 
 def _within_bounds(space: Space, action: PyTree) -> PyTree:
-    return jnp.clip(action, *box_bounds(space)) if is_box(space) else action
+    if not is_box(space):
+        return action
+    low, high = (atleast_nd(bound, action.ndim) for bound in box_bounds(space))
+    return jnp.clip(action, low, high)

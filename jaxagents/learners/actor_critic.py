@@ -106,7 +106,7 @@ def squared_error(
         The loss and the mean value `q`. With `weights` there are also `td_errors`, the mean absolute
         error of the critics for each sample.
     """
-    errors = values - targets
+    errors = values - targets[None]
     info = {"q": values.mean()}
     if "weights" in batch:
         info["td_errors"] = jnp.abs(errors).mean(axis=0)

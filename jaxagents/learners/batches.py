@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.core.arrays import is_traced
+from jaxagents.core.arrays import atleast_nd, is_traced
 from jaxagents.core.remembered import observation_of
 
 OPTIONAL_KEYS = ("discounts", "weights")
@@ -255,4 +255,6 @@ def weighted_mean(
     Returns:
         The mean over the samples.
     """
-    return (losses * batch["weights"] if "weights" in batch else losses).mean(axis=-1)
+    if "weights" in batch:
+        losses = losses * atleast_nd(batch["weights"], losses.ndim)
+    return losses.mean(axis=-1)

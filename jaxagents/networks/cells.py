@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, PyTree
 
-from jaxagents.core.arrays import select
+from jaxagents.core.arrays import atleast_nd, select
 from jaxagents.networks.dense import matmul
 
 _Gates = tuple[Float[Array, "*time features"], ...]
@@ -94,7 +94,8 @@ def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Gate
     """What all gates are given by inputs or memories."""
     rows = x[None] if x.ndim == 1 else x
     product = matmul(rows, layer.kernel).reshape(*x.shape[:-1], -1)
-    return tuple(jnp.split(product + layer.bias, len(kind.letters), axis=-1))
+    given = product + atleast_nd(layer.bias, x.ndim)
+    return tuple(jnp.split(given, len(kind.letters), axis=-1))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -12,6 +12,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float, PyTree
 
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.networks.initialisation import InitialisedOnce
 
 Rows = Float[Array, "*batch_and_rows inputs"]
@@ -94,7 +95,7 @@ def _small_product(x: Array, weights: Array, *, precision: jax.lax.PrecisionLike
     """The product; a small one without the library call that would take a CPU longer."""
     is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
     if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
-        return (x[..., None] * weights).sum(axis=-2)
+        return (x[..., None] * atleast_nd(weights, x.ndim + 1)).sum(axis=-2)
     return _product(x, weights, precision=precision)
 
 

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.networks.dense import dot_general
 from jaxagents.networks.initialisation import InitialisedOnce
 
@@ -51,7 +52,8 @@ class NoisyDense(InitialisedOnce):
         }
         for name, shape in shapes.items():
             self.param(f"{name}{_SIGMA}", sigma_init, shape, jnp.float32)  # for `with_noise`
-        return dot_general(x, mu["kernel"], (((x.ndim - 1,), (0,)), ((), ()))) + mu["bias"]
+        product = dot_general(x, mu["kernel"], (((x.ndim - 1,), (0,)), ((), ())))
+        return product + atleast_nd(mu["bias"], x.ndim)
 
 
 def with_noise(params: PyTree, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> PyTree:

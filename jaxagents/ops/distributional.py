@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxagents.core.arrays import atleast_nd
+
 Scalar = float | Float[Array, ""]
 
 
@@ -31,7 +33,8 @@ def categorical_projection(
     """
     last = support.shape[0] - 1
     positions = jnp.clip((atoms - support[0]) * last / (support[-1] - support[0]), 0.0, last)
-    nearness = jnp.maximum(1.0 - jnp.abs(positions[..., None] - jnp.arange(last + 1)), 0.0)
+    distances = jnp.abs(positions[..., None] - atleast_nd(jnp.arange(last + 1), atoms.ndim + 1))
+    nearness = jnp.maximum(1.0 - distances, 0.0)
     return jnp.einsum("...j,...ji->...i", probs, nearness, precision="highest")
 
 

@@ -70,7 +70,7 @@ def factorised_noise(
         The noise of the weights, and that of the biases.
     """
     inputs, outputs = (jnp.sign(x) * jnp.sqrt(jnp.abs(x)) for x in (inputs, outputs))
-    return inputs[:, None] * outputs, outputs
+    return jnp.outer(inputs, outputs), outputs
 
 
 def random_actions(

@@ -124,7 +124,7 @@ def _radices(n: int) -> tuple[int, int]:
 def _round_keys(seed: UInt32[Array, "2"]) -> UInt32[Array, "rounds 2"]:
     """A key for each digit in each round, by hashing a Weyl sequence from each half of the seed."""
     rounds = jnp.arange(1, _ROUNDS + 1, dtype=jnp.uint32)
-    return _hash(seed + _GOLDEN_RATIO * rounds[:, None])
+    return _hash(jnp.add.outer(_GOLDEN_RATIO * rounds, seed))
 
 
 def _hash(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:

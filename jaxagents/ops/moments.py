@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.ops.normalisation import weighted_mean
 from jaxagents.ops.returns import steps_at_once
 
@@ -102,7 +103,7 @@ def _are_finite(
 def _moments(samples: Float[Array, "samples ..."], axes: tuple[int, ...]) -> Moments:
     """Moments of all samples."""
     rounded = samples.mean(axes)
-    differences = samples - rounded
+    differences = samples - jnp.expand_dims(rounded, axes)
     correction = differences.mean(axes)
     variance = jnp.square(differences).mean(axes) - jnp.square(correction)
     count = jnp.asarray(min(math.prod(samples.shape[: len(axes)]), MOST_SAMPLES), jnp.int32)
@@ -117,7 +118,7 @@ def _weighted_moments(
 ) -> Moments:
     """Moments of the samples that count, so many of them."""
     rounded = weighted_mean(samples, weights, axes)
-    differences = samples - rounded
+    differences = samples - jnp.expand_dims(rounded, axes)
     correction = weighted_mean(differences, weights, axes)
     variance = weighted_mean(jnp.square(differences), weights, axes) - jnp.square(correction)
     variance = jnp.where(counts > 0.0, jnp.maximum(variance, 0.0), 1.0)
@@ -168,8 +169,9 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
     Returns:
         The numbers, in single precision.
     """
-    scale = lax.rsqrt(moments.variance + _EPSILON)
-    return jnp.clip((x.astype(jnp.float32) - moments.mean) * scale, -clip, clip)
+    mean, variance = _beside(x, moments)
+    differences = x.astype(jnp.float32) - mean
+    return jnp.clip(differences * lax.rsqrt(variance + _EPSILON), -clip, clip)
 
 
 def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*shape"]:
@@ -184,7 +186,14 @@ def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*s
     Returns:
         The numbers.
     """
-    return x * jnp.sqrt(moments.variance + _EPSILON) + moments.mean
+    mean, variance = _beside(x, moments)
+    return x * jnp.sqrt(variance + _EPSILON) + mean
+
+
+def _beside(x: Float[Array, "..."], moments: Moments) -> tuple[Array, Array]:
+    """Means and variances with as many axes as numbers."""
+    mean, variance = (atleast_nd(jnp.asarray(moment), x.ndim) for moment in moments[:2])
+    return mean, variance
 
 
 def scale_rewards(
@@ -206,7 +215,8 @@ def scale_rewards(
     Returns:
         The rewards.
     """
-    return jnp.clip(rewards * lax.rsqrt(returns.variance + _EPSILON), -clip, clip)
+    _, variance = _beside(rewards, returns)
+    return jnp.clip(rewards * lax.rsqrt(variance + _EPSILON), -clip, clip)
 
 
 def running_returns(

@@ -22,11 +22,12 @@ def standardise(
         The standardised samples, shaped as `x`; zeros for those that do not count.
     """
     if weights is None:
-        x = x - x[0]  # the mean of constant samples need not be exact, unless they are zeros
-        return (x - x.mean(axis=0)) / (x.std(axis=0) + eps)
+        x = x - x[:1]  # the mean of constant samples need not be exact, unless they are zeros
+        mean, deviation = x.mean(axis=0, keepdims=True), x.std(axis=0, keepdims=True)
+        return (x - mean) / (deviation + eps)
     x = x - jnp.take_along_axis(x, weights.argmax(axis=0)[None], axis=0)
-    x = x - weighted_mean(x, weights)
-    deviation = jnp.sqrt(weighted_mean(jnp.square(x), weights))
+    x = x - weighted_mean(x, weights)[None]
+    deviation = jnp.sqrt(weighted_mean(jnp.square(x), weights))[None]
     return jnp.where(weights > 0.0, x / (deviation + eps), 0.0)
 
 

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxagents.core.arrays import atleast_nd
+
 Scalar = float | Float[Array, ""]
 
 
@@ -70,4 +72,5 @@ def conservative_penalty(
     Returns:
         The penalty of each sample of the data.
     """
+    log_prob = atleast_nd(jnp.asarray(log_prob), value.ndim)
     return jax.nn.logsumexp(value - log_prob, axis=-1) - data_value

@@ -127,7 +127,7 @@ def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
     agent, runner, _ = trained
     obs = jax.vmap(agent.episodes.reset)(jax.random.split(KEY, 6))[0]
     actor = runner.actor_training
-    found = moments(actor)
+    found = jax.tree.map(lambda x: x[None], moments(actor))
     inner = TrainState.create(actor.model_def.network, actor.params["network"])
     normal = (obs - found.mean) / jnp.sqrt(found.variance + 1e-8)
     expected = jax.vmap(inner)(normal).argmax(-1)

@@ -42,7 +42,7 @@ def test_values_and_targets_against_numpy():
         critic, before = runner.critic_training, runner.targets
         targets, traj, learnt_values = collect(runner)
         raw = np.asarray(jax.vmap(jax.vmap(critic))(traj.obs))
-        values = raw * np.sqrt(before.variance) + before.mean
+        values = raw * np.sqrt(before.variance) + np.asarray(before.mean)
         np.testing.assert_allclose(traj.value, values, rtol=1e-4, atol=1e-4)
         returns.append(np.asarray(traj.target, float))
         so_far = np.concatenate(returns).reshape(-1, 2)

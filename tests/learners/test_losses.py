@@ -49,7 +49,7 @@ def broadcast_critic(hook):
 @pytest.mark.parametrize(
     ("hook", "shape"),
     [
-        (lambda values, targets: (values[:, None] - targets) ** 2, r"\(16, 16\)"),
+        (lambda values, targets: (values[:, None] - targets[None]) ** 2, r"\(16, 16\)"),
         (lambda values, targets: ((values - targets) ** 2)[:, None], r"\(16, 1\)"),
         (lambda values, targets: ((values - targets) ** 2)[:8], r"\(8,\)"),
     ],

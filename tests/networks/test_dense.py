@@ -56,7 +56,7 @@ CASES = {
     "a scan of each row": lambda layer: jax.vmap(lambda x: descend(layer, x))(X),
     "many rows": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, jnp.tile(X, (8, 1))),
     "gradients of rows along several axes": lambda layer: jax.grad(loss(layer), (0, 1))(
-        PARAMS, X.reshape(7, 1, 3, 1) * jnp.ones((5, 1, 3))
+        PARAMS, X.reshape(7, 1, 3, 1) * jnp.ones((1, 5, 1, 3))
     ),
     "no rows": lambda layer: jax.grad(loss(layer))(PARAMS, X[:0]),
     "short floats": lambda layer: layer.apply(

@@ -80,7 +80,7 @@ def test_mlp_is_a_chain_of_activated_affine_maps():
     expected = x
     for name in ("Dense_0", "Dense_1"):
         layer = params["params"][name]
-        expected = np.maximum(expected @ layer["kernel"] + layer["bias"], 0.0)
+        expected = np.maximum(expected @ layer["kernel"] + layer["bias"][None], 0.0)
     np.testing.assert_allclose(network.apply(params, x), expected, rtol=1e-4, atol=1e-5)
 
 

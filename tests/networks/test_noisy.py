@@ -39,9 +39,9 @@ def assert_same(tree, other):
 
 def noise(params, drawn):
     """What was added, in units of sigma."""
+    params, drawn = jax.device_get((params, drawn))
     return {
-        name: np.asarray((drawn[name] - params[name]) / params[f"{name}_sigma"])
-        for name in ("kernel", "bias")
+        name: (drawn[name] - params[name]) / params[f"{name}_sigma"] for name in ("kernel", "bias")
     }
 
 

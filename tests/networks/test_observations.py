@@ -56,7 +56,7 @@ def batch_of(obs, batch_shape):
 
     def stacked(x):
         n = int(np.prod(batch_shape))
-        factors = jnp.arange(n, 0, -1).reshape(n, *[1] * x.ndim)
+        x, factors = x[None], jnp.arange(n, 0, -1).reshape(n, *[1] * x.ndim)
         return (x * factors / n if x.dtype != bool else x ^ (factors < n)).astype(x.dtype)
 
     return jax.tree.map(lambda x: stacked(x).reshape(*batch_shape, *x.shape), obs)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.networks.dense import matmul
 
 Images = Float[Array, "batch height width channels"]
@@ -54,7 +55,8 @@ class Conv(nn.Module):
         padding = (self.kernel_size - 1) // 2 if self.padding is None else self.padding
         y = convolve(x, kernel, self.stride, padding)
         if self.use_bias:
-            y = y + self.param("bias", nn.initializers.zeros, (self.features,))
+            bias = jnp.asarray(self.param("bias", nn.initializers.zeros, (self.features,)))
+            y = y + atleast_nd(bias, y.ndim)
         return y
 
 

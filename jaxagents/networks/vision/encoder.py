@@ -92,6 +92,6 @@ class Encoder(nn.Module):
             )
 
     def _scale(self, x: Array) -> Array:
-        mean, std = np.array(_MEAN_AND_STD[self.scaling], np.float32)
+        mean, std = np.array(_MEAN_AND_STD[self.scaling], np.float32)[:, *[None] * (x.ndim - 1)]
         full_range = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
         return x.astype(jnp.float32) * (1.0 / (full_range * std)) - mean / std

@@ -47,8 +47,9 @@ class GroupNorm(nn.Module):
         variance = jnp.maximum(group_mean(jnp.square(x)) - jnp.square(mean), 0.0)
         scale = self.param("scale", self.scale_init, (channels,))
         bias = self.param("bias", nn.initializers.zeros, (channels,))
-        factor = per_channel(jax.lax.rsqrt(variance + self.epsilon)) * scale
-        return (x - per_channel(mean)[:, None, None]) * factor[:, None, None] + bias
+        factor = per_channel(jax.lax.rsqrt(variance + self.epsilon)) * scale[None]
+        shifted = x - per_channel(mean)[:, None, None]
+        return shifted * factor[:, None, None] + bias[None, None, None]
 
 
 def make_norm(norm: Norm, train: bool) -> Callable[..., Any]:

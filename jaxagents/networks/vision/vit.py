@@ -75,7 +75,7 @@ class ViT(Encoder):
             shape = (1, 1 + rows * columns, self.features)
             return jnp.asarray(self.param("positions", nn.initializers.normal(0.02), shape))
         if self.positions == "sincos":
-            return np.insert(sincos_positions(rows, columns, self.features), 0, 0.0, axis=0)
+            return np.insert(sincos_positions(rows, columns, self.features), 0, 0.0, axis=0)[None]
         raise ValueError(f"positions must be one of {get_args(Positions)}, got {self.positions!r}.")
 
 

@@ -236,7 +236,7 @@ def layer(x, params, stride=1, padding=1):
         [(padding, padding)] * 2,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
-    return y + params["bias"]
+    return y + jnp.reshape(params["bias"], (1, 1, 1, -1))
 
 
 def test_atari_reference():

@@ -201,7 +201,7 @@ def torch_conv(x, tensors, name, stride=1):
 
 def torch_norm(x, tensors, name):
     scale, bias, mean, var = (
-        tensors[f"{name}.{leaf}"][:, None, None]
+        tensors[f"{name}.{leaf}"][None, :, None, None]
         for leaf in ("weight", "bias", "running_mean", "running_var")
     )
     return scale * (x - mean) / np.sqrt(var + 1e-5) + bias

@@ -57,7 +57,7 @@ def gaussian_blur(
         )
     sigma_key, choice_key = jax.random.split(key)
     deviation = jax.random.uniform(sigma_key, (n, 1), minval=sigma[0], maxval=sigma[1])
-    distance = jnp.arange(size) - size // 2
+    distance = jnp.arange(size)[None] - size // 2
     weights = jnp.exp(-0.5 * jnp.square(distance / jnp.maximum(deviation, 1e-6)))
     weights = (weights / weights.sum(-1, keepdims=True)).T[:, :, None, None]
 

@@ -66,9 +66,9 @@ def colour_jitter(
         return images
     n = images.shape[0]
     factor_key, hue_key, choice_key = jax.random.split(key, 3)
-    strengths = jnp.array(list(settings.values()))[:, None, None, None]
+    strengths = jnp.array(list(settings.values()))[:, None, None, None, None]
     low = jnp.maximum(1.0 - strengths, 0.0)
-    factors = jax.random.uniform(factor_key, (3, n, 1, 1), minval=low, maxval=1.0 + strengths)
+    factors = jax.random.uniform(factor_key, (3, 1, n, 1, 1), minval=low, maxval=1.0 + strengths)
     turn = jax.random.uniform(hue_key, (n, 1, 1), minval=-hue, maxval=hue)
 
     # Colours first, so that each operation runs over long rows. Without barriers XLA would compute
@@ -76,7 +76,7 @@ def colour_jitter(
     draws = (jnp.moveaxis(images, -1, 0), factors, turn)
     x, factors, turn = jax.lax.optimization_barrier(draws)
     x = floats(x) * factors[0]
-    mean = jax.lax.optimization_barrier(_luminance(x).mean((1, 2), keepdims=True))
+    mean = jax.lax.optimization_barrier(_luminance(x).mean((2, 3), keepdims=True))
     x = factors[1] * x + (1.0 - factors[1]) * mean
     x = jax.lax.optimization_barrier(factors[2] * x + (1.0 - factors[2]) * _luminance(x))
     if hue:
@@ -125,13 +125,13 @@ def grayscale(key: RandomKey, images: Images, *, probability: float = 0.2) -> Im
         ValueError: `probability` is not in 0..1, or the images have not three channels.
     """
     _check_colours(images)
-    gray = _luminance(jnp.moveaxis(floats(images), -1, 0))[..., None]
+    gray = jnp.moveaxis(_luminance(jnp.moveaxis(floats(images), -1, 0)), 0, -1)
     gray = jnp.broadcast_to(like(images, gray), images.shape)
     return for_some(key, probability, gray, images)
 
 
-def _luminance(x: Planes) -> Float[Array, "batch height width"]:
-    return _LUMA[0] * x[0] + _LUMA[1] * x[1] + _LUMA[2] * x[2]
+def _luminance(x: Planes) -> Float[Array, "1 batch height width"]:
+    return _LUMA[0] * x[:1] + _LUMA[1] * x[1:2] + _LUMA[2] * x[2:]
 
 
 def _turn_hue(x: Planes, turn: Float[Array, "batch 1 1"]) -> Planes:

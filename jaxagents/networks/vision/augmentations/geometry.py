@@ -86,9 +86,9 @@ def random_resized_crop(
     area = jax.random.uniform(area_key, (n, 1), minval=scale[0], maxval=scale[1])
     log_low, log_high = map(float, np.log(ratio))
     log_ratio = jax.random.uniform(ratio_key, (n, 1), minval=log_low, maxval=log_high)
-    shares = jnp.sqrt(area * jnp.exp(log_ratio * jnp.array([-1.0, 1.0])))
+    shares = jnp.sqrt(area * jnp.exp(log_ratio * jnp.array([[-1.0, 1.0]])))
     zoom = 1.0 / jnp.minimum(shares, 1.0)
-    size = jnp.array([height, width], jnp.float32)
+    size = jnp.array([[height, width]], jnp.float32)
     shift = -jax.random.uniform(corner_key, (n, 2)) * (zoom - 1.0) * size
 
     def enlarge(image: Array, zoom: Array, shift: Array) -> Array:
