@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_distribution, naming_observations
+from jaxagents.agents.checks.actions import check_distribution
+from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.hooks_policy import Hooks, HooksPolicy

@@ -4,7 +4,7 @@ from typing import Any, Generic, TypeVar
 
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.agents.checks import naming_observations
+from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.config.action_values import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
 from jaxagents.agents.program import HyperparametersT

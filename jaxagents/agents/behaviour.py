@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
-from jaxagents.agents.checks import (
+from jaxagents.agents.checks.actions import learns_elsewhere
+from jaxagents.agents.checks.arguments import (
     check_are_classes,
     check_eval_rng,
     check_kind,
     check_not_traced,
-    learns_elsewhere,
 )
 from jaxagents.agents.config import Config
 from jaxagents.agents.former_hooks import FORMER_HOOKS

@@ -10,12 +10,9 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import (
-    check_no_hooks,
-    check_no_hooks_of_rollouts,
-    check_same_arrays,
-    naming_observations,
-)
+from jaxagents.agents.checks.hooks import check_no_hooks, check_no_hooks_of_rollouts
+from jaxagents.agents.checks.observations import naming_observations
+from jaxagents.agents.checks.updates import check_same_arrays
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.program import HyperparametersT

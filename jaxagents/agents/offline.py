@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.behaviour import FunctionalEnvironment
-from jaxagents.agents.checks import check_dataset_observations
+from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
 from jaxagents.agents.program import HyperparametersT

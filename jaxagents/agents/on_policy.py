@@ -14,13 +14,13 @@ from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents import shared_trunk
 from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks import (
+from jaxagents.agents.checks.actions import check_discrete_action
+from jaxagents.agents.checks.networks import (
     check_behind_trunk,
-    check_discrete_action,
     check_memory,
-    check_runner,
     check_variables_are_kept,
 )
+from jaxagents.agents.checks.updates import check_runner
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.playing import playing
 from jaxagents.agents.reports import info_of_update

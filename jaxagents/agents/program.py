@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks import check_apart, check_metrics, check_runner, check_update
+from jaxagents.agents.checks.metrics import check_apart, check_metrics
+from jaxagents.agents.checks.updates import check_runner, check_update
 from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types

@@ -11,7 +11,6 @@ from jaxagents.learners.losses import Info
 
 _EXPLAINED = "explained_variance"
 
-
 OF_EVERY_UPDATE = (*OF_EVERY_FIT, KEPT, _EXPLAINED)
 """Names of what updates report beside what losses do."""
 

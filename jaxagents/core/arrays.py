@@ -72,6 +72,11 @@ def is_traced(x: PyTree) -> bool:
     return isinstance(x, Tracer)
 
 
+def is_numeric(x: object) -> bool:
+    """Whether something is an array or a number."""
+    return hasattr(x, "dtype") or isinstance(x, bool | int | float)
+
+
 def is_key(x: PyTree) -> bool:
     """Whether an array holds typed random keys."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

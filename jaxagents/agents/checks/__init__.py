@@ -1,0 +1,1 @@
+"""Checks of what agents are given and what their hooks return, before anything is compiled."""
