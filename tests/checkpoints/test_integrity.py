@@ -224,8 +224,9 @@ def test_what_a_training_removes_while_it_is_looked_at_is_no_damage(folder, at_f
     assert not recwarn
 
 
-@pytest.mark.parametrize("best_fn", [None, lambda metrics: 0])
-@pytest.mark.parametrize("mode", ["best", "last"])
+@pytest.mark.parametrize(
+    ("mode", "best_fn"), [("best", None), ("best", lambda metrics: 0), ("last", None)]
+)
 def test_where_all_were_removed_meanwhile_new_ones_are_looked_for(
     folder, at_first_look, recwarn, mode, best_fn
 ):
