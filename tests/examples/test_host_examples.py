@@ -272,7 +272,7 @@ def test_new_algorithm(notebook):
     successor = learner.target_actor(batch["next_observations"]).mode()
     values = np.min(learner.target_critic(batch["next_observations"], successor), axis=0)
     targets = batch["rewards"] + 0.99 * batch["masks"] * values
-    errors = learner.critic(batch["observations"], batch["actions"]) - targets
+    errors = learner.critic(batch["observations"], batch["actions"]) - targets[None]
     loss = np.square(errors).mean(axis=1).sum()
     np.testing.assert_allclose(still.update(batch)[1]["critic_loss"], loss, rtol=1e-5)
 
