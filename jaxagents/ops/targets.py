@@ -62,4 +62,4 @@ def values_of(
     # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
     one_hot = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
     chosen = jnp.where(one_hot, values, 0.0).sum(axis=-1)
-    return jnp.where(one_hot.any(axis=-1), chosen, jnp.nan)
+    return jnp.where((actions >= 0) & (actions < values.shape[-1]), chosen, jnp.nan)
