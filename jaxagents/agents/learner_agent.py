@@ -14,11 +14,11 @@ from jaxagents.agents.checks.hooks import check_no_hooks, check_no_hooks_of_roll
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.checks.updates import check_same_arrays
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.hook_names import is_ours
 from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.envs.checks import check_environment, check_one_actor
@@ -217,8 +217,11 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         check_one_actor(self.episodes.env, type(self).__name__)
         self._check_action_space()
         check_no_hooks(type(self), self._learner_type)
-        hooks = [hook for hook in OnPolicyBase._hooks if hook not in self._hooks]
-        check_no_hooks_of_rollouts(type(self), hooks)
+        if not is_ours(type(self)):
+            from jaxagents.agents.on_policy import OnPolicyBase  # only for the names of its hooks
+
+            hooks = [hook for hook in OnPolicyBase._hooks if hook not in self._hooks]
+            check_no_hooks_of_rollouts(type(self), hooks)
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         self._learner_type.check_kinds(self.config, hyperparams)
         learner = jax.eval_shape(self._create_learner, key, hyperparams)

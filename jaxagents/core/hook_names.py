@@ -28,7 +28,7 @@ def check_hook_names(
     Raises:
         TypeError: It has one; the error names the nearest hook, or what replaces it.
     """
-    known = {name for owner in cls.__mro__ if _is_ours(owner) for name in vars(owner)}
+    known = {name for owner in cls.__mro__ if is_ours(owner) for name in vars(owner)}
     methods = [*_private_methods(cls), *_methods_of(attributes or {})]
     own = [name for name in methods if name not in known]
     for name in own:
@@ -89,12 +89,12 @@ def check_hooks_are_methods(made: object, hooks: Sequence[str]) -> None:
 def is_own(cls: type, hook: str) -> bool:
     """Whether a hook of a class is a user's own, and not one of the library."""
     owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
-    return owner is not None and not _is_ours(owner)
+    return owner is not None and not is_ours(owner)
 
 
 def _first_of_ours(cls: type, hook: str) -> type | None:
     """The class of the library from which a class has a hook, overridden or not."""
-    return next((it for it in cls.__mro__ if _is_ours(it) and hook in vars(it)), None)
+    return next((it for it in cls.__mro__ if is_ours(it) and hook in vars(it)), None)
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:
@@ -111,7 +111,7 @@ def _arguments(cls: type | None, hook: str) -> list[str]:
 def _private_methods(cls: type) -> Iterator[str]:
     """The names of a class's methods, and of its classes, that begin with one underscore."""
     for owner in cls.__mro__:
-        if not _is_ours(owner) and owner is not object:
+        if not is_ours(owner) and owner is not object:
             yield from _methods_of(vars(owner))
 
 
@@ -122,5 +122,6 @@ def _methods_of(attributes: Mapping[str, object]) -> Iterator[str]:
             yield name
 
 
-def _is_ours(cls: type) -> bool:
+def is_ours(cls: type) -> bool:
+    """Whether a class is one of the library."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -30,6 +30,7 @@ def test_an_agent_imports_no_other_family():
     assert imported_after("from jaxagents import PPO", "jaxagents.ppo", *others) == [
         "jaxagents.ppo"
     ]
+    assert imported_after("from jaxagents import DQN", "jaxagents.agents.on_policy") == []
 
 
 @pytest.mark.parametrize("name", jaxagents.__all__)
