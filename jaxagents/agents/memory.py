@@ -109,8 +109,8 @@ class Remembers(Generic[RunnerT]):
     @property
     def eval_steps_in_training(self) -> np.ndarray | None:
         """Update steps of the evaluation points of `training_metrics`."""
-        metrics = self.training_metrics
-        return None if metrics is None else metrics["update_step"]
+        metrics = self._memory.get("metrics")
+        return None if metrics is None else np.array(metrics["update_step"])
 
     def _trained_runner(self) -> RunnerT:
         if not self.agent_trained:
