@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Collection
 
 from jaxagents.agents.config import Config
+from jaxagents.core.clashes import check_not_taken
 from jaxagents.envs.play import NAMES_OF_METRICS
 
 
@@ -42,11 +43,8 @@ def check_names_of_info(config: Config, reported: Collection[str]) -> None:
     Raises:
         ValueError: They would.
     """
-    taken = [name for name in reported if name in NAMES_OF_METRICS]
-    if taken:
-        raise ValueError(
-            f"A loss, or a learner, reports {taken}, which names another metric: rename it."
-        )
+    what = "A loss, or a learner, reports"
+    check_not_taken(what, reported, NAMES_OF_METRICS, "which names another metric")
     taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
     if taken:
         raise ValueError(

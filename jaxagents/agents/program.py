@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks.metrics import check_apart, check_metrics
+from jaxagents.agents.checks.metrics import check_metrics
 from jaxagents.agents.checks.updates import check_runner, check_update
 from jaxagents.agents.kept_info import check_names_of_info, takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
@@ -149,8 +150,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def report(self, runner: RunnerT, played: Metrics | None = None) -> Metrics:
         """The update step, what the last update reported, and the metrics of an evaluation if given."""
-        played = played or {}
-        check_apart(played, runner.info, type(self.behaviour).__name__)
+        played, hook = played or {}, f"{type(self.behaviour).__name__}._eval_metrics"
+        check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
         return {"update_step": runner.update_step, **runner.info, **played}
 
     def play(

@@ -34,10 +34,11 @@ from jaxagents.agents.value_scale import (
     observe_targets,
     with_true_values,
 )
+from jaxagents.core.clashes import check_not_taken
 from jaxagents.learners.fits import Fit, Share, with_examples
 from jaxagents.learners.fitting import fit, minibatches_of_fit
 from jaxagents.learners.gradients import fewest_parts
-from jaxagents.learners.losses import Info, check_names, check_shape, losses_and_info
+from jaxagents.learners.losses import Info, check_shape, losses_and_info
 from jaxagents.learners.train_state import TrainState
 
 
@@ -148,7 +149,10 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         for hook, of_network in (("_actor_loss", actor), ("_critic_loss", critic)):
             name, example = f"{type(self).__name__}.{hook}", of_network.example
             check_shape(name, example.losses.shape, n_samples, self._actors_shape)
-            check_names(name, example.info, OF_EVERY_UPDATE)
+            reported = sorted(example.info)
+            check_not_taken(
+                f"{name} reports", reported, OF_EVERY_UPDATE, "which updates report themselves"
+            )
 
     def _check_divergence(self, actor: Fit) -> None:
         """Raises unless the actor's loss reports what stops its epochs."""

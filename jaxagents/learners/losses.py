@@ -1,7 +1,5 @@
 """Losses as hooks return them: of each sample with arrays to report, or of a whole minibatch."""
 
-from collections.abc import Iterable
-
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
@@ -70,19 +68,3 @@ def check_shape(
         f"{hook} must give one loss for each sample{of_each}, of shape {expected}{or_one}, got shape "
         f"{shape}{hint}"
     )
-
-
-def check_names(hook: str, reported: Iterable[str], taken: Iterable[str]) -> None:
-    """Raises if a loss reports something under a name whose number is the update's own.
-
-    Args:
-        hook: Name of the hook that gives the loss.
-        reported: Names of what it reports.
-        taken: Names of what updates report themselves.
-
-    Raises:
-        ValueError: It does.
-    """
-    both = sorted({*taken} & {*reported})
-    if both:
-        raise ValueError(f"{hook} reports {both}, which updates report themselves: rename it.")

@@ -11,13 +11,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
-from jaxagents.learners.losses import check_names, check_shape, losses_and_info
+from jaxagents.learners.losses import check_shape, losses_and_info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import (
@@ -288,7 +289,12 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
             losses, details = losses_and_info(output)
             hook, n_samples = f"{type(self).__name__}._loss", len(batch["actions"])
             check_shape(hook, losses.shape, n_samples, may_be_one=False)
-            check_names(hook, details, ["critic_loss"])
+            check_not_taken(
+                f"{hook} reports",
+                sorted(details),
+                ["critic_loss"],
+                "which updates report themselves",
+            )
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}
 

@@ -1,10 +1,9 @@
 """Checks of the metrics of an evaluation."""
 
-from collections.abc import Collection, Iterable
-
 import jax.numpy as jnp
 
 from jaxagents.core.arrays import is_numeric
+from jaxagents.core.clashes import check_not_taken
 from jaxagents.envs.play import NAMES_OF_METRICS
 
 _OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
@@ -35,9 +34,8 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
                 f"{what} must return a dict of arrays by name, but gives {entry!r} for {name!r}: give "
                 "an array or a number."
             )
-    taken = [name for name in metrics if name in NAMES_OF_METRICS and name not in _OF_EVALUATIONS]
-    if taken:
-        raise ValueError(f"{what} gives {taken}, which names another metric: rename it.")
+    added = [name for name in metrics if name not in _OF_EVALUATIONS]
+    check_not_taken(f"{what} gives", added, NAMES_OF_METRICS, "which names another metric")
     if "returns" not in metrics:
         raise ValueError(
             f"{what} must give 'returns', by which the best checkpoint is found, but gives "
@@ -48,22 +46,4 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
         raise ValueError(
             f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: leave "
             "those of super()._eval_metrics(...) as they are, and give others under a name of their own."
-        )
-
-
-def check_apart(metrics: Iterable[str], reported: Collection[str], agent: str) -> None:
-    """Raises if an evaluation would take the place of what updates report.
-
-    Args:
-        metrics: Names of its metrics.
-        reported: Names of what updates report.
-        agent: Name of the agent.
-
-    Raises:
-        ValueError: It would.
-    """
-    taken = [name for name in metrics if name in reported]
-    if taken:
-        raise ValueError(
-            f"{agent}._eval_metrics gives {taken}, which updates report already: rename it."
         )
