@@ -125,6 +125,19 @@ def atleast_nd(x: ArrayT, n_axes: int) -> ArrayT:
     return x.reshape((1,) * (n_axes - x.ndim) + x.shape)
 
 
+def beside(x: ArrayLike, *others: ArrayLike) -> list[Array]:
+    """Arrays with at least as many axes as another, with which they are to be computed.
+
+    Args:
+        x: The other array, or a number.
+        *others: The arrays, or numbers.
+
+    Returns:
+        The arrays.
+    """
+    return [atleast_nd(jnp.asarray(array), jnp.ndim(x)) for array in others]
+
+
 def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
     """One of two pytrees of arrays.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.arrays import beside
 
 OF_THE_LAST = ("next_observations", "masks", "ends")
 """The keys that transitions over several steps take from the last of their rows."""
@@ -45,6 +45,6 @@ def several_steps(
     n = rewards.shape[-1]
     m = 1 + jnp.cumprod(goes_on, axis=-1, dtype=jnp.int32).sum(axis=-1)
     powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
-    steps, factors = (atleast_nd(x, rewards.ndim) for x in (jnp.arange(n), powers[:-1]))
+    steps, factors = beside(rewards, jnp.arange(n), powers[:-1])
     summed = jnp.where(steps < m[..., None], factors * rewards, 0.0).sum(axis=-1)
     return SeveralSteps(summed, m, powers[m])

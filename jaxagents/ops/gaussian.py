@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, ArrayLike, Float, Key
+from jaxtyping import Array, Float, Key
 
-from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.arrays import beside
 from jaxagents.ops.distributions import Reparametrised
 
 _LOG_SQRT_2_PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -36,12 +36,12 @@ class Gaussian(Reparametrised):
 
     def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
         """The mean plus the noise times the standard deviation."""
-        mean, log_std = _beside(noise, self.mean, self.log_std)
+        mean, log_std = beside(noise, self.mean, self.log_std)
         return mean + jnp.exp(log_std) * noise
 
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats."""
-        mean, log_std = _beside(action, self.mean, self.log_std)
+        mean, log_std = beside(action, self.mean, self.log_std)
         z = (action - mean) * jnp.exp(-log_std)
         return _sum_trailing(-0.5 * jnp.square(z) - log_std - _LOG_SQRT_2_PI, self.event_ndim)
 
@@ -86,7 +86,7 @@ class TanhGaussian(Reparametrised):
         """
         action = jnp.asarray(action)
         action = action.astype(jnp.promote_types(action.dtype, jnp.float32))
-        low, high = _beside(action, self.low, self.high)
+        low, high = beside(action, self.low, self.high)
         unit = 2.0 * (action - low) / (high - low) - 1.0
         u = jnp.arctanh(jnp.clip(unit, -_SQUASH_LIMIT, _SQUASH_LIMIT))
         return self._log_density(u)
@@ -104,7 +104,7 @@ class TanhGaussian(Reparametrised):
         The expectation is taken by Gauss-Hermite quadrature with 16 nodes for each component.
         """
         nodes = jnp.asarray(_NODES.reshape(-1, *[1] * self.base.mean.ndim))
-        mean, log_std = _beside(nodes, self.base.mean, self.base.log_std)
+        mean, log_std = beside(nodes, self.base.mean, self.base.log_std)
         u = mean + jnp.exp(log_std) * nodes
         weights = (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
         expected_log_slope = jnp.tensordot(weights, self._log_slope(u), axes=1)
@@ -118,20 +118,15 @@ class TanhGaussian(Reparametrised):
         return self.base.log_prob(u) - _sum_trailing(self._log_slope(u), self.base.event_ndim)
 
     def _squash(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
-        low, high = _beside(u, self.low, self.high)
+        low, high = beside(u, self.low, self.high)
         action = low + 0.5 * (high - low) * (jnp.tanh(u) + 1.0)
         return jnp.clip(action, low, high)  # it can round to just outside
 
     def _log_slope(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
         log_tanh_slope = 2.0 * (_LOG_2 - u - jax.nn.softplus(-2.0 * u))
-        low, high = _beside(u, self.low, self.high)
+        low, high = beside(u, self.low, self.high)
         return log_tanh_slope + jnp.log(0.5 * (high - low))
 
 
 def _sum_trailing(x: Float[Array, "*action"], ndim: int) -> Float[Array, "*batch"]:
     return x.sum(axis=tuple(range(x.ndim - ndim, x.ndim)))
-
-
-def _beside(x: Array, *parameters: ArrayLike) -> list[Array]:
-    """Parameters with as many axes as actions."""
-    return [atleast_nd(jnp.asarray(parameter), jnp.ndim(x)) for parameter in parameters]

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.arrays import beside
 from jaxagents.ops.normalisation import weighted_mean
 from jaxagents.ops.returns import steps_at_once
 
@@ -169,7 +169,7 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
     Returns:
         The numbers, in single precision.
     """
-    mean, variance = _beside(x, moments)
+    mean, variance = beside(x, moments.mean, moments.variance)
     differences = x.astype(jnp.float32) - mean
     return jnp.clip(differences * lax.rsqrt(variance + _EPSILON), -clip, clip)
 
@@ -186,14 +186,8 @@ def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*s
     Returns:
         The numbers.
     """
-    mean, variance = _beside(x, moments)
+    mean, variance = beside(x, moments.mean, moments.variance)
     return x * jnp.sqrt(variance + _EPSILON) + mean
-
-
-def _beside(x: Float[Array, "..."], moments: Moments) -> tuple[Array, Array]:
-    """Means and variances with as many axes as numbers."""
-    mean, variance = (atleast_nd(jnp.asarray(moment), x.ndim) for moment in moments[:2])
-    return mean, variance
 
 
 def scale_rewards(
@@ -215,7 +209,7 @@ def scale_rewards(
     Returns:
         The rewards.
     """
-    _, variance = _beside(rewards, returns)
+    (variance,) = beside(rewards, returns.variance)
     return jnp.clip(rewards * lax.rsqrt(variance + _EPSILON), -clip, clip)
 
 

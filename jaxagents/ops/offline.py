@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.arrays import beside
 
 Scalar = float | Float[Array, ""]
 
@@ -72,5 +72,5 @@ def conservative_penalty(
     Returns:
         The penalty of each sample of the data.
     """
-    log_prob = atleast_nd(jnp.asarray(log_prob), value.ndim)
+    (log_prob,) = beside(value, log_prob)
     return jax.nn.logsumexp(value - log_prob, axis=-1) - data_value
