@@ -13,6 +13,8 @@ from flax.errors import ScopeParamShapeError
 from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
+from jaxagents.networks.failures import noting_inputs, shapes_of
+from jaxagents.networks.nnx_modules import name_of_network
 from jaxagents.networks.normalised import OBSERVED
 
 
@@ -135,20 +137,19 @@ class TrainState(PicklableNode):
         extra_variables = self.extra_variables if extra_variables is None else extra_variables
         variables = {"params": params, **extra_variables}
         try:
-            return self.model_def.apply(variables, *args, method=method, **kwargs)
+            with noting_inputs(self.model_def, args):
+                return self.model_def.apply(variables, *args, method=method, **kwargs)
+        except ScopeParamShapeError as error:
+            raise ValueError(
+                f"{name_of_network(self.model_def)} was given inputs of shape {shapes_of(args)}, which "
+                f"its parameters do not fit: {error}"
+            ) from error
         except Exception as error:
-            name = type(self.model_def).__name__
-            shapes = ", ".join(str(jax.tree.map(np.shape, x)) for x in args)
-            if isinstance(error, ScopeParamShapeError):
-                raise ValueError(
-                    f"{name} was given inputs of shape {shapes}, which its parameters do not fit: "
-                    f"{error}"
-                ) from error
             if any(map(_is_list_of_numbers, args)):
+                name = name_of_network(self.model_def)
                 raise TypeError(
                     f"{name} was given a list of numbers: give an array, np.array(...)."
                 ) from error
-            error.add_note(f"This happened in {name}, given inputs of shape {shapes}.")
             raise
 
     @property

@@ -10,11 +10,8 @@ from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.nnx_modules import (
-    check_keeps_its_variables,
-    initial_variables,
-    name_of_network,
-)
+from jaxagents.networks.failures import noting_inputs
+from jaxagents.networks.nnx_modules import check_keeps_its_variables, initial_variables
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -97,15 +94,9 @@ def initialise(
     """
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        try:
+        with noting_inputs(network, inputs):
             variables = initial_variables(network, rng, *inputs, **options)
             check_keeps_its_variables(network, variables, *inputs, **options)
-        except Exception as error:
-            shapes = ", ".join(str(jax.tree.map(jnp.shape, x)) for x in inputs)
-            error.add_note(
-                f"This happened in {name_of_network(network)}, given inputs of shape {shapes}."
-            )
-            raise
         return variables
 
     vmappable_init = custom_vmap(init)
