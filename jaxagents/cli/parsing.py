@@ -72,7 +72,8 @@ def parse(
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
     given = {word.replace("_", "-") for word in words}
-    empty = [option for option in _without_values(options) if option in given]
+    empty = [_as_option(name) for name, value in _leaves(options) if value == ()]
+    empty = [option for option in empty if option in given]
     if empty:
         raise MistakeError(f"{empty[0]} needs a value.")
     return options
@@ -132,7 +133,7 @@ def _about(word: str, kind: type) -> str:
     """Says that a word is no option, and which option it may stand for."""
     if not word.startswith("-"):
         return f"'{word}' is no option."
-    given, known = word.split("=")[0], _names(kind)
+    given, known = word.split("=")[0], [name for name, _ in _leaves(kind)]
     name = given.strip("-").replace("-", "_")
     near = nearest(name, known)
     guess = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
@@ -144,26 +145,16 @@ def _as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _without_values(options: Any, prefix: str = "") -> Iterator[str]:
-    """The options that take several values and have none, be it by default."""
+def _leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The names of a dataclass's options, those of nested ones after a dot, and their values.
+
+    Of the class itself, the values are the defaults.
+    """
     for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
+        value = getattr(options, field.name, dataclasses.MISSING)
         if not dataclasses.is_dataclass(value):
-            yield from [_as_option(f"{prefix}{field.name}")] if value == () else []
+            yield f"{prefix}{field.name}", value
         elif field.name in ("config", "hyperparams"):
-            yield from _without_values(value, prefix)
+            yield from _leaves(value, prefix)
         else:
-            yield from _without_values(value, f"{prefix}{field.name}.")
-
-
-def _names(kind: Any, prefix: str = "") -> list[str]:
-    """The names of a dataclass's options, those of nested ones after a dot."""
-    names = []
-    for field in dataclasses.fields(kind):
-        if not dataclasses.is_dataclass(field.default):
-            names.append(f"{prefix}{field.name}")
-        elif field.name in ("config", "hyperparams"):
-            names += _names(field.default, prefix)
-        else:
-            names += _names(field.default, f"{prefix}{field.name}.")
-    return names
+            yield from _leaves(value, f"{prefix}{field.name}.")
