@@ -23,6 +23,7 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # which profiles would show
 
+import equal_programs
 import jax
 import pytest
 import quick_bits
@@ -62,7 +63,7 @@ LONG = [
 PAGES = "tests/examples/test_guides.py"
 """Whose tests share programs, long as they are."""
 
-MOST_MAPPINGS = 6_000
+MOST_MAPPINGS = 10_000
 
 gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
@@ -109,6 +110,7 @@ PROFILING_RUNS = jax.config.jax_pgle_profiling_runs
 get_compile_options = compiler.get_compile_options
 draws_quickly = QUICK
 quick_bits.choose(lambda: draws_quickly)
+equal_programs.share()
 
 
 def is_optimised(item):
@@ -150,5 +152,6 @@ def unload_programs():
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
+        equal_programs.release()
         gc.unfreeze()
         gc.collect()

@@ -20,10 +20,14 @@ def _scramble(x: Array) -> Array:
 
 
 def _hash(key1: Array, key2: Array, count1: Array, count2: Array) -> list[Array]:
-    """Two numbers of a key and of a count of two numbers each."""
+    """Two numbers of a key and of a count of two numbers each.
+
+    XLA holds a remainder to be expensive. It would copy all the rest into whatever reads the numbers.
+    """
     first = _scramble(count1 * np.uint32(0x9E3779B9) + key1)
     second = _scramble((count2 ^ first) * np.uint32(0x85EBCA6B) + key2)
-    return [_scramble(second + first + np.uint32(0xC2B2AE35)), second]
+    numbers = _scramble(second + first + np.uint32(0xC2B2AE35)), second
+    return [lax.rem(number, np.uint32(0xFFFFFFFB)) for number in numbers]
 
 
 _quick = mlir.lower_fun(_hash, multiple_results=True)
