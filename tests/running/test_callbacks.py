@@ -92,9 +92,9 @@ NEVER_BETTER = StopOnPlateau(2, min_improvement=1e9)
 
 
 def test_a_plateau_counts_the_evaluations_before(tmp_path):
-    fields = {"n_steps": 20, "checkpoint_dir": tmp_path, "restore_agent": True}
+    fields = {"checkpoint_dir": tmp_path, "restore_agent": True}
     for _ in range(2):
-        agent = PPO.make(MatchSign, eval_frequency=2, **fields)
+        agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2, **fields)
         runner, metrics = agent.resume(
             KEY, PPO.hyperparams(), progress=False, callbacks=[NEVER_BETTER]
         )
@@ -110,7 +110,7 @@ def test_a_plateau_counts_the_evaluations_before(tmp_path):
 def test_a_plateau_of_a_sweep_counts_the_evaluations_before(tmp_path):
     for _ in range(2):
         folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-        result = sweep([NEVER_BETTER], n_steps=20, **folder)
+        result = sweep([NEVER_BETTER], **folder)
         assert (result.runners.update_step == 4).all()
     witness = Witness()
     more = sweep([witness], **folder)
@@ -222,8 +222,9 @@ def test_they_are_told_of_all_members_of_a_sweep_and_change_nothing(swept):
 def test_they_are_told_the_means_of_each_actor_over_all_members_of_a_sweep():
     case = next(case for case in AGENTS if case.name == "IPPO")
     witness = Witness()
-    result = case.make(MatchSign, n_steps=1).sweep(
-        jax.random.split(KEY, 2), case.hyperparams(), progress=False, callbacks=[witness]
+    keys = jax.random.split(KEY, 2)
+    result = case.make(MatchSign).sweep(
+        keys, case.hyperparams(), n_steps=1, progress=False, callbacks=[witness]
     )
     told, returns = witness.points[-1].metrics, result.metrics["returns"][0, :, -1]
     of_actors = [told["returns/0"], told["returns/1"]]
