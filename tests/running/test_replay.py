@@ -10,12 +10,13 @@ from registry import AGENTS
 
 CASES = {case.name: case for case in AGENTS}
 KEY = jax.random.key(0)
+SIZES = {"n_steps": 6, "eval_frequency": 6}
 
 
 def replayed(folder, name, hyperparams=None, **fields):
     """A training of six updates, and the replay of its last four."""
     case = CASES[name]
-    agent = case.make(MatchSign, n_steps=6, eval_frequency=6, checkpoint_dir=folder, **fields)
+    agent = case.make(MatchSign, **SIZES, checkpoint_dir=folder, **fields)
     runner, _ = agent.train(KEY, case.hyperparams(**hyperparams or {}), progress=False)
     return runner, agent.replay(2, 4)
 
@@ -29,9 +30,9 @@ def means(minibatches):
 def test_hyperparameters_change_where_they_did(tmp_path):
     case = CASES["PPO"]
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
-    agent = case.make(MatchSign, n_steps=4, eval_frequency=2, **fields)
-    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
-    changed, _ = agent.train(None, case.hyperparams(gamma=0.2), runner, progress=False)
+    agent = case.make(MatchSign, **SIZES, actor_epochs=3, **fields)
+    runner, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)
+    changed, _ = agent.train(None, case.hyperparams(gamma=0.2), runner, n_steps=4, progress=False)
     trees.assert_equal(agent.replay(3, 5).runner, changed)
     trees.assert_equal(agent.replay(3, 1).runner.hyperparams, runner.hyperparams)
 
