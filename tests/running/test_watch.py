@@ -50,20 +50,6 @@ def make(name, of="reward", share=0.05, eval_during_training=True, **fields):
     return agent, case.hyperparams()
 
 
-@pytest.mark.parametrize(
-    ("name", "of"),
-    [("PPO", "reward"), ("IPPO", "observation"), ("DQN", "observation"), ("SAC", "reward")],
-)
-def test_a_training_stops_where_numbers_are_not_finite(name, of):
-    fields = {"n_steps": 1_000, "eval_frequency": 1_000}
-    agent, hyperparams = make(name, of, eval_during_training=False, **fields)
-    with pytest.raises(NotFiniteError, match=r"since update \d+: "):
-        agent.train(KEY, hyperparams, progress=False)
-    found = not_finite(agent.vital_arrays(agent.training_runner))
-    assert found
-    assert 0 < agent.previous_training_max_step < 1_000
-
-
 def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     agent, hyperparams = make("PPO", share=0.002, n_steps=1_000, checkpoint_dir=tmp_path)
     with pytest.raises(NotFiniteError, match="the last one before it is whole"):
@@ -71,7 +57,8 @@ def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     step = agent.previous_training_max_step
     spoilt = agent.training_runner
     assert not_finite(agent.vital_arrays(spoilt))
-    again, _ = make("PPO", share=0.002, checkpoint_dir=tmp_path, restore_agent=True)
+    fields = {"n_steps": 1_000, "checkpoint_dir": tmp_path, "restore_agent": True}
+    again, _ = make("PPO", share=0.002, **fields)
     runner, _ = again.restore("last")
     assert not not_finite(again.vital_arrays(runner))
     assert saved_steps(tmp_path)[-1] == again.previous_training_max_step < step
@@ -92,9 +79,9 @@ def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
 
 def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
     fields = {"checkpoint_dir": tmp_path, "stop_if_not_finite": False, "keep_checkpoints": None}
-    agent, hyperparams = make("PPO", share=0.2, n_steps=4, **fields)
+    agent, hyperparams = make("REINFORCE", share=0.2, **fields)
     with pytest.warns(UserWarning, match="Training goes on, as configured") as said:
-        agent.train(KEY, hyperparams, progress=False)
+        agent.train(KEY, hyperparams, n_steps=4, progress=False)
     assert len([warning for warning in said if "finite" in str(warning.message)]) == 1
     assert saved_steps(tmp_path) == [0, 2, 4]
     agent.restore("best")
@@ -126,8 +113,8 @@ class Fused(Endless):
         return obs, state, reward + spoil, done, info
 
 
-def error_of_a_training_with_a_fuse(name, of, mesh=None, **fields):
-    """What a training says of which environment 3 gives something not finite in update 5."""
+def stopped_by_a_fuse(name, of, mesh=None, **fields):
+    """An agent whose environment 3 gave something not finite in update 5, and what its training said."""
     case = CASES[name]
     sizes = {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000}
     config = case.config(**sizes, **fields)
@@ -139,7 +126,7 @@ def error_of_a_training_with_a_fuse(name, of, mesh=None, **fields):
     envstate = runner.envstate.replace(envstate=state.replace(fuse=fuse))
     with pytest.raises(NotFiniteError) as raised:
         agent.train(None, None, runner.replace(envstate=envstate), progress=False, mesh=mesh)
-    return str(raised.value)
+    return agent, str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -154,19 +141,23 @@ def error_of_a_training_with_a_fuse(name, of, mesh=None, **fields):
         ("DQN", OBSERVATIONS, 2),
     ],
 )
-def test_what_environments_give_is_named_with_its_update(name, of, n_devices):
-    fields = {} if n_devices is None else {"n_groups": n_devices}
+def test_a_training_stops_and_names_what_environments_gave_with_its_update(name, of, n_devices):
+    fields = {"normalise_rewards": name == "PPO"}  # rewards are watched before
+    if n_devices is not None:
+        fields = {"n_groups": n_devices}
     mesh = None if n_devices is None else make_mesh(n_devices)
-    said = error_of_a_training_with_a_fuse(name, of, mesh, **fields)
+    agent, said = stopped_by_a_fuse(name, of, mesh, **fields)
+    assert not_finite(agent.vital_arrays(agent.training_runner))
+    assert 0 < agent.previous_training_max_step < 60
     assert f"since update 5: {of} of environments [3]" in said
     if name in ("PPO", "IPPO"):
         assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
         assert re.search(r"and by update \d+: parameters of the actor", said)
 
 
-@pytest.mark.parametrize("name", ["PPO", "RND"])
-def test_rewards_are_those_that_environments_gave(name):
-    said = error_of_a_training_with_a_fuse(name, REWARDS, normalise_rewards=True)
+def test_rewards_are_those_that_environments_gave():
+    """With an intrinsic one added, and all of them normalised."""
+    _, said = stopped_by_a_fuse("RND", REWARDS, normalise_rewards=True)
     assert f"since update 5: {REWARDS} of environments [3]" in said
 
 
@@ -189,7 +180,7 @@ def test_what_an_offline_agent_learns_is_named_with_its_update():
 
 
 def test_members_of_a_sweep_are_named_with_the_update():
-    case = CASES["PPO"]
+    case = CASES["REINFORCE"]
     agent = case.agent(Fused(fuse=12), None, case.config(), eval_during_training=False)
     everywhere = r"\(0, 1\) since update 2: rewards of environments \[0, 1, 2, .*actor_loss"
     with pytest.warns(UserWarning, match=rf"in 2 of 2 members .* {everywhere}"):
@@ -209,11 +200,12 @@ def test_names_the_environments():
 
 
 def test_members_of_a_sweep_that_are_not_finite_are_named_and_not_the_best():
-    case = CASES["PPO"]
-    agent = case.make(MatchSign, n_steps=2)
+    case = CASES["REINFORCE"]
+    agent = case.make(MatchSign)
+    keys = jax.random.split(KEY, 2)
     hyperparams = case.hyperparams(learning_rate=jnp.array([1e-3, 3e38]))
     with pytest.warns(UserWarning, match=r"in 2 of 4 members of the sweep.*\[\(1, 0\), \(1, 1\)\]"):
-        result = agent.sweep(jax.random.split(KEY, 2), hyperparams, progress=False)
+        result = agent.sweep(keys, hyperparams, n_steps=2, progress=False)
     assert result.best == 0
 
 
@@ -225,14 +217,18 @@ def test_which_members_are_finite():
     np.testing.assert_array_equal(finite_members(tree), [True, False, False])
 
 
+def networks_of(agent, runner):
+    """All vital arrays but those of a replay buffer."""
+    arrays = agent.vital_arrays(runner)
+    return {name: array for name, array in arrays.items() if "buffer" not in name}
+
+
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_gradients_that_are_not_finite_can_be_skipped(name):
+def test_gradients_that_are_not_finite_can_be_skipped():
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
-    agent, hyperparams = make(name, share=0.005, n_steps=30, eval_frequency=30, **fields)
-    runner, _ = agent.train(KEY, hyperparams, progress=False)
-    networks = {k: v for k, v in agent.vital_arrays(runner).items() if "buffer" not in k}
-    assert not not_finite(networks)
+    agent, hyperparams = make("REINFORCE", share=0.005, eval_during_training=False, **fields)
+    runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
+    assert not not_finite(networks_of(agent, runner))
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
 
 
@@ -254,14 +250,15 @@ def test_most_steps_are_not_skipped_whatever_is_normalised(name, of, switches):
     runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
     network = runner.learner.critic if name == "DQN" else runner.actor_training
     assert not not_finite({"the network": (network.params, network.extra_variables)})
+    assert not not_finite(networks_of(agent, runner))
     skipped = optax.tree_utils.tree_get(network.opt_state, "total_notfinite")
     assert 0 < skipped < 0.3 * network.step
 
 
 def test_a_stretch_is_what_happened(tmp_path):
     case = CASES["DQN"]
-    fields = {"checkpoint_dir": tmp_path, "keep_checkpoints": None, "eval_frequency": 3}
-    agent = case.make(MatchSign, n_steps=6, **fields)
+    sizes = {"n_steps": 6, "eval_frequency": 3}
+    agent = case.make(MatchSign, **sizes, checkpoint_dir=tmp_path, keep_checkpoints=None)
     runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
     stretch = agent.replay(1, 5)
     trees.assert_equal(stretch.runner, runner)
@@ -272,7 +269,8 @@ def test_a_stretch_is_what_happened(tmp_path):
     assert stretch.not_finite_since is None
     with pytest.raises(FileNotFoundError, match="no checkpoint_dir, from which a stretch"):
         case.make(MatchSign).replay(2)
-    lean = case.make(MatchSign, checkpoint_dir=tmp_path / "lean", checkpoint_buffer=False)
+    folder = {"checkpoint_dir": tmp_path / "lean", "checkpoint_buffer": False}
+    lean = case.make(MatchSign, **sizes, **folder)
     lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
     with pytest.raises(ValueError, match="without their replay buffers"):
         lean.replay(1)
@@ -329,7 +327,7 @@ class Blinding(MatchSign):
 
 
 def test_returns_of_observations_that_are_not_finite_are_no_numbers():
-    case = AGENTS[0]
+    case = CASES["REINFORCE"]
     agent = case.make(Blinding, n_steps=1, stop_if_not_finite=False)
     with pytest.warns(match="since update 1"), pytest.warns(match="The evaluation after update 0"):
         agent.train(KEY, case.hyperparams(), progress=False)
@@ -348,6 +346,6 @@ def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
     spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
     assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
     case = CASES["DQN"]
-    agent = case.make(MatchSign, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
+    agent = case.make(MatchSign, False, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
     agent.train(KEY, case.hyperparams(), progress=False)
     assert saved_steps(tmp_path) == [0, 2]
