@@ -12,7 +12,7 @@ from jaxagents.checkpoints.records import saved_steps
 
 
 def test_threads_train_at_once(tmp_path):
-    names = ["PPO", "DQN"]
+    names = ["REINFORCE", "DQN"]
     folders = [tmp_path / name for name in names]
     with ThreadPoolExecutor(2) as threads:
         together = list(threads.map(alone.train, names, folders))
@@ -26,6 +26,6 @@ def test_threads_train_at_once(tmp_path):
 def test_a_spawned_process_trains_as_this_one():
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as processes:
-        spawned = processes.submit(alone.train, "PPO")
-        here = alone.train("PPO")
+        spawned = processes.submit(alone.train, "REINFORCE")
+        here = alone.train("REINFORCE")
         trees.assert_equal(spawned.result(timeout=300), here)
