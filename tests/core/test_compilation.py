@@ -12,14 +12,22 @@ import numpy as np
 import pytest
 import trees
 from compilations import compilations
+from probes import MatchSign
+from registry import AGENTS
 
 from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
 from jaxagents.core.compilation import compile_meanwhile, jit_by_structure, quick_jit
 from jaxagents.core.shared_programs import Programs
+from jaxagents.networks import CategoricalActor, StateCritic
 
 KEY = jax.random.key(0)
 FIELDS = {"batch_size": 4, "eval_frequency": 10}
+NETWORKS = {
+    "actor_network": CategoricalActor(2, features=(16,)),
+    "critic_network": StateCritic(features=(16,)),
+}
+SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
 
 
 @pytest.mark.optimised
@@ -127,32 +135,38 @@ def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
 
 
 def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():
-    agent = PPO(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS, rollout_length=3))
-    runner = agent.start(KEY, ppo.HyperParameters())
+    agent = SMALL.make(MatchSign, rollout_length=3)  # which no other test has
+    runner = agent.start(KEY, SMALL.hyperparams())
     with compilations() as made:
         agent.advance(runner, np.int32(1))
     assert [event.split()[0].rsplit("/", 1)[-1] for event in made] == ["backend_compile_duration"]
 
 
 def test_a_fresh_runner_made_without_jit_traces_nothing():
-    class Unstarted(PPO):
+    class Unstarted(SMALL.agent):
         def _training_step(self, runner):
             raise AssertionError("traced")
 
-    agent = Unstarted(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS))
+    agent = Unstarted(MatchSign(), None, SMALL.config())
     with jax.disable_jit():
-        runner = agent.start(KEY, ppo.HyperParameters())
+        runner = agent.start(KEY, SMALL.hyperparams())
     assert runner.update_step == 0
     with pytest.raises(AssertionError, match="traced"):
-        agent.start(KEY, ppo.HyperParameters())
+        agent.start(KEY, SMALL.hyperparams())
 
 
 @pytest.mark.optimised
 @pytest.mark.parametrize(
     ("agent", "hyperparams"),
     [
-        (PPO(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS)), ppo.HyperParameters()),
-        (SAC(*gymnax.make("Pendulum-v1"), sac.AgentConfig(**FIELDS)), sac.HyperParameters()),
+        (
+            PPO(*gymnax.make("CartPole-v1"), ppo.AgentConfig(**FIELDS, **NETWORKS)),
+            ppo.HyperParameters(),
+        ),
+        (
+            SAC(*gymnax.make("Pendulum-v1"), sac.AgentConfig(**FIELDS, features=(16,))),
+            sac.HyperParameters(),
+        ),
     ],
     ids=["PPO", "SAC"],
 )
@@ -169,10 +183,10 @@ def test_programs_of_structures_that_were_not_used_lately_are_released():
 
     assert total([1.0, 2.0], factor=2.0) == 6.0
     before = len(jax.devices()[0].client.live_executables())
-    for length in range(3, 90):
+    for length in range(3, 60):
         assert total([1.0] * length, 1.0) == length
     equal_programs.release()
     assert len(jax.devices()[0].client.live_executables()) <= before + 40
     with compilations() as made:
-        total([0.0] * 89, 1.0)
+        total([0.0] * 59, 1.0)
     assert made == []
