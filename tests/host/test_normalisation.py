@@ -124,7 +124,7 @@ def test_offline_they_are_those_of_the_dataset():
         "masks": np.ones(50, np.float32),
         "ends": np.arange(50) % 10 == 9,
     }
-    config = OfflineConfig(n_updates=4, updates_per_call=2, batch_size=8, eval_frequency=4)
+    config = OfflineConfig(n_updates=4, updates_per_call=1, batch_size=8, eval_frequency=4)
     scaled = {**arrays, "rewards": arrays["rewards"] * reward_factor(arrays)}
     learner, _ = train_offline(small_learner(), scaled, config, progress=False)
     normalised = config.replace(normalise_rewards=True)
