@@ -9,7 +9,7 @@ import trees
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
-from jaxagents import PPO, load_policy, make
+from jaxagents import A2C, PPO, a2c, load_policy, make
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.envs import Gymnasium
 from jaxagents.ppo import AgentConfig, HyperParameters
@@ -25,21 +25,37 @@ def config(**changes):
         "batch_size": 4,
         "rollout_length": 8,
         "minibatch_size": 2,
-        "eval_frequency": 5,
+        "eval_frequency": 20,
         "n_evals": 6,
     }
     return AgentConfig(**{**small, **changes})
 
 
+def small(env, evaluated=False, **changes):
+    """An agent with smaller programs, for tests that need some of their own."""
+    sizes = {"n_steps": 5, "batch_size": 4, "rollout_length": 8, "eval_frequency": 20, "n_evals": 6}
+    return A2C(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
+
+
+SMALL_HYPERPARAMS = a2c.HyperParameters()
+
+
+class Walks(Gymnasium):
+    """Walks that are equal however they are stepped, so that agents share programs and nothing else."""
+
+    @property
+    def identity(self):
+        return "walks", self.collects_ahead, self.plays_again
+
+
 def walk(**options):
-    return Gymnasium(Walk, **options)
+    return Walks(Walk, **options)
 
 
 @pytest.fixture(scope="module")
 def agent():
-    env = Gymnasium(lambda: Walk("rgb_array"))
-    agent = PPO(env, None, config(n_steps=40, eval_frequency=20))
-    agent.train(KEY, HYPERPARAMS, progress=False)
+    agent = PPO(Walks(lambda: Walk("rgb_array")), None, config())
+    agent.train(KEY, HYPERPARAMS, n_steps=40, progress=False)
     return agent
 
 
@@ -106,8 +122,12 @@ def test_an_earlier_runner_goes_on_as_before(uninterrupted, collects_ahead):
     trees.assert_equal(once, uninterrupted[0])
 
 
+ONE_STEP = {"memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
+"""The actor makes a single gradient step in each update."""
+
+
 def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
-    agent = PPO(walk(collects_ahead=True), None, config(), eval_during_training=False)
+    agent = PPO(walk(collects_ahead=True), None, config(**ONE_STEP), eval_during_training=False)
     earlier = agent.start(KEY, HYPERPARAMS)
     later = agent.advance(jax.tree.map(jnp.copy, earlier), 1)
 
@@ -122,8 +142,8 @@ def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_what_is_collected_ahead_is_clipped_around_the_policy_that_learns_from_it(memory):
-    whole = {"memory": memory, "memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
-    agent = PPO(walk(collects_ahead=True), None, config(**whole), eval_during_training=False)
+    fields = {"memory": memory, **ONE_STEP}
+    agent = PPO(walk(collects_ahead=True), None, config(**fields), eval_during_training=False)
     runner = agent.start(KEY, HYPERPARAMS)
     played = Transition(value=NOT_YET, **runner.ahead._asdict())
     found = agent._log_probs(runner.actor_training, played)
@@ -175,7 +195,7 @@ def test_a_replay_shows_what_happened(tmp_path):
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_trains_in_vectors_as_they_are(in_turns, mode):
     env = SyncVectorEnv([Walk] * 4, autoreset_mode=mode)
-    agent = PPO(Gymnasium(env, eval_env=Walk), None, config())
+    agent = PPO(Walks(env, eval_env=Walk), None, config())
     runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
     assert jnp.isfinite(runner.info["actor_loss"])
     assert metrics["lengths"].max() <= 5
@@ -187,10 +207,9 @@ def test_trains_in_vectors_as_they_are(in_turns, mode):
 
 def test_agents_take_turns_in_environments_that_are_given():
     vector = SyncVectorEnv([Walk] * 2, autoreset_mode=AutoresetMode.DISABLED)
-    sizes = {"batch_size": 2, "rollout_length": 3}
-    agent, other = (PPO(vector, None, config(**sizes), False) for _ in range(2))
-    runner = agent.advance(agent.start(KEY, HYPERPARAMS), 1)
-    other.start(jax.random.key(1), HYPERPARAMS)
+    agent, other = (small(vector, batch_size=2, rollout_length=3) for _ in range(2))
+    runner = agent.advance(agent.start(KEY, SMALL_HYPERPARAMS), 1)
+    other.start(jax.random.key(1), SMALL_HYPERPARAMS)
     gone_on = agent.advance(jax.tree.map(jnp.copy, runner), 1)
     trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
 
@@ -206,8 +225,8 @@ def test_environments_in_processes_make_the_same_training(in_turns):
 def test_memory_normalisation_true_rewards_and_infos():
     changes = {"memory": "gru", "normalise_observations": True, "normalise_rewards": True}
     names = {"final_info": ("won",), "summed_info": ("action",)}
-    agent = PPO(walk(), None, config(memory_size=8, rollout_length=9, **changes, **names))
-    runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    agent = small(walk(), True, memory_size=8, rollout_length=9, **changes, **names)
+    runner, metrics = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
     assert (metrics["returns"] == np.round(metrics["returns"])).all()
     np.testing.assert_array_equal(metrics["action"], metrics["returns"])
     np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
@@ -244,8 +263,8 @@ class Masked(gymnasium.Env):
 
 
 def test_masks_are_heeded_whatever_their_type():
-    agent = PPO(Gymnasium(Masked), None, config(n_steps=2))
-    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    agent = small(Gymnasium(Masked), True, n_steps=2)
+    runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
     assert runner.obs["action_mask"].dtype == bool
 
 
@@ -265,7 +284,7 @@ class Plain(gymnasium.Wrapper):
 def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
     agent = PPO(gymnasium.make("PlainWalk-v0"), None, config())
-    _, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
+    _, metrics = agent.train(KEY, HYPERPARAMS, n_steps=1, progress=False)
     assert np.isfinite(metrics["returns"]).all()
     del gymnasium.registry["PlainWalk-v0"]
 
@@ -273,8 +292,7 @@ def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
 def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
     one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
-    agent = PPO(one, None, config(batch_size=1, minibatch_size=1), eval_during_training=False)
-    agent.train(KEY, HYPERPARAMS, progress=False)
+    small(one, batch_size=1).train(KEY, SMALL_HYPERPARAMS, progress=False)
     assert one.unwrapped.state is not None
     assert other.unwrapped.state is None
 
@@ -283,7 +301,7 @@ def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
 
     def agent():
-        return PPO(Gymnasium(Unseeded), None, config(**folder), eval_during_training=False)
+        return PPO(Walks(Unseeded), None, config(**folder), eval_during_training=False)
 
     agent().train(KEY, HYPERPARAMS, n_steps=1, progress=False)
     with pytest.warns(UserWarning, match="not as if it had never stopped, with new episodes"):
@@ -306,12 +324,11 @@ def test_nothing_is_compiled_around_the_host(agent):
             attempt()
 
 
-def remembering(**fields):
+def remembering():
     """An agent that remembers, in a vector that starts episodes by itself."""
     env = SyncVectorEnv([Walk] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
-    sizes = {"memory": "gru", "memory_size": 4, "minibatch_size": 4, "normalise_rewards": True}
-    agent_config = config(rollout_length=7, **sizes, **fields)
-    return PPO(Gymnasium(env, eval_env=Walk), None, agent_config, eval_during_training=False)
+    fields = {"memory": "gru", "memory_size": 4, "normalise_rewards": True}
+    return small(Walks(env, eval_env=Walk), rollout_length=7, **fields)
 
 
 def without_past(runner, where):
@@ -325,7 +342,7 @@ def without_past(runner, where):
 def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
     """Such as in steps that a rollout leaves out, since other environments have yet to take theirs."""
     agent, by_hand = remembering(), remembering()
-    runner, same = agent.start(KEY, HYPERPARAMS), by_hand.start(KEY, HYPERPARAMS)
+    runner, same = (it.start(KEY, SMALL_HYPERPARAMS) for it in (agent, by_hand))
     n_resets = 0
     for _ in range(6):
         runner, same = agent.advance(runner, 1), by_hand.advance(same, 1)
@@ -339,7 +356,7 @@ def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
 @pytest.mark.filterwarnings("ignore:Training goes on, but not as if")
 def test_new_episodes_in_the_place_of_others_begin_without_memories():
     agent = remembering()
-    runner = agent.advance(agent.start(KEY, HYPERPARAMS), 1)
+    runner = agent.advance(agent.start(KEY, SMALL_HYPERPARAMS), 1)
     assert np.any(runner.carry)
     assert np.any(runner.critic_carry)
     forgotten = without_past(runner, np.ones(4, bool))
