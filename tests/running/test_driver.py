@@ -20,6 +20,8 @@ from jaxagents.running.members import MembersOnDevices
 from jaxagents.running.programs import OnDevice
 
 CASE = AGENTS[0]
+SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
+"""Whose programs are the smallest."""
 KEY = jax.random.key(0)
 
 
@@ -110,23 +112,23 @@ def test_shows_progress(capfd):
 
 
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
-    agent = CASE.make(MatchSign)
-    jax.jit(agent.train)(KEY, CASE.hyperparams())
+    agent, hyperparams = SMALL.make(MatchSign), SMALL.hyperparams()
+    jax.jit(agent.train)(KEY, hyperparams)
     assert capfd.readouterr().err == ""
 
     @jax.jit
     def train(key):
-        return agent.train(key, CASE.hyperparams(), progress=True)
+        return agent.train(key, hyperparams, progress=True)
 
-    bare = agent.train(KEY, CASE.hyperparams(), progress=False)
+    bare = agent.train(KEY, hyperparams, progress=False)
     trees.assert_equal(bare, jax.block_until_ready(train(KEY)))
     jax.effects_barrier()
     assert "4/4" in capfd.readouterr().err
 
 
 def test_a_stack_of_runners_is_not_one_training():
-    agent = CASE.make(MatchSign)
-    result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
+    agent = SMALL.make(MatchSign)
+    result = agent.sweep(jax.random.split(KEY, 3), SMALL.hyperparams(), progress=False)
     stacked = jax.tree.map(lambda x: x[0], (result.runners, result.metrics))
     with pytest.raises(ValueError, match="stack of 3 trainings"):
         agent.collect_training(*stacked)
@@ -143,13 +145,13 @@ def test_a_stack_of_runners_is_not_one_training():
 
 
 def test_metrics_that_are_given_are_copies(tmp_path):
-    agent = CASE.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path)
-    _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    _, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     returns = metrics["returns"].copy()
     metrics["returns"] /= 500
     agent.training_metrics["returns"][:] = -1
-    agent.train(None, None, agent.training_runner, progress=False)
-    again = CASE.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(None, None, agent.training_runner, n_steps=1, progress=False)
+    again = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
     _, history = again.restore("last")
     np.testing.assert_array_equal(history["returns"][:2], returns)
     history["returns"][:] = -1
@@ -158,26 +160,25 @@ def test_metrics_that_are_given_are_copies(tmp_path):
 
 
 def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
-    agent = CASE.make(MatchSign, n_steps=1)
-    runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = CASE.make(MatchSign)
+    runner, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     agent.collect_training(runner, {**metrics, "more": metrics["returns"]})
     monkeypatch.setattr(type(agent), "_check_same_metrics", lambda *args: None)
     with pytest.raises(ValueError, match="more"):
-        agent.train(None, None, runner, progress=False)
+        agent.train(None, None, runner, n_steps=1, progress=False)
     assert agent.training_runner.update_step == 2
     np.testing.assert_array_equal(agent.eval_steps_in_training, [1, 2])
 
 
 def test_the_keys_of_the_evaluations_are_configured():
-    def played(**fields):
-        agent = CASE.make(MatchSign, n_evals=64, **fields)
-        return agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)[1]["lengths"].shape
-
-    assert played() == played(eval_rng=jax.random.PRNGKey(1)) == (2, 64)
+    """They may be raw, and are as many as configured, as they are without a key in the suite."""
+    agent = CASE.make(MatchSign, n_evals=64, eval_rng=jax.random.PRNGKey(1))
+    runner = agent.start(KEY, CASE.hyperparams())
+    assert agent.evaluate(runner)["lengths"].shape == (64,)
 
 
 def test_stops_early_once_the_policy_has_moved_too_far():
-    agent = CASE.make(MatchSign, actor_epochs=7)
+    agent = CASE.make(MatchSign, False, actor_epochs=7)
     per_epoch = agent.config.n_minibatches
 
     def epochs(kl_threshold):
@@ -193,9 +194,10 @@ def test_stops_early_once_the_policy_has_moved_too_far():
 
 def test_groups_of_environments_are_mixed_apart():
     whole = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
-    grouped = CASE.make(MatchSign, n_groups=2).train(KEY, CASE.hyperparams(), progress=False)
-    assert not trees.equal(whole[0].actor_training.params, grouped[0].actor_training.params)
-    assert np.isfinite(grouped[1]["actor_loss"][-1])
+    agent = CASE.make(MatchSign, False, n_groups=2)
+    grouped, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
+    assert not trees.equal(whole[0].actor_training.params, grouped.actor_training.params)
+    assert np.isfinite(grouped.info["actor_loss"])
 
 
 def test_a_sweep_refuses_axes_that_do_not_fit():
@@ -208,14 +210,14 @@ def test_a_sweep_refuses_axes_that_do_not_fit():
 
 
 def test_a_sweep_without_evaluation_has_no_best():
-    agent = CASE.make(MatchSign, eval_during_training=False)
-    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
+    agent = SMALL.make(MatchSign, False)
+    result = agent.sweep(jax.random.split(KEY, 2), SMALL.hyperparams(), n_steps=1, progress=False)
     assert result.best is None
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
 def test_members_on_several_devices_are_those_on_cores():
-    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    agent, hyperparams = SMALL.make(MatchSign), SMALL.hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
@@ -245,8 +247,8 @@ def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypa
         return start(*args)
 
     monkeypatch.setattr(OnDevice, "start", interrupted)
-    agent = CASE.make(MatchSign, n_steps=500, checkpoint_dir=tmp_path)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    agent.train(KEY, CASE.hyperparams(), n_steps=500, progress=False)
     stopped = agent.previous_training_max_step
     assert stopped < 500
     assert saved_steps(tmp_path)[-1] == stopped
