@@ -93,8 +93,7 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     ("name", "expected"),
     [
         ("DQN", {"all-reduce": 1}),  # the gradient
-        ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
-        ("CQL", {"all-reduce": 2}),
+        ("CQL", {"all-reduce": 2}),  # those of the critic and of the actor
     ],
 )
 def test_what_devices_tell_each_other(name, expected):
@@ -135,11 +134,12 @@ def test_each_device_plays_its_own_episodes_of_an_evaluation():
 
 def test_going_on_with_another_number_of_devices(tmp_path):
     fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}
-    agent, hyperparams = in_groups("PPO", True, **fields)
+    agent, hyperparams = in_groups("REINFORCE", True, **fields)
     whole = agent.train(KEY, hyperparams, progress=False)
-    agent, _ = in_groups("PPO", True, **fields, checkpoint_dir=tmp_path)
+    agent, _ = in_groups("REINFORCE", True, **fields, checkpoint_dir=tmp_path)
     agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
-    again, _ = in_groups("PPO", True, **fields, checkpoint_dir=tmp_path, restore_agent=True)
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    again, _ = in_groups("REINFORCE", True, **fields, **folder)
     again.resume(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_equal(whole[0], again.training_runner)
     trees.assert_equal(whole[1], again.training_metrics)
@@ -148,7 +148,7 @@ def test_going_on_with_another_number_of_devices(tmp_path):
 
 def test_a_runner_goes_on_with_others_and_stays_as_it_was():
     fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}  # as above
-    agent, hyperparams = in_groups("PPO", True, **fields)
+    agent, hyperparams = in_groups("REINFORCE", True, **fields)
     runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
     ends = [
         agent.train(None, None, runner, n_steps=2, progress=False, mesh=mesh)[0]
