@@ -22,18 +22,18 @@ from jaxagents.running.members import MembersOnDevices
 from jaxagents.running.progress import SweepBar
 
 CASES = {case.name: case for case in AGENTS}
-PPO = CASES["PPO"]
+A2C = CASES["A2C"]
 KEY = jax.random.key(0)
 KEYS = jax.random.split(KEY, 2)
 SETS = {"gamma": jnp.array([0.5, 0.9])}
 
 
-def make(folder, restore_agent=True, case=PPO, env=MatchSign, **fields):
+def make(folder, restore_agent=True, case=A2C, env=MatchSign, **fields):
     fields = {"checkpoint_dir": folder, "restore_agent": restore_agent, **fields}
     return case.make(env, **fields)
 
 
-def sweep(agent, n_steps=4, keys=KEYS, case=PPO, **values):
+def sweep(agent, n_steps=4, keys=KEYS, case=A2C, **values):
     return agent.sweep(
         keys, case.hyperparams(**{**SETS, **values}), n_steps=n_steps, progress=False
     )
@@ -51,7 +51,7 @@ def folder_contents(folder):
 @pytest.fixture(scope="module")
 def alone():
     """The sweep without a folder."""
-    return sweep(PPO.make(MatchSign))
+    return sweep(A2C.make(MatchSign))
 
 
 def test_goes_on_bit_for_bit_with_more_updates(tmp_path, alone):
@@ -123,7 +123,7 @@ def test_sigterm_saves_and_is_raised_again(tmp_path, monkeypatch):
 
 def test_an_evaluation_that_an_interruption_left_out_is_made(tmp_path, monkeypatch):
     interrupted(monkeypatch, signal.SIGINT, make(tmp_path), n_steps=1)
-    trees.assert_equal(sweep(PPO.make(MatchSign), 1), sweep(make(tmp_path), 1))
+    trees.assert_equal(sweep(A2C.make(MatchSign), 1), sweep(make(tmp_path), 1))
 
 
 def test_writes_a_line_of_metrics_for_each_member(tmp_path):
@@ -190,14 +190,14 @@ def test_refuses_what_is_not_its_own(filled):
     with pytest.raises(ValueError, match="was evaluated in 3 episodes"):
         sweep(make(filled, n_evals=4))
     with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
-        make(filled / SWEEP).resume(KEY, PPO.hyperparams(), progress=False)
+        make(filled / SWEEP).resume(KEY, A2C.hyperparams(), progress=False)
     assert folder_contents(filled) == before
 
 
 def test_a_sweep_and_a_training_share_a_folder(tmp_path, alone):
     agent = make(tmp_path, restore_agent=False)
     trees.assert_equal(alone, sweep(agent))
-    agent.train(KEY, PPO.hyperparams(), n_steps=1, progress=False)
+    agent.train(KEY, A2C.hyperparams(), n_steps=1, progress=False)
     assert saved_steps(tmp_path) == [0, 1]
     trees.assert_equal(alone, sweep(make(tmp_path)))
 
@@ -207,7 +207,7 @@ def test_goes_on_on_several_devices(tmp_path, monkeypatch):
         return contextlib.nullcontext(MembersOnDevices(agent, jax.devices()[:2]))
 
     def on_devices(folder, n_steps):
-        agent = PPO.make(MatchSign, False, checkpoint_dir=tmp_path / folder, restore_agent=True)
+        agent = A2C.make(MatchSign, False, checkpoint_dir=tmp_path / folder, restore_agent=True)
         return sweep(agent, n_steps, keys=jax.random.split(KEY, 3), gamma=0.5)
 
     monkeypatch.setattr(sweeps, "members_of", members_of)
