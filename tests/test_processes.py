@@ -150,12 +150,13 @@ def test_processes_write_a_checkpoint_anew_together_and_only_where_something_is_
         from test_processes import CASES, KEY, make
 
         (folder,) = arguments
-        agent = make("PPO", checkpoint_dir=folder, n_steps=1)
+        fields = {"checkpoint_dir": folder, "n_steps": 1}
+        agent = make("REINFORCE", **fields)
         mesh = sharding.make_mesh()
-        agent.train(KEY, CASES["PPO"].hyperparams(), mesh=mesh)
+        agent.train(KEY, CASES["REINFORCE"].hyperparams(), mesh=mesh)
         for gamma in (None, 0.25, 0.25):
-            hyperparams = None if gamma is None else CASES["PPO"].hyperparams(gamma=gamma)
-            agent = make("PPO", checkpoint_dir=folder, n_steps=1, restore_agent=True)
+            hyperparams = None if gamma is None else CASES["REINFORCE"].hyperparams(gamma=gamma)
+            agent = make("REINFORCE", **fields, restore_agent=True)
             runner, _ = agent.restore("last")
             agent.train(None, hyperparams, runner, mesh=mesh)
         """
@@ -163,7 +164,7 @@ def test_processes_write_a_checkpoint_anew_together_and_only_where_something_is_
     assert not any(verify(tmp_path).values())
     arrays = [path.name for path in sorted(tmp_path.glob("checkpoints/*/runner*"))]
     assert arrays == ["runner", "runner", "runner-2", "runner", "runner"]
-    agent = make("PPO", checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make("REINFORCE", checkpoint_dir=tmp_path, restore_agent=True)
     for step, gamma in enumerate([0.5, 0.5, 0.25, 0.25]):
         runner, history = agent.restore(step)
         assert runner.hyperparams.gamma == gamma
@@ -184,7 +185,7 @@ def printed_without_a_launcher(script):
     return done.stdout
 
 
-def test_a_process_alone_goes_on_alone():
+def test_a_process_alone_goes_on_alone_and_what_cannot_begin_is_refused():
     script = """
         def initialize_in_every_way():
             sharding.initialize(num_processes=1, process_id=0, coordinator_address="localhost:1")
@@ -194,26 +195,20 @@ def test_a_process_alone_goes_on_alone():
             sharding.initialize()
             print(jax.distributed.is_initialized())
 
-        initialize_in_every_way()
-        print(sharding.make_mesh().size)
-        initialize_in_every_way()
-        """
-    assert printed_without_a_launcher(script).split() == ["False", "1", "False"]
-
-
-def test_refuses_what_cannot_begin():
-    script = """
         def say_why(function, *args, **kwargs):
             try:
                 function(*args, **kwargs)
             except Exception as error:
                 print(repr(error), *getattr(error, "__notes__", []))
 
+        initialize_in_every_way()
         say_why(sharding.initialize, num_processes=2, process_id=0)
         say_why(sharding.initialize, "localhost:1", 2)
         import gymnax
         say_why(sharding.initialize, num_processes=2)
         say_why(sharding.make_mesh, 2)
+        print(sharding.make_mesh().size)
+        initialize_in_every_way()
         """
     messages = [
         "address should be defined",
@@ -221,7 +216,7 @@ def test_refuses_what_cannot_begin():
         "Importing gymnax is such a call",
         "A mesh can have 1 to 1 devices here, got 2",
     ]
-    printed = printed_without_a_launcher(script).splitlines()
-    assert len(printed) == len(messages)
-    for line, message in zip(printed, messages, strict=True):
+    before, *refusals, size, after = printed_without_a_launcher(script).splitlines()
+    assert (before, size, after) == ("False", "1", "False")
+    for line, message in zip(refusals, messages, strict=True):
         assert message in line
