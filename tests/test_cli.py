@@ -220,14 +220,14 @@ def test_exports_a_policy(trained, tmp_path, capsys):
 
 def test_says_what_is_trained_and_what_to_try_next(tmp_path, capsys):
     folder = tmp_path / "a run"
-    main(["train", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "1"])
+    main(["train", *CARTPOLE, "--run-dir", str(folder), *SIZES, "--n-steps", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"PPO on CartPole-v1, in {folder}:"
     assert "  rollout_length: 8" in lines[1:7]
     assert "gamma" not in lines[7]
     assert lines[-3:] == [
         f"  jaxagents eval '{folder}' --film episode.gif",
-        f"  jaxagents resume '{folder}' --n-steps 2",
+        f"  jaxagents resume '{folder}' --n-steps 4",
         f"  jaxagents export '{folder}'",
     ]
 
