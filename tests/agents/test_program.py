@@ -12,7 +12,11 @@ from registry import AGENTS
 from jaxagents.agents.program import Program
 
 KEY = jax.random.key(0)
-CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "BC")]
+PPO, SMALL, DQN, BC = (
+    next(case for case in AGENTS if case.name == name) for name in ("PPO", "REINFORCE", "DQN", "BC")
+)
+CASES = [SMALL, DQN, BC]
+"""One of each family, with the smallest programs."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -40,7 +44,7 @@ def _split(runner, metrics):
     return (runner.replace(info={}), played), (runner.info, losses)
 
 
-@pytest.mark.parametrize("case", CASES[:2], ids=[case.name for case in CASES[:2]])
+@pytest.mark.parametrize("case", [PPO, DQN], ids=["PPO", "DQN"])
 @pytest.mark.optimised
 def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
     agent = case.make(MatchSign, case.name == "PPO")
@@ -55,7 +59,7 @@ def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
 
 
 def test_programs_compare_by_what_they_compute(tmp_path):
-    case = CASES[0]
+    case = SMALL
     program = case.make(MatchSign).program
     assert isinstance(program, Program)
     assert program == case.make(MatchSign, checkpoint_dir=tmp_path).program
@@ -64,19 +68,18 @@ def test_programs_compare_by_what_they_compute(tmp_path):
 
 
 def test_hooks_may_take_the_steps_of_the_agent():
-    class Twice(CASES[0].agent):
+    class Twice(SMALL.agent):
         def _training_step(self, runner):
             once = super()._training_step(runner)
             return super()._training_step(self.restart(once, runner.hyperparams))
 
-    case = CASES[0]
-    agent = Twice(MatchSign(), None, case.config())
-    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(2))
+    agent = Twice(MatchSign(), None, SMALL.config(), eval_during_training=False)
+    runner = agent.advance(agent.start(KEY, SMALL.hyperparams()), np.int32(2))
     assert runner.update_step == 4
 
 
 def test_one_program_makes_every_number_of_updates():
-    case = CASES[0]
+    case = SMALL
     agent = case.make(MatchSign)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(1))
     with compilations() as made:
@@ -110,7 +113,7 @@ def test_an_agent_whose_runner_is_used_up_says_so(case, tmp_path):
 
 
 def test_one_program_starts_from_hyperparameters_of_every_type():
-    case = CASES[1]
+    case = SMALL
     agent = case.make(MatchSign, n_steps=7)  # which no other test has
     runner = agent.start(KEY, case.hyperparams(0.3))
     numbers = [np.float64(0.3), np.float32(0.3), jnp.float32(0.3), jnp.array([0.3, 0.2])[0]]
@@ -128,13 +131,13 @@ def test_one_program_starts_from_hyperparameters_of_every_type():
 def test_what_is_known_to_be_valid_is_not_validated_again():
     validated = []
 
-    class Counting(CASES[0].agent):
+    class Counting(SMALL.agent):
         def _validate(self):
             validated.append(self)
             super()._validate()
 
     def make(n_steps):
-        return Counting(MatchSign(), None, CASES[0].config(n_steps=n_steps))
+        return Counting(MatchSign(), None, SMALL.config(n_steps=n_steps))
 
     first = make(2)
     assert make(2) == first
