@@ -31,12 +31,18 @@ from jaxagents.ppo import OptimizerParams
 
 CASE = AGENTS[0]
 CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "BC")]
+SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
+"""For tests that need programs of their own: its are the smallest."""
 KEY = jax.random.key(0)
 
 
 def make(folder, restore_agent=False, env=MatchSign, **fields):
     fields = {"n_steps": 6, **fields}  # the same of most agents, which share programs then
     return CASE.make(env, checkpoint_dir=folder, restore_agent=restore_agent, **fields)
+
+
+def small(folder=None, **fields):
+    return SMALL.make(MatchSign, False, n_steps=6, checkpoint_dir=folder, **fields)
 
 
 def trained(folder, n_steps=6, **fields):
@@ -189,8 +195,8 @@ def test_refuses_what_is_not_there(tmp_path):
 
 
 def test_without_evaluation_there_is_a_last_but_no_best(tmp_path):
-    agent = CASE.make(MatchSign, eval_during_training=False, checkpoint_dir=tmp_path)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
+    agent = small(tmp_path)
+    agent.train(KEY, SMALL.hyperparams(), progress=False)
     agent.restore("last")
     with pytest.raises(ValueError, match="no checkpoint is known to be the best"):
         agent.restore("best")
@@ -258,8 +264,8 @@ class WithMomentum(OptimizerParams):
 
 
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
-    hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
-    agent = make(tmp_path)
+    hyperparams = SMALL.hyperparams(actor_optimizer_params=WithMomentum())
+    agent = small(tmp_path)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
     with pytest.raises(ValueError, match="does not fit this agent"):
         agent.restore("last")
@@ -272,8 +278,8 @@ def test_an_optimizer_may_need_parameters_of_an_own_type(tmp_path):
         return optax.adam(learning_rate, b1)
 
     both = {f"{name}_optimizer_params": WithMomentum() for name in ("actor", "critic")}
-    hyperparams = CASE.hyperparams(**both)
-    agent = make(tmp_path, optimizer=needs_b1)
+    hyperparams = SMALL.hyperparams(**both)
+    agent = small(tmp_path, optimizer=needs_b1)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
     runner, _ = agent.restore("last", hyperparams=hyperparams)
     assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
@@ -286,8 +292,10 @@ SCRIPT = """
     from probes import MatchSign
     from registry import AGENTS
 
-    agent = AGENTS[0].make(MatchSign, checkpoint_dir={folder!r}, n_steps=100_000, eval_frequency=20)
-    runner, _ = agent.train(jax.random.key(0), AGENTS[0].hyperparams(), progress=False)
+    case = next(case for case in AGENTS if case.name == "REINFORCE")
+    fields = {{"n_steps": 100_000, "eval_frequency": 20}}
+    agent = case.make(MatchSign, False, checkpoint_dir={folder!r}, **fields)
+    runner, _ = agent.train(jax.random.key(0), case.hyperparams(), progress=False)
     print("stopped by itself at", agent.previous_training_max_step, flush=True)
     sys.stdin.readline()
     agent.train(None, None, runner, progress=False)
@@ -312,12 +320,13 @@ def wait_for_checkpoints(process, folder, after):
 
 
 def assert_goes_on_as_if_uninterrupted(folder):
-    agent = make(folder, True, n_steps=100_000, eval_frequency=20)
+    fields = {"n_steps": 100_000, "eval_frequency": 20}
+    agent = SMALL.make(MatchSign, False, **fields, checkpoint_dir=folder, restore_agent=True)
     runner, _ = agent.restore("last")
     step = agent.previous_training_max_step
     resumed, _ = agent.train(None, None, runner, n_steps=20, progress=False)
-    uninterrupted = CASE.make(MatchSign, n_steps=100_000, eval_frequency=20)
-    whole, _ = uninterrupted.train(KEY, CASE.hyperparams(), n_steps=step + 20, progress=False)
+    uninterrupted = SMALL.make(MatchSign, False, **fields)
+    whole, _ = uninterrupted.train(KEY, SMALL.hyperparams(), n_steps=step + 20, progress=False)
     trees.assert_equal(whole, resumed)
 
 
@@ -368,7 +377,7 @@ def test_resume_completes_a_training_and_then_does_nothing(tmp_path):
 
 def test_resume_refuses_another_key_than_the_training_began_with(tmp_path):
     trained(tmp_path, n_steps=2)
-    agent = make(tmp_path, restore_agent=True, n_steps=4)
+    agent = make(tmp_path, restore_agent=True)
     runner, _ = agent.restore("last")
     agent.train(None, None, runner, n_steps=2, progress=False)
     before = contents(tmp_path)
@@ -423,12 +432,12 @@ LINEAR, COSINE = (kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule
 
 @pytest.mark.parametrize(("first", "then"), [(0.5, 0.25), (LINEAR, COSINE), (0.5, LINEAR)])
 def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first, then):
-    agent = make(tmp_path)
-    agent.train(KEY, CASE.hyperparams(gamma=first), n_steps=2, progress=False)
-    changed = CASE.hyperparams(gamma=then)
+    agent = small(tmp_path)
+    agent.train(KEY, SMALL.hyperparams(gamma=first), n_steps=2, progress=False)
+    changed = SMALL.hyperparams(gamma=then)
     went_on, _ = agent.train(None, changed, agent.training_runner, n_steps=2, progress=False)
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
-    agent = make(tmp_path, restore_agent=True)
+    agent = small(tmp_path, restore_agent=True)
     trees.assert_equal(agent.replay(2, n_updates=2).runner, went_on)
     runner, history = agent.restore(2)
     np.testing.assert_array_equal(history["update_step"], [0, 2])
@@ -439,11 +448,11 @@ def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first
 @pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
 def test_keys_of_another_implementation_come_back_as_such(tmp_path, implementation):
     key = jax.random.key(0, impl=implementation)
-    agent = make(tmp_path)
-    agent.train(key, CASE.hyperparams(), n_steps=2, progress=False)
-    agent = make(tmp_path, restore_agent=True)
-    resumed, _ = agent.resume(key, CASE.hyperparams(), progress=False)
-    whole, _ = CASE.make(MatchSign, n_steps=6).train(key, CASE.hyperparams(), progress=False)
+    agent = small(tmp_path)
+    agent.train(key, SMALL.hyperparams(), n_steps=2, progress=False)
+    agent = small(tmp_path, restore_agent=True)
+    resumed, _ = agent.resume(key, SMALL.hyperparams(), progress=False)
+    whole, _ = small().train(key, SMALL.hyperparams(), progress=False)
     trees.assert_equal(whole, resumed)
     assert resumed.rng.dtype == key.dtype
     trees.assert_equal(agent.replay(2, n_updates=4).runner, whole)
@@ -467,12 +476,13 @@ def test_a_history_that_is_not_given_is_not_lost(tmp_path):
 
 @pytest.mark.parametrize("gamma", [0.5, LINEAR])
 def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
-    agent = trained(tmp_path, keep_checkpoints=None)
-    hyperparams = CASE.hyperparams(gamma=gamma)
+    agent = small(tmp_path, keep_checkpoints=None)
+    agent.train(KEY, SMALL.hyperparams(), progress=False)
+    hyperparams = SMALL.hyperparams(gamma=gamma)
     agent.train(None, hyperparams, agent.training_runner, n_steps=2, progress=False)
     before = contents(tmp_path)
     for given in (None, hyperparams):
-        agent = make(tmp_path, restore_agent=True, keep_checkpoints=None)
+        agent = small(tmp_path, restore_agent=True, keep_checkpoints=None)
         runner, _ = agent.restore("last")
         agent.train(None, given, runner, n_steps=2, progress=False)
         assert before.items() <= contents(tmp_path).items()
@@ -482,24 +492,25 @@ def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_the_metrics_go_on_from_copies_and_with_other_hyperparameters(case, tmp_path):
     def make(**fields):
-        return case.make(MatchSign, n_steps=1, checkpoint_dir=tmp_path, **fields)
+        return case.make(MatchSign, n_steps=6, checkpoint_dir=tmp_path, **fields)
 
     agent, other = make(), case.hyperparams(learning_rate=0.125)
-    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
-    runner, _ = agent.train(None, None, agent.restart(runner, other), progress=False)
-    agent.train(None, None, jax.device_get(runner), progress=False)
+    one = {"n_steps": 1, "progress": False}
+    runner, _ = agent.train(KEY, case.hyperparams(), **one)
+    runner, _ = agent.train(None, None, agent.restart(runner, other), **one)
+    agent.train(None, None, jax.device_get(runner), **one)
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 1, 2, 3])
     restored = make(restore_agent=True)
     runner, metrics = restored.restore("last")
     np.testing.assert_array_equal(metrics["update_step"], [0, 1, 2, 3])
-    restored.train(None, None, restored.restart(runner, other), progress=False)
+    restored.train(None, None, restored.restart(runner, other), **one)
     np.testing.assert_array_equal(restored.restore("last")[1]["update_step"], [0, 1, 2, 3, 4])
 
 
 def test_the_metrics_of_another_training_begin_anew_with_a_warning(tmp_path):
     agent = trained(tmp_path, n_steps=2)
-    stranger, _ = CASE.make(MatchSign, n_steps=2).train(
-        jax.random.key(1), CASE.hyperparams(), progress=False
+    stranger, _ = CASE.make(MatchSign, n_steps=6).train(
+        jax.random.key(1), CASE.hyperparams(), n_steps=2, progress=False
     )
     with pytest.warns(
         UserWarning, match=r"begin anew\. They go on from the runner of agent.restore"
