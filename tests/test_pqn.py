@@ -45,9 +45,9 @@ def test_targets_are_the_returns_of_the_true_successors():
     config = CASE.config(**whole)
     agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
     runner = agent.start(KEY, CASE.hyperparams(q_lambda=0.7))
-    _, steps, _ = agent._play(runner)
-    assert steps.truncated.any()
-    assert steps.terminated.any()
+    _, steps, _ = jax.jit(agent._play)(runner)
+    assert np.asarray(steps.truncated).any()
+    assert np.asarray(steps.terminated).any()
     expected = returns_by_loops(steps, 0.5, 0.7)
     after = agent.advance(runner, 1)
     np.testing.assert_allclose(after.info["targets"], expected.mean(), rtol=1e-5)
@@ -57,13 +57,13 @@ def test_targets_are_the_returns_of_the_true_successors():
 def test_every_transition_is_learned_from_once_an_epoch():
     agent = RecordingPQN(MatchSign(None), None, CASE.config(), eval_during_training=False)
     runner = agent.start(KEY, CASE.hyperparams())
-    seen = agent.program.reports_of_minibatches(runner)["targets"]
+    seen = np.asarray(jax.jit(agent.program.reports_of_minibatches)(runner)["targets"])
     assert seen.shape == (4,)
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
 
 
 def test_values_are_those_of_normalised_layers_without_a_target():
-    learner = CASE.make(MatchSign).start(KEY, CASE.hyperparams()).learner
+    learner = CASE.make(MatchSign, False).start(KEY, CASE.hyperparams()).learner
     assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in leaves(learner.critic))
     assert not hasattr(learner, "target_critic")
 
@@ -94,11 +94,16 @@ def test_exploration_follows_a_schedule():
     agent = CASE.make(MatchSign, False)
     hyperparams = CASE.hyperparams(0.0, epsilon=LinearSchedule(1.0, 0.0, 1))
     runner = agent.start(KEY, hyperparams)
-    for differ in (True, False):
+
+    @jax.jit
+    def actions_and_greedy_ones(runner):
         present = agent._at_present(runner)
         _, steps, _ = agent._play(present)
-        greedy = jax.vmap(present.learner.sample_actions)(steps.obs)
-        assert (steps.action != greedy).any() == differ
+        return steps.action, jax.vmap(present.learner.sample_actions)(steps.obs)
+
+    for differ in (True, False):
+        taken, greedy = map(np.asarray, actions_and_greedy_ones(runner))
+        assert (taken != greedy).any() == differ
         runner = agent.advance(runner, 1)
 
 

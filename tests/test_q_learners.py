@@ -498,35 +498,52 @@ def test_programs_tell_learners_of_several_classes_apart():
 
 @one_of_each
 def test_default_networks_may_have_two_streams(name):
-    obs = jnp.asarray(batch_with()["observations"])
-    plain, dueling = (LEARNERS[name].create(dueling=dueling) for dueling in (False, True))
-    assert not isinstance(plain.critic.model_def, DuelingCritic)
-    assert isinstance(dueling.critic.model_def, DuelingCritic)
-    assert plain.critic(obs).shape == dueling.critic(obs).shape
-    assert plain.critic(obs).shape[:2] == (16, N_ACTIONS)
+    def network(dueling):
+        learner = LEARNERS[name].create(dueling=dueling)
+        return learner.critic, learner.critic(jnp.asarray(batch_with()["observations"]))
+
+    plain, outputs = jax.eval_shape(lambda: network(dueling=False))
+    dueling, outputs_of_streams = jax.eval_shape(lambda: network(dueling=True))
+    assert not isinstance(plain.model_def, DuelingCritic)
+    assert isinstance(dueling.model_def, DuelingCritic)
+    assert outputs.shape == outputs_of_streams.shape
+    assert outputs.shape[:2] == (16, N_ACTIONS)
 
 
 # Noise.
 
 
+def noisy_learner(name, **kwargs):
+    """A learner that explores by noise alone, of the same programs in every test."""
+    return LEARNERS[name].create(noisy=True, epsilon=0.0, features=(8,), **kwargs)
+
+
+def many_observations():
+    return np.random.default_rng(0).normal(size=(128, OBS_DIM)).astype(np.float32)
+
+
 @one_of_each
 def test_noise_is_drawn_for_actions_that_are_not_greedy(name):
-    learner = LEARNERS[name].create(noisy=True, epsilon=0.0)
-    obs = np.tile(batch_with()["observations"], (8, 1))
+    learner, obs = noisy_learner(name), many_observations()
+
+    def drawn(key, temperature=1.0):
+        return np.asarray(learner.sample_actions(obs, seed=key, temperature=temperature))
+
     greedy = np.asarray(learner.q(obs)).argmax(axis=-1)
-    for kwargs in ({}, {"seed": KEY, "temperature": 0.0}):
-        np.testing.assert_array_equal(learner.sample_actions(obs, **kwargs), greedy)
-    first, second = (learner.sample_actions(obs, seed=key) for key in jax.random.split(KEY))
+    np.testing.assert_array_equal(learner.sample_actions(obs), greedy)
+    np.testing.assert_array_equal(drawn(KEY, temperature=0.0), greedy)
+    keys = jax.random.split(KEY)
+    first, second = drawn(keys[0]), drawn(keys[1])
     assert (first != greedy).any()
     assert (first != second).any()
-    np.testing.assert_array_equal(first, learner.sample_actions(obs, seed=jax.random.split(KEY)[0]))
+    np.testing.assert_array_equal(first, drawn(keys[0]))
 
 
 @one_of_each
 def test_noise_is_drawn_for_each_update_in_each_network(name):
     batch = batch_with()
-    learner = LEARNERS[name].create(noisy=True, critic_learning_rate=0.0, tau=0.0)
-    noisy = learner.with_noise(KEY)
+    learner = noisy_learner(name, critic_learning_rate=0.0, tau=0.0)
+    noisy = jax.jit(lambda learner: learner.with_noise(KEY))(learner)
     assert not equal(noisy.critic.params, noisy.target_critic.params)
     later, info = learner.update(batch)
     assert_equal(later.critic.params, learner.critic.params)
@@ -539,19 +556,17 @@ def test_noise_is_drawn_for_each_update_in_each_network(name):
 @one_of_each
 def test_without_sigma_a_noisy_learner_is_a_plain_one(name):
     def silent(path, x):
-        return jnp.zeros_like(x) if path[-1].key.endswith("_sigma") else x
+        return np.zeros(x.shape, x.dtype) if path[-1].key.endswith("_sigma") else x
 
     def without_noise(network):
         return network.replace(params=jax.tree_util.tree_map_with_path(silent, network.params))
 
-    learner, batch = LEARNERS[name].create(noisy=True, epsilon=0.0), batch_with()
+    learner, batch, obs = noisy_learner(name), batch_with(), many_observations()
     learner = learner.replace(
         critic=without_noise(learner.critic), target_critic=without_noise(learner.target_critic)
     )
-    obs = batch["observations"]
-    np.testing.assert_array_equal(
-        learner.sample_actions(obs, seed=KEY), learner.sample_actions(obs)
-    )
+    drawn = learner.sample_actions(obs, seed=KEY, temperature=1.0)
+    np.testing.assert_array_equal(drawn, learner.sample_actions(obs))
     assert_equal(learner.replace(rng=KEY).update(batch)[1], learner.update(batch)[1])
 
 
@@ -579,12 +594,15 @@ def trained(learner, batches, **kwargs):
     return learner
 
 
+FEW_OUTPUTS = {"C51": {"n_atoms": 31}, "QRDQN": {"n_quantiles": 8}}
+
+
 @one_of_each
 def test_a_bandit_is_solved(name):
     means = np.array([0.0, 1.0, 0.5])
     batches = bandit(lambda rng, a: means[a] + 0.1 * rng.normal(size=a.shape), (300, 64))
-    fields = {"n_atoms": 31, "v_min": -1.0, "v_max": 2.0} if name == "C51" else {}
-    learner = trained(LEARNERS[name].learner, batches, **fields)
+    fields = {"v_min": -1.0, "v_max": 2.0} if name == "C51" else {}
+    learner = trained(LEARNERS[name].learner, batches, **FEW_OUTPUTS.get(name, {}), **fields)
     assert learner.sample_actions(np.ones(1)) == 1
     values = learner.q(jnp.ones(1))
     np.testing.assert_allclose(values, means, atol=0.1)
@@ -593,10 +611,11 @@ def test_a_bandit_is_solved(name):
 @one_of_each
 def test_what_follows_counts_by_the_discount(name):
     """The value of a reward of 1 for ever is 2 at a discount of 0.5."""
-    batches = bandit(lambda rng, a: np.ones(a.shape), (500, 32))
+    batches = bandit(lambda rng, a: np.ones(a.shape), (300, 64))
     batches["masks"] = np.ones_like(batches["masks"])
-    fields = {"n_atoms": 31, "v_min": -1.0, "v_max": 5.0} if name == "C51" else {}
-    learner = trained(LEARNERS[name].learner, batches, gamma=0.5, tau=0.1, **fields)
+    fields = {"v_min": -1.0, "v_max": 5.0} if name == "C51" else {}
+    fields |= {"gamma": 0.5, "tau": 0.1, **FEW_OUTPUTS.get(name, {})}
+    learner = trained(LEARNERS[name].learner, batches, **fields)
     values = learner.q(jnp.ones(1))
     np.testing.assert_allclose(values, 2.0, atol=0.1)
 
