@@ -138,9 +138,14 @@ def test_the_soft_value_is_the_mean_of_those_of_samples():
     rng = np.random.default_rng(0)
     logits, values = (jnp.asarray(rng.normal(size=(4, N_ACTIONS)), jnp.float32) for _ in range(2))
     policy = ops.Categorical(logits)
-    actions = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 40_000))
-    taken_values = jax.vmap(lambda a: ops.values_of(values, a))(actions)
-    samples = ops.soft_value(taken_values, jax.vmap(policy.log_prob)(actions), 0.7)
+
+    @jax.jit
+    @jax.vmap
+    def soft_values(key):
+        action = policy.sample(key)
+        return ops.soft_value(ops.values_of(values, action), policy.log_prob(action), 0.7)
+
+    samples = np.asarray(soft_values(jax.random.split(jax.random.key(0), 40_000)))
     expected = expected_soft_value(policy, values, 0.7)
     np.testing.assert_allclose(samples.mean(axis=0), expected, atol=0.02)
 
@@ -156,20 +161,22 @@ def test_actions_may_be_forbidden():
     batch = transitions(True, (16,))
     learner = linear_learner(batch, actor_network=Policy(forbidden=(1,)))
     moved, info = learner.update(batch)
-    assert all(jnp.isfinite(x).all() for x in jax.tree.leaves((parameters(moved), info)))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((parameters(moved), info)))
     drawn = moved.sample_actions(batch["observations"], seed=jax.random.key(0))
-    assert not (drawn == 1).any()
+    assert 1 not in np.asarray(drawn)
 
 
 def test_the_temperature_rises_where_the_policy_is_too_sure():
     for target_entropy, rises in [(2.0, True), (0.0, False)]:
-        learner, info = ROW.create(target_entropy=target_entropy).update(ROW.batch())
+        learner = linear_learner(ROW.batch(), target_entropy=target_entropy)
+        learner, info = learner.update(ROW.batch())
         assert (learner.temperature() > info["temperature"]) == rises
 
 
 def test_the_target_entropy_is_a_share_of_the_largest():
-    np.testing.assert_allclose(ROW.create().hyperparams.target_entropy, 0.98 * np.log(3), rtol=1e-6)
-    assert ROW.create(target_entropy=0.5).hyperparams.target_entropy == 0.5
+    default, given = (linear_learner(ROW.batch(), **x) for x in ({}, {"target_entropy": 0.5}))
+    np.testing.assert_allclose(default.hyperparams.target_entropy, 0.98 * np.log(3), rtol=1e-6)
+    assert given.hyperparams.target_entropy == 0.5
 
 
 def test_the_entropy_is_steered_to_its_target():
@@ -182,9 +189,11 @@ def test_the_entropy_is_steered_to_its_target():
 
 @pytest.mark.parametrize("n_critics", [1, 3])
 def test_any_number_of_critics(n_critics):
-    learner, _ = ROW.create(n_critics=n_critics).update(ROW.batch())
-    obs = jnp.asarray(ROW.batch()["observations"])
-    assert learner.critic(obs).shape == (n_critics, 16, N_ACTIONS)
+    def values_after_an_update():
+        learner, _ = ROW.create(n_critics=n_critics).update(ROW.batch())
+        return learner.critic(jnp.asarray(ROW.batch()["observations"]))
+
+    assert jax.eval_shape(values_after_an_update).shape == (n_critics, 16, N_ACTIONS)
 
 
 def test_critics_of_other_shapes_are_refused():

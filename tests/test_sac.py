@@ -11,14 +11,19 @@ from trees import assert_close, equal
 from jaxagents.networks import Critic, ensemblize
 from jaxagents.sac import SACLearner
 
-ROW = LEARNERS["SAC"]
+ROWS = {
+    name: LEARNERS[name]._replace(kwargs={"features": (8,), **LEARNERS[name].kwargs})
+    for name in ("SAC", "DiscreteSAC")
+}
+ROW = ROWS["SAC"]
 BATCH = ROW.batch()
 OBS, ACTIONS = (jnp.asarray(BATCH[key]) for key in ("observations", "actions"))
 RATES = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.2, "temperature_learning_rate": 0.3}
 
 
 def create(**kwargs):
-    return ROW.create(optimizer=optax.sgd, initial_temperature=0.5, tau=0.1, **RATES, **kwargs)
+    fields = {"optimizer": optax.sgd, "initial_temperature": 0.5, "tau": 0.1, **RATES, **kwargs}
+    return ROW.create(**fields)
 
 
 def policy_sample(params, obs, noise):
@@ -27,7 +32,8 @@ def policy_sample(params, obs, noise):
     mean, log_std = jnp.split(affine(params["Dense_0"], hidden), 2, axis=-1)
     u = mean + jnp.exp(log_std) * noise
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
-    return jnp.tanh(u), (log_normal - jnp.log(1.0 - jnp.square(jnp.tanh(u)))).sum(axis=-1)
+    log_slope = -2.0 * jnp.log(jnp.cosh(u))  # of the tanh, whose slope is 1 - tanh(u)^2
+    return jnp.tanh(u), (log_normal - log_slope).sum(axis=-1)
 
 
 def values(params, obs, actions):
@@ -38,7 +44,7 @@ def values(params, obs, actions):
 
 
 def mlp(params, x):
-    return jax.nn.relu(affine(params["Dense_1"], jax.nn.relu(affine(params["Dense_0"], x))))
+    return jax.nn.relu(affine(params["Dense_0"], x))
 
 
 def affine(params, x):
@@ -47,11 +53,48 @@ def affine(params, x):
 
 def noises(learner):
     _, critic_key, actor_key = jax.random.split(learner.rng, 3)
-    return (jax.random.normal(key, BATCH["actions"].shape) for key in (critic_key, actor_key))
+    return [jax.random.normal(key, BATCH["actions"].shape) for key in (critic_key, actor_key)]
 
 
 def descended(params, grads, rate):
     return jax.tree.map(lambda p, g: p - rate * g, params, grads)
+
+
+@jax.jit
+def reference_update(learner, batch):
+    """The equations of the paper: the networks after an update, losses and the entropy."""
+    critic_noise, actor_noise = noises(learner)
+    next_obs = batch["next_observations"]
+    next_actions, log_prob = policy_sample(learner.actor.params, next_obs, critic_noise)
+    next_value = jnp.minimum(*values(learner.target_critic.params, next_obs, next_actions))
+    if learner.config.backup_entropy:
+        next_value -= 0.5 * log_prob
+    discount = batch.get("discounts", 0.95)
+    target = batch["rewards"] + discount * batch["masks"] * next_value
+
+    def critic_loss(params):
+        errors = [q - target for q in values(params, batch["observations"], batch["actions"])]
+        return sum(0.5 * jnp.mean(e**2) for e in errors)
+
+    critic_value, grads = jax.value_and_grad(critic_loss)(learner.critic.params)
+    critic_params = descended(learner.critic.params, grads, 0.2)
+
+    def actor_loss(params):
+        actions, log_prob = policy_sample(params, batch["observations"], actor_noise)
+        value = jnp.minimum(*values(critic_params, batch["observations"], actions))
+        return jnp.mean(0.5 * log_prob - value), -jnp.mean(log_prob)
+
+    slope = jax.value_and_grad(actor_loss, has_aux=True)
+    (actor_value, entropy), grads = slope(learner.actor.params)
+    target_params = jax.tree.map(
+        lambda new, old: 0.1 * new + 0.9 * old, critic_params, learner.target_critic.params
+    )
+    networks = {
+        "critic": critic_params,
+        "actor": descended(learner.actor.params, grads, 0.1),
+        "target_critic": target_params,
+    }
+    return networks, {"critic_loss": critic_value, "actor_loss": actor_value, "entropy": entropy}
 
 
 @pytest.mark.parametrize("backup_entropy", [True, False])
@@ -61,42 +104,14 @@ def descended(params, grads, rate):
 def test_an_update_follows_the_paper(backup_entropy, discounts):
     learner = create(backup_entropy=backup_entropy, gamma=0.95)
     batch = BATCH if discounts is None else {**BATCH, "discounts": discounts}
-    critic_noise, actor_noise = noises(learner)
     moved, info = learner.update(batch)
-
-    next_obs = batch["next_observations"]
-    next_actions, log_prob = policy_sample(learner.actor.params, next_obs, critic_noise)
-    next_value = jnp.minimum(*values(learner.target_critic.params, next_obs, next_actions))
-    if backup_entropy:
-        next_value -= 0.5 * log_prob
-    discount = 0.95 if discounts is None else discounts
-    target = batch["rewards"] + discount * batch["masks"] * next_value
-
-    def critic_loss(params):
-        errors = [q - target for q in values(params, batch["observations"], batch["actions"])]
-        return sum(0.5 * jnp.mean(e**2) for e in errors)
-
-    loss, grads = jax.value_and_grad(critic_loss)(learner.critic.params)
-    critic_params = descended(learner.critic.params, grads, 0.2)
-    np.testing.assert_allclose(info["critic_loss"], loss, rtol=1e-4)
-    assert_close(moved.critic.params, critic_params)
-
-    def actor_loss(params):
-        actions, log_prob = policy_sample(params, batch["observations"], actor_noise)
-        value = jnp.minimum(*values(critic_params, batch["observations"], actions))
-        return jnp.mean(0.5 * log_prob - value), -jnp.mean(log_prob)
-
-    (loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(learner.actor.params)
-    np.testing.assert_allclose(info["actor_loss"], loss, rtol=1e-4)
-    np.testing.assert_allclose(info["entropy"], entropy, rtol=1e-4)
-    assert_close(moved.actor.params, descended(learner.actor.params, grads, 0.1))
-
-    log_temperature = np.log(0.5) - 0.3 * 0.5 * (entropy - -2.0)
+    networks, numbers = reference_update(learner, batch)
+    for name, params in networks.items():
+        assert_close(getattr(moved, name).params, params)
+    for name, number in numbers.items():
+        np.testing.assert_allclose(info[name], number, rtol=1e-4)
+    log_temperature = np.log(0.5) - 0.3 * 0.5 * (np.asarray(numbers["entropy"]) - -2.0)
     np.testing.assert_allclose(moved.temperature(), np.exp(log_temperature), rtol=1e-5)
-    expected = jax.tree.map(
-        lambda new, old: 0.1 * new + 0.9 * old, critic_params, learner.target_critic.params
-    )
-    assert_close(moved.target_critic.params, expected)
 
 
 def test_errors_are_weighed_and_reported():
@@ -109,10 +124,12 @@ def test_errors_are_weighed_and_reported():
         errors = [q - batch["rewards"] for q in values(params, OBS, ACTIONS)]
         return sum(0.5 * jnp.mean(weights * e**2) for e in errors), errors
 
-    (loss, errors), grads = jax.value_and_grad(critic_loss, has_aux=True)(learner.critic.params)
+    slope = jax.jit(jax.value_and_grad(critic_loss, has_aux=True))
+    (loss, errors), grads = jax.tree.map(np.asarray, slope(learner.critic.params))
     np.testing.assert_allclose(info["critic_loss"], loss, rtol=1e-4)
-    assert_close(info["td_errors"], 0.5 * sum(jnp.abs(e) for e in errors))
-    assert_close(moved.critic.params, descended(learner.critic.params, grads, 0.2))
+    assert_close(info["td_errors"], 0.5 * sum(np.abs(e) for e in errors))
+    params = jax.tree.map(np.asarray, learner.critic.params)
+    assert_close(moved.critic.params, descended(params, grads, np.float32(0.2)))
 
 
 def test_the_temperature_rises_where_the_policy_is_too_sure():
@@ -122,29 +139,32 @@ def test_the_temperature_rises_where_the_policy_is_too_sure():
 
 
 def test_the_temperature_can_be_fixed():
-    learner = ROW.create(initial_temperature=0.2, temperature_learning_rate=0.0)
+    learner = create(initial_temperature=0.2, temperature_learning_rate=0.0)
     for _ in range(3):
         learner, _ = learner.update(BATCH)
     np.testing.assert_allclose(learner.temperature(), 0.2, rtol=1e-6)
 
 
 def test_the_target_entropy_is_minus_the_size_of_an_action():
-    assert ROW.create().hyperparams.target_entropy == -2.0
-    assert ROW.create(target_entropy=-7.0).hyperparams.target_entropy == -7.0
+    assert create().hyperparams.target_entropy == -2.0
+    assert create(target_entropy=-7.0).hyperparams.target_entropy == -7.0
 
 
 def test_the_targets_start_as_the_critics_and_own_their_memory():
-    learner = ROW.create()
+    learner = create()
     assert equal(learner.critic.params, learner.target_critic.params)
     donated = jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x), donate_argnums=0)
     donated(learner.critic.params)
-    jax.block_until_ready(learner.target_critic(OBS, ACTIONS))
+    jax.block_until_ready(learner.target_critic.params)
 
 
 @pytest.mark.parametrize("n_critics", [1, 3])
 def test_any_number_of_critics(n_critics):
-    learner, _ = ROW.create(n_critics=n_critics).update(BATCH)
-    assert learner.critic(OBS, ACTIONS).shape == (n_critics, 16)
+    def values_after_an_update():
+        learner, _ = ROW.create(n_critics=n_critics).update(BATCH)
+        return learner.critic(OBS, ACTIONS)
+
+    assert jax.eval_shape(values_after_an_update).shape == (n_critics, 16)
 
 
 def test_a_one_armed_bandit_is_solved():
@@ -175,8 +195,11 @@ def test_a_one_armed_bandit_is_solved():
 
 
 def test_critics_of_ones_own_give_values_of_several():
-    learner, _ = ROW.create(critic_network=ensemblize(Critic, 3)((8,))).update(BATCH)
-    assert learner.critic(OBS, ACTIONS).shape == (3, 16)
+    def values_after_an_update():
+        learner, _ = ROW.create(critic_network=ensemblize(Critic, 3)((8,))).update(BATCH)
+        return learner.critic(OBS, ACTIONS)
+
+    assert jax.eval_shape(values_after_an_update).shape == (3, 16)
     with pytest.raises(
         ValueError, match=r"values of shape \(critics, 16\).* got \(16,\): make several"
     ):
@@ -190,28 +213,36 @@ BY_KIND = pytest.mark.parametrize("name", ["SAC", "DiscreteSAC"])
 
 def test_targets_are_the_least_of_some_critics_and_the_policy_learns_from_the_mean():
     learner = ROW.create(**REDQ)
-    stacked = jnp.arange(4.0)[:, None] + jnp.zeros((4, 3))
+    stacked = jnp.asarray(np.repeat(np.arange(4.0, dtype=np.float32)[:, None], 3, axis=1))
     keys = jax.random.split(jax.random.key(0), 600)
-    least = jax.vmap(lambda key: learner._for_target(key, stacked))(keys)
+    least = np.asarray(jax.jit(jax.vmap(lambda key: learner._for_target(key, stacked)))(keys))
     assert (least == least[:, :1]).all()  # the same critics for the whole batch
-    shares = np.bincount(np.asarray(least[:, 0], int), minlength=4) / 600
+    shares = np.bincount(least[:, 0].astype(int), minlength=4) / 600
     np.testing.assert_allclose(shares, [3 / 6, 2 / 6, 1 / 6, 0], atol=0.06)
     np.testing.assert_array_equal(learner._for_policy(stacked), 1.5)
-    np.testing.assert_array_equal(ROW.create(n_critics=4)._for_policy(stacked), 0.0)
+    plain = learner.replace(config=learner.config.replace(n_target_critics=None))
+    np.testing.assert_array_equal(plain._for_policy(stacked), 0.0)
 
 
 @BY_KIND
 def test_critics_drop_out_in_updates_only(name):
-    row = LEARNERS[name]
+    row = ROWS[name]
     learner, batch = row.create(**DROQ), jax.tree.map(jnp.asarray, row.batch())
     scales = learner.critic.params["members"]["MLP_0"]["LayerNorm_0"]["scale"]
     assert scales.shape[0] == 2
-    first, second = (learner._targets(jax.random.key(seed), batch) for seed in (0, 1))
+    targets = jax.jit(type(learner)._targets)
+    first, second = (targets(learner, jax.random.key(seed), batch) for seed in (0, 1))
     assert not np.array_equal(first, second)
-    inputs = learner._critic_inputs(batch["observations"], batch["actions"])
-    np.testing.assert_array_equal(learner.critic(*inputs), learner.critic(*inputs))
+
+    @jax.jit
+    def values_twice():
+        inputs = learner._critic_inputs(batch["observations"], batch["actions"])
+        return learner.critic(*inputs), learner.critic(*inputs)
+
+    np.testing.assert_array_equal(*values_twice())
+    no_masks = np.zeros(16, np.float32)
     losses = [
-        learner.replace(rng=jax.random.key(seed)).update({**batch, "masks": 0 * batch["masks"]})[1]
+        learner.replace(rng=jax.random.key(seed)).update({**batch, "masks": no_masks})[1]
         for seed in (0, 1)
     ]
     assert losses[0]["critic_loss"] != losses[1]["critic_loss"]  # same targets, other units
@@ -224,12 +255,12 @@ def test_critics_drop_out_in_updates_only(name):
 def test_critics_with_many_updates_learn_rewards(name, options):
     row = LEARNERS[name]
     learner = row.create(**options, critic_learning_rate=3e-3)
-    batch = jax.tree.map(jnp.asarray, {**row.batch(), "masks": np.zeros(16, np.float32)})
-    many = jax.tree.map(lambda x: jnp.broadcast_to(x, (300, *x.shape)), batch)
+    batch = {**row.batch(), "masks": np.zeros(16, np.float32)}
+    many = jax.tree.map(lambda x: np.broadcast_to(x, (300, *x.shape)), batch)
     learner, info = learner.update_many(many)
     assert np.isfinite(info["actor_loss"]).all()
-    values = learner._values(learner.critic.params, batch)
-    assert np.abs(values.mean(0) - batch["rewards"]).mean() < 0.15
+    values = jax.jit(lambda learner, batch: learner._values(learner.critic.params, batch))
+    assert np.abs(np.mean(values(learner, batch), axis=0) - batch["rewards"]).mean() < 0.15
 
 
 @pytest.mark.parametrize(
@@ -247,7 +278,7 @@ def test_says_which_critics_there_can_be(options, message):
 
 def test_critics_of_your_own_are_as_many_as_they_are():
     of_three = ensemblize(Critic, 3)((8,))
-    learner = ROW.create(critic_network=of_three, n_target_critics=3)  # n_critics is 2
+    learner = create(critic_network=of_three, n_target_critics=3)  # n_critics is 2
     _, info = learner.update(BATCH)
     assert np.isfinite(info["critic_loss"])
     for n_critics in (2, 10):
