@@ -119,8 +119,8 @@ class OnPolicyCase(Case):
 
     def values(self, agent: Any, observations: Any) -> Any:
         """Values of observations."""
-        critic = agent.critic_training
-        return np.stack([np.asarray(critic(jnp.asarray(obs))) for obs in observations])
+        critic = jax.jit(jax.vmap(agent.critic_training))
+        return np.asarray(critic(np.asarray(observations, np.float32)))
 
     def gradient_steps(self, runner: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""
@@ -178,7 +178,7 @@ class LearnerCase(Case):
     def values(self, agent: Any, observations: Any) -> Any:
         """Values of observations."""
         assert self.value is not None
-        return np.asarray(self.value(agent.learner, jnp.asarray(observations)))
+        return np.asarray(jax.jit(self.value)(agent.learner, np.asarray(observations, np.float32)))
 
     def gradient_steps(self, runner: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""

@@ -4,6 +4,8 @@ A test takes every agent as `case`, or only those that learn values as `valued_c
 under test is that of all agents of a family, it says `one_of_family`, and takes the first.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +38,12 @@ def learned(case: Case, env: type, n_updates: int, **fields):
     runner = agent.advance(runner, np.int32(n_updates * case.updates))
     agent.collect_training(runner, {})
     return agent
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def one_of(trainings, index):
+    """One of several trainings, taken from all arrays by one program."""
+    return jax.tree.map(lambda x: x[index], trainings)
 
 
 def test_learns_values(valued_case):
@@ -104,13 +112,13 @@ def test_raw_keys_give_the_same_run_as_typed_ones(case):
 @pytest.mark.one_of_family
 def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
     agent = case.make(MatchSign)
-    keys = jax.random.split(KEY, 2)[jnp.array([0, 1, 0])]
-    factors = jnp.array([1.0, 0.9, 0.8])
-    stacked = jax.tree.map(lambda x: jnp.minimum(x, 10.0) * factors, case.hyperparams())
+    keys = jax.random.split(KEY, 2)[np.array([0, 1, 0])]
+    factors = np.float32([1.0, 0.9, 0.8])
+    stacked = jax.tree.map(lambda x: np.float32(min(x, 10.0)) * factors, case.hyperparams())
     runners, metrics = jax.vmap(agent.train)(keys, stacked)
-    member, hyperparams = jax.tree.map(lambda x: x[1], ((runners, metrics), stacked))
-    trees.assert_close(member, agent.train(keys[1], hyperparams, progress=False))
-    params = case.acting(runners).params
+    (key, hyperparams), member = one_of(((keys, stacked), (runners, metrics)), 1)
+    trees.assert_close(member, agent.train(key, hyperparams, progress=False))
+    params = jax.tree.map(np.asarray, case.acting(runners).params)
     first, last = (jax.tree.map(lambda x, i=i: x[i], params) for i in (0, 2))
     assert not trees.equal(first, last)
 
@@ -129,16 +137,16 @@ def test_two_devices_that_share_a_training_make_that_of_one(case):
 def test_sweep_equals_single_runs(case, capfd):
     agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)
-    rates = jnp.array([1e-2, 0.0, 1e-3])
+    rates = np.float32([1e-2, 0.0, 1e-3])
     hyperparams = case.hyperparams(learning_rate=rates)
     result = agent.sweep(keys, hyperparams)
     shown = capfd.readouterr().err
     assert "5/5" in shown
     assert "returns " in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
-    member = jax.tree.map(lambda x: x[2, 1], (result.runners, result.metrics))
+    key, member = keys[1], one_of((result.runners, result.metrics), (2, 1))
     one = case.hyperparams(learning_rate=rates[2])
-    trees.assert_equal(member, agent.train(keys[1], one, progress=False))
+    trees.assert_equal(member, agent.train(key, one, progress=False))
     means = result.metrics["returns"][:, :, -1].reshape(3, -1).mean(axis=1)
     assert result.best == np.argmax(means)
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
@@ -226,12 +234,14 @@ def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     agent.export_policy(tmp_path / "policy.safetensors")
     policy = load_policy(tmp_path / "policy.safetensors")
     acting = agent._acting(agent.training_runner)
-    obs = jax.vmap(agent.episodes.reset)(jax.random.split(jax.random.key(3), 5))[0]
-    expected = jax.vmap(lambda obs: agent.policy(acting, obs))(obs)
+    reset = jax.jit(jax.vmap(agent.episodes.reset))
+    obs, _ = reset(jax.random.split(jax.random.key(3), 5))
+    expected = np.asarray(jax.jit(jax.vmap(lambda obs: agent.policy(acting, obs)))(obs))
+    one = jnp.asarray(np.asarray(obs)[2])
     trees.assert_close(policy(obs), expected)
-    trees.assert_close(policy(np.asarray(obs)[2]), expected[2])
-    trees.assert_close(agent.policy(obs[2]), expected[2])
-    trees.assert_close(agent.policy(acting, obs=obs[2]), expected[2])
+    trees.assert_close(policy(np.asarray(one)), expected[2])
+    trees.assert_close(agent.policy(one), expected[2])
+    trees.assert_close(agent.policy(acting, obs=one), expected[2])
     drawn = policy(obs, jax.random.key(1))
     assert drawn.shape == expected.shape
     trees.assert_equal(drawn, policy(obs, jax.random.key(1)))
