@@ -149,9 +149,17 @@ def test_near_the_data_updates_are_those_of_the_paper(value_weight, is_weighed):
     assert_close(after["actor"], before["actor"] - RATES["actor_learning_rate"] * gradient)
 
 
-@pytest.mark.parametrize("policy_delay", [1, 2, 3])
-def test_the_policy_and_the_targets_move_with_a_delay(policy_delay):
-    learner = ROW.create(policy_delay=policy_delay)
+def default_learner(batch, policy_delay):
+    return ROW.create(policy_delay=policy_delay)
+
+
+@pytest.mark.parametrize(
+    ("create", "policy_delay"),
+    [(linear_learner, 1), (linear_learner, 3), (default_learner, 2)],
+    ids=["1", "3", "2"],
+)
+def test_the_policy_and_the_targets_move_with_a_delay(create, policy_delay):
+    learner = create(ROW.batch(), policy_delay=policy_delay)
     for i in range(1, 7):
         moved, _ = learner.update(ROW.batch(seed=i))
         still = [name for name in NETWORKS if equal(getattr(moved, name), getattr(learner, name))]
@@ -226,9 +234,12 @@ def test_without_noise_actions_are_those_of_the_policy():
 
 @pytest.mark.parametrize("n_critics", [1, 3])
 def test_any_number_of_critics(n_critics):
-    batch = jax.tree.map(jnp.asarray, ROW.batch())
-    learner, _ = ROW.create(n_critics=n_critics).update(batch)
-    assert learner.critic(batch["observations"], batch["actions"]).shape == (n_critics, 16)
+    def values_after_an_update():
+        batch = jax.tree.map(jnp.asarray, ROW.batch())
+        learner, _ = ROW.create(n_critics=n_critics).update(batch)
+        return learner.critic(batch["observations"], batch["actions"])
+
+    assert jax.eval_shape(values_after_an_update).shape == (n_critics, 16)
 
 
 def test_weights_of_another_shape_are_refused():
