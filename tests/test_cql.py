@@ -50,7 +50,7 @@ def continuous_learner(batch, learner=CQLLearner, **kwargs):
 
 def with_own_targets(learner):
     """The learner with targets that are not its critics."""
-    params = jax.tree.map(lambda x: -0.5 * x + 0.1, learner.critic.params)
+    params = jax.tree.map(lambda x: np.float32(-0.5 * np.asarray(x) + 0.1), learner.critic.params)
     return learner.replace(target_critic=learner.target_critic.replace(params=params))
 
 
@@ -63,14 +63,20 @@ def softmax(x):
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
+@jax.jit
+def drawn_actions(learner, batch):
+    """What the next update draws: actions with their log-densities, and next actions for targets."""
+    _, critic_key, _ = jax.random.split(learner.rng, 3)
+    target_key, sample_key = jax.random.split(critic_key)
+    next_policy = learner.actor(batch["next_observations"])
+    return *learner._sampled_actions(sample_key, batch), next_policy.sample(target_key)
+
+
 def reference_critic_update(learner, batch, weight):
     """Equation 4 of the paper, for the actions that the learner draws."""
     obs, n = batch["observations"], len(batch["rewards"])
     share = batch.get("weights", np.ones(n))
-    _, critic_key, _ = jax.random.split(learner.rng, 3)
-    target_key, sample_key = jax.random.split(critic_key)
-    sampled, log_probs = learner._sampled_actions(sample_key, jax.tree.map(jnp.asarray, batch))
-    next_actions = learner.actor(jnp.asarray(batch["next_observations"])).sample(target_key)
+    sampled, log_probs, next_actions = map(np.asarray, drawn_actions(learner, batch))
 
     next_pairs = np.concatenate([batch["next_observations"], next_actions], axis=-1)
     next_values = (float64(learner.target_critic.params["weights"]) @ next_pairs.T).min(axis=0)
@@ -138,13 +144,18 @@ def test_samples_are_weighed_for_the_critics(largest):
 
 
 def test_actions_are_drawn_from_three_distributions():
-    batch = jax.tree.map(lambda x: 0.3 * jnp.asarray(x), transitions(False, (50,)))
+    batch = {key: np.float32(0.3) * x for key, x in transitions(False, (50,)).items()}
     network = Policy(features=(), action_dim=ACTION_DIM, fixed_std=0.3)
     learner = continuous_learner(batch, n_action_samples=40, actor_network=network)
     actions, log_probs = jax.jit(learner._sampled_actions)(jax.random.key(1), batch)
     uniform, current, following = np.split(np.asarray(actions), 3)
-    densities = np.split(np.asarray(log_probs.T), 3)
+    densities = np.split(np.asarray(log_probs).T, 3)
     assert uniform.shape == (40, 50, ACTION_DIM)
+
+    @jax.jit
+    def means_and_log_probs(observations, actions):
+        policy = learner.actor(observations)
+        return policy.base.mean, policy.log_prob(actions)
 
     assert (np.abs(uniform) <= 1.0).all()
     np.testing.assert_allclose(uniform.mean(), 0.0, atol=0.05)
@@ -154,10 +165,9 @@ def test_actions_are_drawn_from_three_distributions():
         (current, densities[1], "observations"),
         (following, densities[2], "next_observations"),
     ):
-        policy = learner.actor(batch[key])
-        z = (np.arctanh(drawn) - policy.base.mean[None]) / 0.3
+        means, expected = map(np.asarray, means_and_log_probs(batch[key], drawn))
+        z = (np.arctanh(drawn) - means[None]) / 0.3
         np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.05)
-        expected = policy.log_prob(jnp.asarray(drawn))
         np.testing.assert_allclose(density, expected, rtol=1e-3, atol=1e-3)
 
 
