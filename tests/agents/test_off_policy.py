@@ -36,7 +36,14 @@ SMALL = {
     "buffer_size": 64,
     "learning_starts": 10,
     "features": (8,),
+    "checkpoint_buffer": False,  # concerns folders, and those who have one share programs too
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain():
+    """The agent of most tests, whose programs are kept meanwhile."""
+    return small_dqn()
 
 
 def small_dqn(env=None, agent=DQN, evaluates=True, **fields):
@@ -83,11 +90,10 @@ def test_explored_actions_stay_in_the_box():
 
 
 class Counter(Probe):
-    """Counts from a random number on, for three steps or for ever; action 1 is rewarded."""
+    """Counts from a random number on, for three steps or, from negative ones, for ever.
 
-    def __init__(self, n_steps=3):
-        super().__init__()
-        self.n_steps = n_steps
+    Action 1 is rewarded.
+    """
 
     def observe(self, state):
         return jnp.stack([state.sign * 100.0 + state.time, state.time.astype(float)])
@@ -95,13 +101,19 @@ class Counter(Probe):
     def reward(self, state, action):
         return jnp.asarray(action, float)
 
+    def terminated(self, state):
+        return (state.time >= 3) & (state.sign > 0)
+
+
+def counting(**fields):
+    return small_dqn(Counter(), evaluates=False, max_episode_steps=3, **fields)
+
 
 # What is collected.
 
 
-@pytest.mark.parametrize(("n_steps", "limit"), [(3, 9999), (100, 3)], ids=["ended", "cut"])
-def test_the_buffer_holds_true_successors_and_how_episodes_end(n_steps, limit):
-    agent = small_dqn(Counter(n_steps), max_episode_steps=limit)
+def test_the_buffer_holds_true_successors_and_whether_episodes_ended_or_were_cut():
+    agent = counting()
     runner = agent.advance(agent.start(KEY, dqn.HyperParameters()), np.int32(8))
     rows = runner.buffer.to_dataset()
     assert len(rows) == 3 * 4 + 8 * 4
@@ -109,25 +121,37 @@ def test_the_buffer_holds_true_successors_and_how_episodes_end(n_steps, limit):
     is_last = rows["observations"][:, 1] == 2
     newest = np.arange(1, 5) * len(rows) // 4 - 1  # counts as an end in a dataset
     np.testing.assert_array_equal(np.delete(rows["ends"], newest), np.delete(is_last, newest))
-    np.testing.assert_array_equal(rows["masks"], 1.0 - is_last if limit == 9999 else 1.0)
+    has_ended = is_last & (rows["observations"][:, 0] > 0)
+    assert 0 < has_ended.sum() < is_last.sum()
+    np.testing.assert_array_equal(rows["masks"], 1.0 - has_ended)
     np.testing.assert_array_equal(rows["rewards"], rows["actions"])
 
 
 def test_learning_starts_with_random_actions_in_whole_steps_of_all_environments():
-    agent = small_dqn(learning_starts=50)
-    buffer = jax.jit(agent.program.start)(KEY, dqn.HyperParameters()).buffer
-    assert buffer.size == 52
+    buffer = small_dqn().start(KEY, dqn.HyperParameters()).buffer
+    assert buffer.size == 12  # at least 10, of 4 environments
     assert 0.2 < buffer.to_dataset()["actions"].mean() < 0.8
 
 
-def test_an_update_step_collects_and_learns_as_configured():
-    agent = small_dqn(rollout_length=3, gradient_steps=2)
+def test_an_update_step_collects_and_learns_and_copies_the_network_as_configured():
+    agent = small_dqn(rollout_length=3, gradient_steps=2, target_update_period=4, evaluates=False)
     assert agent.config.update_to_data_ratio == 2 / 12
-    runner = agent.start(KEY, dqn.HyperParameters())
-    runner = agent.advance(runner, np.int32(2))
+    runner = agent.start(KEY, dqn.HyperParameters(tau=1.0))
+    first = params_of(runner.learner.target_critic)
+    runner = agent.advance(runner, np.int32(1))
+    trees.assert_equal(first, params_of(runner.learner.target_critic))
+    runner = agent.advance(runner, np.int32(1))
     assert runner.buffer.size == 12 + 2 * 3 * 4
     assert runner.learner.critic.step == 2 * 2
     assert runner.update_step == 2
+    copied = params_of(runner.learner.target_critic)
+    trees.assert_equal(params_of(runner.learner.critic), copied)
+    assert not trees.equal(first, copied)
+
+
+def params_of(network):
+    """Its parameters, which stay when its runner is used up."""
+    return jax.tree.map(np.array, network.params)
 
 
 @pytest.mark.parametrize("decay", ["linear", "exponential"])
@@ -140,7 +164,7 @@ def test_random_actions_become_rarer_with_environment_steps(decay):
 
 
 def test_acts_greedily_without_exploration_and_at_random_with_full_exploration():
-    agent = small_dqn(Counter())
+    agent = counting()
 
     def shares(epsilon):
         hyperparams = dqn.HyperParameters(
@@ -156,39 +180,37 @@ def test_acts_greedily_without_exploration_and_at_random_with_full_exploration()
     assert 0.2 < shares(1.0) < 0.8
 
 
-def test_box_actions_are_in_the_units_of_each():
-    agent = small_sac(Target())  # from -2 to 1
-    runner = agent.advance(agent.start(KEY, sac.HyperParameters()), np.int32(10))
-    rows = runner.buffer.to_dataset()
-    assert -2.0 <= rows["actions"].min() < -1.2
-    assert 0.2 < rows["actions"].max() <= 1.0
-    distance = np.square(rows["actions"] - 0.5 * rows["observations"][:, :1]).sum(-1)
-    np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)
-    obs = jnp.array([1.0, 0.0])
-    unit = runner.learner.sample_actions(obs)
-    np.testing.assert_allclose(agent.policy(runner.learner, obs), -0.5 + 1.5 * unit, rtol=1e-6)
-    batch = agent.behaviour._batch(runner.buffer, jnp.arange(8), runner.hyperparams)
-    np.testing.assert_allclose(-0.5 + 1.5 * batch["actions"], rows_in_order(runner)[:8], atol=1e-6)
+class Matrix(Target):
+    """Its actions are matrices, every component of which is from -2 to 1."""
+
+    def action_space(self, params):
+        return Box(-2.0, 1.0, (2, 3))
+
+    def reward(self, state, action):
+        assert action.shape == (2, 3)
+        return -jnp.square(action - 0.5 * state.sign).sum()
 
 
-def rows_in_order(runner):
-    return np.asarray(runner.buffer.storage["actions"])
-
-
-def test_boxes_of_any_shape_are_flat_for_the_learner():
-    class Matrix(Target):
-        def action_space(self, params):
-            return Box(-2.0, 1.0, (2, 3))
-
-        def reward(self, state, action):
-            assert action.shape == (2, 3)
-            return -jnp.square(action).sum()
-
+def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_learner():
     agent = small_sac(Matrix())
-    runner, _ = agent.train(KEY, sac.HyperParameters(), progress=False)
+    runner, _ = agent.train(KEY, sac.HyperParameters(), n_steps=10, progress=False)
     assert runner.buffer.storage["actions"].shape == (64, 2, 3)
-    assert runner.learner.critic(jnp.zeros(2), jnp.zeros(6)).shape == (2,)
-    assert agent.policy(jnp.zeros(2)).shape == (2, 3)
+    rows = runner.buffer.to_dataset()
+    actions, observations = np.asarray(rows["actions"]), np.asarray(rows["observations"])
+    assert -2.0 <= actions.min() < -1.2
+    assert 0.2 < actions.max() <= 1.0
+    distance = np.square(actions - 0.5 * observations[:, :1, None]).sum((1, 2))
+    np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)
+    obs = np.array([1.0, 0.0], np.float32)
+    unit = np.asarray(runner.learner.sample_actions(obs))
+    assert unit.shape == (6,)
+    assert runner.learner.critic(obs, unit).shape == (2,)
+    expected = -0.5 + 1.5 * unit.reshape(2, 3)
+    np.testing.assert_allclose(agent.policy(runner.learner, obs), expected, rtol=1e-6)
+    np.testing.assert_allclose(agent.policy(obs), expected, rtol=1e-6)
+    batch = agent.behaviour._batch(runner.buffer, np.arange(8), runner.hyperparams)
+    stored = np.asarray(runner.buffer.storage["actions"])[:8].reshape(8, 6)
+    np.testing.assert_allclose(-0.5 + 1.5 * np.asarray(batch["actions"]), stored, atol=1e-6)
 
 
 class Images(Probe):
@@ -217,7 +239,7 @@ def test_a_given_runner_stays_what_it_was():
     agent = small_dqn()
     hyperparams = dqn.HyperParameters(gamma=jnp.float32(0.5))
     runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False)
-    before = jax.tree.map(jnp.copy, runner)
+    before = jax.device_put(runner, may_alias=False)
     agent.train(None, hyperparams, runner, n_steps=2, progress=False)
     trees.assert_equal(before, runner)
     assert hyperparams.gamma == 0.5
@@ -253,10 +275,9 @@ def test_a_buffer_is_in_memory_once(prioritised, n_envs, n_members):
 
 
 def test_checkpoints_may_leave_the_buffer_out(tmp_path):
-    fields = {"checkpoint_dir": tmp_path, "checkpoint_buffer": False}
-    agent = small_dqn(**fields)
+    agent = small_dqn(checkpoint_dir=tmp_path, checkpoint_buffer=False)
     agent.train(KEY, dqn.HyperParameters(), progress=False)
-    again = small_dqn(**fields, restore_agent=True)
+    again = small_dqn(checkpoint_dir=tmp_path, checkpoint_buffer=False, restore_agent=True)
     runner, _ = again.restore("last")
     assert runner.buffer is None
     assert runner.update_step == 4
@@ -268,7 +289,7 @@ def test_checkpoints_may_leave_the_buffer_out(tmp_path):
     assert list(again.training_metrics["update_step"]) == [0, 2, 4, 6, 7]
     restored, _ = again.restore("last")
     assert restored.buffer is None
-    advanced = again.advance(jax.tree.map(jnp.copy, restored), 3)
+    advanced = again.advance(jax.device_put(restored, may_alias=False), 3)
     expected, _ = again.train(None, None, restored, n_steps=3, progress=False)
     trees.assert_equal(advanced, expected)
 
@@ -296,21 +317,23 @@ def test_the_learner_keeps_its_hooks_wherever_it_goes():
 
 
 def test_prioritised_replay_draws_what_was_estimated_worst():
-    agent = small_dqn(Counter(), prioritised_replay=True, n_steps=30, evaluates=False)
-    runner, _ = agent.train(KEY, dqn.HyperParameters(priority_exponent=1.0), progress=False)
+    agent = counting(prioritised_replay=True)
+    hyperparams = dqn.HyperParameters(priority_exponent=1.0)
+    runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
     buffer, learner = runner.buffer, runner.learner
     _, probabilities = buffer.sample_prioritised(KEY, 8)
     assert np.ptp(probabilities) > 0.0
     priorities = np.asarray(buffer.priorities.levels[0][: int(buffer.size)])
-    batch = {**buffer.take(jnp.arange(len(priorities))), "weights": jnp.ones(len(priorities))}
+    indices, weights = np.arange(len(priorities)), np.ones(len(priorities), np.float32)
+    batch = {**buffer.take(indices), "weights": weights}
     _, info = learner.update(batch)
     assert np.corrcoef(priorities, info["td_errors"])[0, 1] > 0.5
 
 
 def test_uniform_priorities_are_uniform_replay_without_weights():
-    agent = small_dqn(prioritised_replay=True, evaluates=False)
+    agent = counting(prioritised_replay=True)
     hyperparams = dqn.HyperParameters(priority_exponent=0.0)
-    runner, _ = agent.train(KEY, hyperparams, progress=False)
+    runner, _ = agent.train(KEY, hyperparams, n_steps=4, progress=False)
     _, probabilities = runner.buffer.sample_prioritised(KEY, 8)
     np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
 
@@ -339,17 +362,6 @@ def test_bootstraps_over_several_steps():
     hyperparams = dqn.HyperParameters(gamma=0.5, tau=0.05, critic_learning_rate=1e-2)
     agent.train(KEY, hyperparams, progress=False)
     np.testing.assert_allclose(agent.q(jnp.ones(2)), 2.0, atol=0.1)
-
-
-def test_hard_updates_copy_the_network_at_each_period():
-    agent = small_dqn(target_update_period=3)
-    runner = agent.start(KEY, dqn.HyperParameters(tau=1.0))
-    first = jax.tree.map(jnp.copy, runner.learner.target_critic.params)
-    runner = agent.advance(runner, np.int32(2))
-    trees.assert_equal(first, runner.learner.target_critic.params)
-    runner = agent.advance(runner, np.int32(1))
-    trees.assert_equal(runner.learner.critic.params, runner.learner.target_critic.params)
-    assert not trees.equal(first, runner.learner.target_critic.params)
 
 
 def test_q_and_policy_are_those_of_the_trained_agent():
@@ -530,7 +542,7 @@ def reporting(errors_of):
     class Agent(DQNBase):
         _discrete_learner = Learner
 
-    return small_dqn(agent=Agent, prioritised_replay=True, evaluates=False)
+    return counting(agent=Agent, prioritised_replay=True)
 
 
 @pytest.mark.parametrize("name", ["returns", "update_step"])
@@ -548,7 +560,7 @@ def test_learners_report_under_no_name_of_another_metric(name):
 
 
 def test_errors_of_a_learner_may_have_signs():
-    agents = [reporting(errors_of) for errors_of in (jnp.abs, jnp.negative)]
+    agents = [counting(prioritised_replay=True), reporting(jnp.negative)]
     runners = [agent.train(KEY, dqn.HyperParameters(), progress=False)[0] for agent in agents]
     trees.assert_equal(*[runner.buffer.priorities for runner in runners])
 
@@ -565,7 +577,7 @@ def test_discrete_spaces_are_told_by_their_number():
         def action_space(self, params):
             return Discrete(3)
 
-    agent = small_dqn(Three())
+    agent = small_dqn(Three(), evaluates=False)
     agent.train(KEY, dqn.HyperParameters(), progress=False)
     assert agent.q(jnp.zeros(2)).shape == (3,)
     assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
