@@ -13,6 +13,8 @@ from jaxagents.checkpoints.sweep_records import SWEEP
 
 KEY = jax.random.key(0)
 PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]
+SMALLEST_CASE = next(case for case in registry.ON_POLICY if case.name == "REINFORCE")
+NAMES = {"final_info": ("won",), "summed_info": ("cost",)}
 
 
 class Costly(Probe):
@@ -29,7 +31,7 @@ class Costly(Probe):
 
 @pytest.mark.parametrize("case", [PPO_CASE, DQN_CASE], ids=lambda case: case.name)
 def test_metrics_have_the_last_values_and_the_sums_that_are_asked_for(case):
-    names = {"final_info": ("won",), "summed_info": ["cost"]}
+    names = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good as a tuple
     agent = case.make(Costly, n_steps=2, n_evals=32, **names)
     _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
     assert metrics["won"].shape == metrics["cost"].shape == (2, 32)
@@ -46,7 +48,7 @@ def test_rollouts_hold_what_is_asked_for():
             *inputs, advantage = super()._actor_loss_input(runner, traj)
             return *inputs, jnp.where(traj.info["cost"] < 3, advantage, 0.0)
 
-    plain = PPO_CASE.make(Costly, False, n_steps=2)
+    plain = PPO_CASE.make(Costly, n_steps=2, n_evals=32, **NAMES)
     weighing = Weighing(Costly(), None, PPO_CASE.config(n_steps=2, summed_info=("cost",)), False)
     runners = [
         agent.train(KEY, PPO_CASE.hyperparams(), progress=False)[0] for agent in (plain, weighing)
@@ -76,13 +78,20 @@ class WithRates(PPO):
 
 
 def test_evaluation_metrics_may_be_made_of_it():
-    config = PPO_CASE.config(n_evals=32, final_info=("won",), summed_info=("cost",))
-    agent = WithRates(Costly(), None, config)
+    agent = WithRates(Costly(), None, PPO_CASE.config(n_steps=1, n_evals=32, **NAMES))
     metrics = agent.evaluate(agent.start(KEY, PPO_CASE.hyperparams()))
     assert 0.0 < metrics["won"] < 1.0
     assert metrics["won"] == np.mean(metrics["price"] == 6)
     assert set(np.asarray(metrics["price"])) == {0, 6}
     np.testing.assert_array_equal(metrics["cost"], 6)
+
+
+def test_metrics_go_on_in_the_shapes_that_they_began_with():
+    agent = WithRates(Costly(), None, PPO_CASE.config(n_steps=1, n_evals=32, **NAMES))
+    runner, metrics = agent.train(KEY, PPO_CASE.hyperparams(), progress=False)
+    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
+    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(32,\)"):
+        agent.train(None, None, runner, progress=False)
 
 
 def test_evaluation_metrics_keep_the_returns():
@@ -132,9 +141,10 @@ def test_metrics_that_are_no_dict_of_arrays_with_returns_of_episodes_are_named(
         def _eval_metrics(self, terminated, truncated, final_rewards, returns):
             return given(returns)
 
-    agent = Odd(Costly(), None, PPO_CASE.config(n_evals=3))
+    program = Odd(Costly(), None, PPO_CASE.config(n_evals=3)).program
+    runner = jax.eval_shape(program.start, KEY, PPO_CASE.hyperparams())
     with pytest.raises(error, match=rf"Odd\._eval_metrics .*{message}"):
-        agent.train(KEY, PPO_CASE.hyperparams())
+        program.shapes_of_metrics(runner)
 
 
 def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
@@ -149,7 +159,7 @@ def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
 
 
 def resume(agent):
-    return agent.resume(KEY, PPO_CASE.hyperparams(), progress=False)
+    return agent.resume(KEY, SMALLEST_CASE.hyperparams(), progress=False)
 
 
 def restore_and_train(agent):
@@ -157,7 +167,7 @@ def restore_and_train(agent):
 
 
 def sweep(agent):
-    sets = PPO_CASE.hyperparams(gamma=jnp.array([0.5, 0.9]))
+    sets = SMALLEST_CASE.hyperparams(gamma=jnp.array([0.5, 0.9]))
     return agent.sweep(jax.random.split(KEY, 1), sets, progress=False)
 
 
@@ -168,7 +178,7 @@ def sweep(agent):
 def test_metrics_go_on_with_the_entries_that_they_began_with(begin, go_on, folder, tmp_path):
     def make(n_steps, **names):
         folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-        return PPO_CASE.make(Costly, n_steps=n_steps, **folder, **names)
+        return SMALLEST_CASE.make(Costly, n_steps=n_steps, **folder, **names)
 
     begin(make(1, final_info=("won",)))
     for names, message in (
@@ -184,12 +194,3 @@ def test_metrics_go_on_with_the_entries_that_they_began_with(begin, go_on, folde
     assert saved_steps(tmp_path / folder) == [0, 1]
     go_on(make(2, final_info=("won",)))
     assert saved_steps(tmp_path / folder)[-1] > 1
-
-
-def test_metrics_go_on_in_the_shapes_that_they_began_with():
-    names = {"final_info": ("won",), "summed_info": ("cost",)}
-    agent = WithRates(Costly(), None, PPO_CASE.config(n_steps=1, n_evals=2, **names))
-    runner, metrics = agent.train(KEY, PPO_CASE.hyperparams(), progress=False)
-    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
-    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(2,\)"):
-        agent.train(None, None, runner, progress=False)
