@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import trees
 from probes import Allowed, Box, Discrete, Endless, MatchSign, Probe, Target
+from registry import VALUE_BASED
 
-from jaxagents import BC, CQL, DQN, IQL, SAC, bc, cql, dqn, iql, sac, td3bc
+from jaxagents import BC, CQL, IQL, SAC, bc, cql, iql, sac, td3bc
 from jaxagents.bc import DiscreteBCLearner
 from jaxagents.data import Dataset
 
@@ -23,6 +24,12 @@ def small(agent, env, dataset, eval_during_training=True, **fields):
     module = next(module for base, module in MODULES.items() if issubclass(agent, base))
     config = module.AgentConfig(**{**SMALL, **fields})
     return agent(env, None, config, eval_during_training, dataset=dataset)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain():
+    """The agents of most tests, whose programs are kept meanwhile."""
+    return [small(agent, MatchSign(), discrete_data()) for agent in (BC, CQL)]
 
 
 def hyperparams(agent, **fields):
@@ -113,8 +120,13 @@ def test_dicts_stand_for_tuples_and_fields_of_observations(agent, structured, in
         means,
         learned._moments,
     )
-    learned.train(KEY, hyperparams(agent))
-    assert jnp.shape(learned.policy(structured(np.ones(1), np.zeros(1)))) == actions.shape[1:]
+
+    def train(key):
+        runner = learned.program.advance(learned.program.start(key, hyperparams(agent)), 1)
+        obs = structured(jnp.ones(1), jnp.zeros(1))
+        return learned.policy(runner.learner, obs), learned.program.evaluate(runner)
+
+    assert jax.eval_shape(train, KEY)[0].shape == actions.shape[1:]
 
 
 def test_dicts_of_other_names_are_no_observations():
@@ -159,7 +171,7 @@ def test_every_row_of_every_group_is_drawn_and_no_other():
 
 def test_behavioural_cloning_needs_no_rewards():
     dataset = discrete_data(rewards=None, next_observations=None, masks=None)
-    agent = small(BC, MatchSign(), dataset)
+    agent = small(BC, MatchSign(), dataset)  # whose programs are those of a dataset with rewards
     agent.train(KEY, hyperparams(BC), progress=False)
 
 
@@ -170,13 +182,6 @@ def test_box_actions_become_those_of_the_learner():
     ends = np.array([[-2.0, 1.0], [-0.5, -0.5]], np.float32)
     data = rows_of(small(BC, Target(), box_data(2, actions=ends)))
     np.testing.assert_allclose(data["actions"], [[-1.0, 1.0], [0.0, 0.0]], atol=1e-6)
-
-
-def test_actions_are_cloned_in_the_units_of_the_environment():
-    actions = np.tile(np.float32([0.7, -1.4]), (64, 1))
-    agent = small(BC, Target(), box_data(64, actions=actions), n_steps=400, eval_frequency=400)
-    agent.train(KEY, hyperparams(BC, actor_learning_rate=1e-2), progress=False)
-    np.testing.assert_allclose(agent.policy(jnp.array([1.0, 0.0])), [0.7, -1.4], atol=0.05)
 
 
 class Matrix(Target):
@@ -193,15 +198,15 @@ class Uneven(Target):
         return Box(np.array([-2.0, 0.0]), np.array([1.0, 10.0]), (2,))
 
 
-def test_boxes_of_any_shape_are_flat_for_the_learner():
-    actions = np.random.default_rng(0).uniform(-2.0, 1.0, size=(32, 2, 3)).astype(np.float32)
-    agent = small(BC, Matrix(), box_data(actions=actions))
-    assert rows_of(agent)["actions"].shape == (32, 6)
-    agent.train(KEY, hyperparams(BC), progress=False)
-    assert agent.policy(jnp.zeros(2)).shape == (2, 3)
-    np.testing.assert_allclose(
-        jax.vmap(agent.behaviour._to_environment)(rows_of(agent)["actions"]), actions, atol=1e-6
-    )
+def test_actions_of_any_shape_are_cloned_in_the_units_of_the_environment():
+    expected = np.linspace(-1.4, 0.7, 6, dtype=np.float32).reshape(2, 3)
+    actions = np.tile(expected, (64, 1, 1))
+    agent = small(BC, Matrix(), box_data(64, actions=actions), n_steps=400, eval_frequency=400)
+    assert rows_of(agent)["actions"].shape == (64, 6)
+    flat = np.asarray(rows_of(agent)["actions"])
+    np.testing.assert_allclose(jax.vmap(agent.behaviour._to_environment)(flat), actions, atol=1e-6)
+    agent.train(KEY, hyperparams(BC, actor_learning_rate=1e-2), progress=False)
+    np.testing.assert_allclose(agent.policy(jnp.array([1.0, 0.0])), expected, atol=0.05)
 
 
 def test_every_component_has_bounds_of_its_own():
@@ -242,7 +247,7 @@ class Images(Probe):
 def test_images_stay_bytes():
     images = np.zeros((32, 5, 5, 1), np.uint8)
     dataset = discrete_data(observations={"image": images, "time": np.zeros(32, np.int32)})
-    agent = small(BC, Images(), dataset)
+    agent = small(BC, Images(), dataset, eval_during_training=False)
     assert rows_of(agent)["observations"]["image"].dtype == jnp.uint8
     agent.train(KEY, hyperparams(BC), progress=False)
 
@@ -273,7 +278,7 @@ def test_every_gradient_step_draws_rows_of_its_own():
     rows = np.arange(32)
     observations = np.stack([np.ones(32), rows], axis=-1).astype(np.float32)
     dataset = discrete_data(observations=observations, actions=rows % 2)
-    agent = small(Recording, MatchSign(), dataset, gradient_steps=2)
+    agent = small(Recording, MatchSign(), dataset, False, gradient_steps=2)
     agent.advance(agent.start(KEY, hyperparams(BC)), np.int32(30))
     jax.effects_barrier()
     numbers, actions = np.moveaxis(drawn, 1, 0)
@@ -318,7 +323,7 @@ def test_discounts_of_the_dataset_take_the_place_of_gamma(agent):
 @pytest.mark.parametrize(("agent", "loss"), [(BC, "actor_loss"), (CQL, "critic_loss")])
 def test_weights_of_the_dataset_count(agent, loss):
     unweighed, weighed = (
-        small(agent, MatchSign(), discrete_data(weights=weights), eval_during_training=False)
+        small(agent, MatchSign(), discrete_data(weights=weights))
         for weights in (None, np.zeros(32, np.float32))
     )
     losses = [
@@ -329,14 +334,12 @@ def test_weights_of_the_dataset_count(agent, loss):
 
 
 def test_learns_from_what_another_agent_did():
-    config = dqn.AgentConfig(
-        n_steps=50, batch_size=4, buffer_size=256, learning_starts=64, features=(8,)
-    )
-    behaviour = DQN(MatchSign(), None, config, eval_during_training=False)
-    runner, _ = behaviour.train(KEY, dqn.HyperParameters(epsilon=1.0), progress=False)
-    agent = small(
-        CQL, MatchSign(), runner.buffer.to_dataset(), n_steps=200, minibatch_size=32, n_evals=32
-    )
+    case = next(case for case in VALUE_BASED if case.name == "DQN")
+    behaviour = case.make(MatchSign)
+    runner = behaviour.start(KEY, case.hyperparams(epsilon=1.0))
+    dataset = behaviour.advance(runner, np.int32(50)).buffer.to_dataset()
+    sizes = {"n_steps": 200, "minibatch_size": 32, "n_evals": 32}
+    agent = small(CQL, MatchSign(), dataset, eval_during_training=False, **sizes)
     fields = {"critic_learning_rate": 1e-2, "conservative_weight": 0.1}
     agent.train(KEY, hyperparams(CQL, **fields), progress=False)
     returns = agent.eval(jax.random.key(1), n_evals=32)["returns"]
@@ -348,7 +351,7 @@ def test_box_actions_of_another_agent_keep_their_meaning():
         n_steps=2, batch_size=4, buffer_size=64, learning_starts=32, features=(8,)
     )
     behaviour = SAC(Target(), None, config, eval_during_training=False)
-    runner, _ = behaviour.train(KEY, sac.HyperParameters(), progress=False)
+    runner = jax.jit(behaviour.program.start)(KEY, sac.HyperParameters())  # after random actions
     data = rows_of(small(CQL, Target(), runner.buffer.to_dataset()))
     taken = -0.5 + 1.5 * data["actions"]
     distance = np.square(taken - 0.5 * data["observations"][:, :1]).sum(axis=-1)
@@ -360,7 +363,7 @@ def test_box_actions_of_another_agent_keep_their_meaning():
 
 def test_the_dataset_is_neither_in_runners_nor_in_checkpoints(tmp_path):
     dataset = discrete_data(100_000)
-    agent = small(BC, MatchSign(), dataset, checkpoint_dir=tmp_path, keep_checkpoints=1)
+    agent = small(BC, MatchSign(), dataset, False, checkpoint_dir=tmp_path, keep_checkpoints=1)
     runner, _ = agent.train(KEY, hyperparams(BC), progress=False)
     in_folder = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
     size = n_bytes(agent.data)
@@ -405,13 +408,14 @@ def test_agents_of_equal_datasets_share_programs():
             traced.append(1)
             return super()._learn(*args)
 
-    def session(dataset):
-        agent = small(Counting, MatchSign(), dataset)
+    def session(dataset, in_all_ways=True):
+        agent = small(Counting, MatchSign(), dataset, eval_during_training=False)
         traced.clear()
         runner, _ = agent.train(KEY, hyperparams(BC), progress=False)
-        agent.train(None, None, runner, n_steps=3, progress=False)
-        agent.sweep(jax.random.split(KEY, 2), hyperparams(BC), progress=False)
-        jax.vmap(agent.train, (0, None))(jax.random.split(KEY, 2), hyperparams(BC))
+        if in_all_ways:
+            agent.train(None, None, runner, n_steps=3, progress=False)
+            agent.sweep(jax.random.split(KEY, 2), hyperparams(BC), progress=False)
+            jax.vmap(agent.train, (0, None))(jax.random.split(KEY, 2), hyperparams(BC))
         return len(traced), runner.learner.actor.params
 
     n_traced, params = session(discrete_data())
@@ -422,7 +426,7 @@ def test_agents_of_equal_datasets_share_programs():
     n_traced, other_params = session(discrete_data(seed=1))
     assert n_traced == 0
     assert not trees.equal(params, other_params)
-    n_traced, _ = session(discrete_data(33))
+    n_traced, _ = session(discrete_data(33), in_all_ways=False)
     assert n_traced > 0
 
 
@@ -451,7 +455,7 @@ def test_whole_numbers_are_normalised_as_reals_are():
             observations=observations,
             next_observations=observations,
         )
-        agent = td3bc.TD3BC(env, env_params, td3bc.AgentConfig(**SMALL), dataset=dataset)
+        agent = td3bc.TD3BC(env, env_params, td3bc.AgentConfig(**SMALL), False, dataset=dataset)
         outcomes.append(agent.train(KEY, hyperparams(td3bc.TD3BC), progress=False))
     trees.assert_close(*outcomes)
     (moments,) = outcomes[0][0].learner.actor.extra_variables["observed"]["statistics"]["moments"]
@@ -586,6 +590,6 @@ class Three(MatchSign):
 
 
 def test_the_number_of_actions_is_that_of_the_environment():
-    agent = small(CQL, Three(), discrete_data())  # of which the dataset has two
+    agent = small(CQL, Three(), discrete_data(), False)  # of which the dataset has two
     agent.train(KEY, hyperparams(CQL), progress=False)
     assert agent.learner.critic(jnp.zeros(2)).shape == (3,)
