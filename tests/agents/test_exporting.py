@@ -1,6 +1,9 @@
 """Policies as files, beside what the suite says of every agent's; and one training out of many."""
 
+import functools
 import resource
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +15,10 @@ from flax import linen as nn
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents import MAPPO, PPO, load_policy, ops, ppo
+from jaxagents import MAPPO, PPO, load_policy, ops
 from jaxagents.core.observed import without_critic_state
 from jaxagents.networks import WithMemory
+from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
@@ -22,26 +26,49 @@ CASES = {case.name: case for case in AGENTS}
 
 def fresh(case):
     """An agent that acts as it began."""
-    agent = case.make(MatchSign, False)
-    agent.collect_training(agent.start(KEY, case.hyperparams()), {})
+    return begin(case.make(MatchSign, False), case)
+
+
+def begin(agent, case):
+    """Gives an agent a fresh runner."""
+    agent.collect_training(start_of(agent)(KEY, case.hyperparams()), {})
     return agent
+
+
+@functools.cache
+def start_of(agent):
+    """What makes a fresh runner, compiled without what its updates would need."""
+    return jax.jit(agent.program.start)
+
+
+class Exported(NamedTuple):
+    """An agent, and its policy in a file."""
+
+    agent: Any
+    path: Path
+    policy: Any
+
+
+@pytest.fixture(scope="module")
+def ppo(tmp_path_factory):
+    """Most tests need only one policy."""
+    agent, path = fresh(CASES["PPO"]), tmp_path_factory.mktemp("ppo") / "policy"
+    agent.export_policy(path)
+    return Exported(agent, path, load_policy(path))
 
 
 def observations_of(agent, n=5):
     keys = jax.random.split(jax.random.key(3), n)
-    return jax.vmap(agent.episodes.reset)(keys)[0]
+    return jax.jit(jax.vmap(agent.episodes.reset))(keys)[0]
 
 
-def test_only_what_acts_is_exported(tmp_path):
-    agent = fresh(CASES["PPO"])
-    agent.export_policy(tmp_path / "ppo")
-    weights = load_policy(tmp_path / "ppo").weights
-    flat = jax.tree_util.tree_leaves_with_path(agent.actor_training.params)
+def test_only_what_acts_is_exported(tmp_path, ppo):
+    flat = jax.tree_util.tree_leaves_with_path(ppo.agent.actor_training.params)
     names = {f"params/{jax.tree_util.keystr(path, simple=True, separator='/')}" for path, _ in flat}
-    assert set(weights) == names
+    assert set(ppo.policy.weights) == names
     plain = tmp_path / "plain"
     plain.touch()
-    assert (tmp_path / "ppo").stat().st_mode == plain.stat().st_mode  # others may read it too
+    assert ppo.path.stat().st_mode == plain.stat().st_mode  # others may read it too
     agent = fresh(CASES["SAC"])
     agent.export_policy(tmp_path / "sac")
     assert all(name.startswith("actor/params") for name in load_policy(tmp_path / "sac").weights)
@@ -66,9 +93,9 @@ class Remembering(PPO):
 
 def test_a_policy_with_a_memory_is_given_it(tmp_path):
     network = WithMemory(nn.Dense(2), cell=nn.GRUCell(features=4))
-    config = ppo.AgentConfig(n_steps=1, batch_size=4, rollout_length=4, actor_network=network)
+    config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4, actor_network=network)
     agent = Remembering(MatchSign(), None, config, eval_during_training=False)
-    agent.train(KEY, ppo.HyperParameters(), progress=False)
+    agent.collect_training(start_of(agent)(KEY, HyperParameters()), {})
     agent.export_policy(tmp_path / "policy")
     policy = load_policy(tmp_path / "policy")
     obs = observations_of(agent, 3)
@@ -93,18 +120,13 @@ def test_a_policy_with_a_memory_is_given_it(tmp_path):
         assert actions.shape == (3,)
 
 
-def test_refuses_what_does_not_fit(tmp_path):
-    agent = CASES["PPO"].make(MatchSign)
-    path = tmp_path / "policy"
+def test_refuses_what_does_not_fit(tmp_path, ppo):
     with pytest.raises(RuntimeError, match="has not been trained"):
-        agent.export_policy(path)
-    agent = fresh(CASES["PPO"])
-    agent.export_policy(path)
+        CASES["PPO"].make(MatchSign).export_policy(tmp_path / "policy")
     with pytest.raises(FileExistsError, match="exists already: choose another name"):
-        agent.export_policy(path)
+        ppo.agent.export_policy(ppo.path)
     with pytest.raises(FileNotFoundError, match=r"cannot be written: there is no folder .*none; m"):
-        agent.export_policy(tmp_path / "none" / "policy")
-    policy = load_policy(path)
+        ppo.agent.export_policy(tmp_path / "none" / "policy")
     for wrong in (
         np.zeros(3),
         np.zeros(()),
@@ -112,7 +134,7 @@ def test_refuses_what_does_not_fit(tmp_path):
         {"a": np.zeros(2), "b": np.zeros(2)},
     ):
         with pytest.raises(ValueError, match=r"takes an observation of shape \(2,\), or a batch"):
-            policy(wrong)
+            ppo.policy(wrong)
     with pytest.raises(FileNotFoundError, match="There is no file"):
         load_policy(tmp_path / "nothing")
     (tmp_path / "other").write_bytes(b"something else")
@@ -120,12 +142,10 @@ def test_refuses_what_does_not_fit(tmp_path):
         load_policy(tmp_path / "other")
 
 
-def test_acts_in_programs_of_jax(tmp_path):
-    agent = fresh(CASES["PPO"])
-    agent.export_policy(tmp_path / "policy")
-    policy = load_policy(tmp_path / "policy")
-    obs = jax.random.normal(KEY, (3, 4, 2))
-    expected = np.stack([policy(batch) for batch in np.asarray(obs)])
+def test_acts_in_programs_of_jax(ppo):
+    policy = ppo.policy
+    obs = np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32)
+    expected = np.stack([policy(batch) for batch in obs])
     trees.assert_equal(jax.jit(policy)(obs[0]), expected[0])
     for mapped in (jax.vmap(policy), jax.jit(jax.vmap(jax.vmap(policy)))):
         trees.assert_equal(mapped(obs), expected)
@@ -135,20 +155,17 @@ def test_acts_in_programs_of_jax(tmp_path):
     trees.assert_equal(jax.vmap(policy)(obs, keys), drawn)
     each = np.stack([policy(obs[0, 0], key) for key in keys])
     trees.assert_equal(jax.vmap(policy, (None, 0))(obs[0, 0], keys), each)
-    assert jax.jit(policy)(jnp.array([1, 0])) == policy([1, 0])
+    assert jax.jit(policy)(np.array([1, 0])) == policy([1, 0])
     with pytest.raises(TypeError, match="dtype float32, got complex64"):
         jax.jit(policy)(1j * obs[0])
 
 
-def test_names_random_keys_that_it_cannot_draw_by(tmp_path):
-    agent = fresh(CASES["PPO"])
-    agent.export_policy(tmp_path / "policy")
-    policy = load_policy(tmp_path / "policy")
+def test_names_random_keys_that_it_cannot_draw_by(tmp_path, ppo):
     for obs in (np.zeros(2), np.zeros((3, 2))):
         with pytest.raises(ValueError, match=r"takes one random key, .* got keys of shape \(3,\)"):
-            policy(obs, jax.random.split(KEY, 3))
+            ppo.policy(obs, jax.random.split(KEY, 3))
         with pytest.raises(ValueError, match=r"a random key of 2 words, .* got one of 4, of rbg"):
-            policy(obs, jax.random.key(0, impl="rbg"))
+            ppo.policy(obs, jax.random.key(0, impl="rbg"))
     with jax.default_prng_impl("rbg"):
         fresh(CASES["PPO"]).export_policy(tmp_path / "other")
     policy = load_policy(tmp_path / "other")
@@ -188,10 +205,8 @@ class Images(MatchSign):
         }
 
 
-def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path):
-    agent = fresh(CASES["PPO"])
-    agent.export_policy(tmp_path / "numbers")
-    policy = load_policy(tmp_path / "numbers")
+def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path, ppo):
+    policy = ppo.policy
     expected = policy(np.array([1.0, 0.0], np.float32))
     for other in (
         np.array([1, 0]),
@@ -206,7 +221,7 @@ def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path):
     ):
         policy(np.array([1j, 0.0]))
     agent = PPO(Images(), None, CASES["PPO"].config(actor_network=None))
-    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    begin(agent, CASES["PPO"])
     agent.export_policy(tmp_path / "images")
     policy = load_policy(tmp_path / "images")
     pixels = np.array([200, 200, 200])
@@ -224,15 +239,13 @@ def test_numbers_of_other_types_serve_unless_they_would_be_rounded(tmp_path):
             policy({"pixels": wrapped, "action_mask": np.ones(2)})
 
 
-def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path):
-    agent = fresh(CASES["PPO"])
+def test_refuses_names_of_other_files_and_batches_of_nothing(tmp_path, ppo):
     with pytest.raises(
         ValueError, match=r"load_policy reads, not one of \.onnx: let its name end in"
     ):
-        agent.export_policy(tmp_path / "policy.onnx")
+        ppo.agent.export_policy(tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
-    agent.export_policy(tmp_path / "policy")
-    policy = load_policy(tmp_path / "policy")
+    policy = ppo.policy
     with pytest.raises(ValueError, match=r"batch of observations is empty, of shape \(0, 2\)"):
         policy(np.zeros((0, 2)))
     for nothing in (None, (), []):
@@ -256,11 +269,10 @@ def test_leaves_nothing_of_a_file_that_does_not_fit_on_the_disk(tmp_path):
     load_policy(tmp_path / "policy")
 
 
-def test_names_files_whose_programs_are_damaged(tmp_path):
-    fresh(CASES["PPO"]).export_policy(tmp_path / "policy")
-    with safetensors.safe_open(tmp_path / "policy", framework="numpy") as file:
+def test_names_files_whose_programs_are_damaged(tmp_path, ppo):
+    with safetensors.safe_open(ppo.path, framework="numpy") as file:
         metadata = file.metadata()
-    arrays = safetensors.numpy.load_file(tmp_path / "policy")
+    arrays = safetensors.numpy.load_file(ppo.path)
     code, other = arrays["program/greedy"], {**arrays}
     del other["program/drawn"]
     for damaged, fault in (
@@ -297,11 +309,11 @@ class Positions(Overseen):
 def test_what_critics_see_is_not_needed_to_act(env, tmp_path):
     config = CASES["MAPPO"].config(actor_network=None, critic_network=None)
     agent = MAPPO(env(2), None, config)
-    agent.collect_training(agent.start(KEY, CASES["MAPPO"].hyperparams()), {})
+    begin(agent, CASES["MAPPO"])
     agent.export_policy(tmp_path / "policy")
     policy = load_policy(tmp_path / "policy")
     obs = observations_of(agent)
-    expected = jax.vmap(agent.policy, (None, 0))(agent.actor_training, obs)
+    expected = jax.jit(jax.vmap(agent.policy, (None, 0)))(agent.actor_training, obs)
     seen = without_critic_state(obs)
     for given in (seen, *seen.values(), obs):
         trees.assert_close(policy(given), expected)
@@ -316,7 +328,7 @@ class Moves(MatchSign):
 
 def test_entries_are_taken_by_their_names(tmp_path):
     agent = PPO(Moves(), None, CASES["PPO"].config(actor_network=None))
-    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    begin(agent, CASES["PPO"])
     agent.export_policy(tmp_path / "policy")
     policy = load_policy(tmp_path / "policy")
     x, y = jnp.ones(3), -jnp.ones(3)
@@ -363,25 +375,25 @@ class Spying(Remembering):
 
 def test_a_policy_that_reads_what_critics_see_is_given_it(tmp_path):
     agent = Spying(Positions(), None, CASES["PPO"].config(actor_network=None, critic_network=None))
-    agent.collect_training(agent.start(KEY, CASES["PPO"].hyperparams()), {})
+    begin(agent, CASES["PPO"])
     agent.export_policy(tmp_path / "policy")
     obs = observations_of(agent)
-    expected = jax.vmap(agent.policy, (None, 0))(agent.actor_training, obs)
+    expected = jax.jit(jax.vmap(agent.policy, (None, 0)))(agent.actor_training, obs)
     trees.assert_close(load_policy(tmp_path / "policy")(obs), expected)
 
 
 def test_selects_one_training_out_of_many():
     case = CASES["PPO"]
-    agent = case.make(MatchSign, n_steps=2)
+    agent = case.make(MatchSign)
     keys = jax.random.split(KEY, 2)
-    rates = jnp.array([1e-2, 1e-3, 0.0])
+    rates = np.array([1e-2, 1e-3, 0.0], np.float32)
     result = agent.sweep(keys, case.hyperparams(rates), progress=False)
     runner, metrics = agent.select(result, 1, 1)
     alone = agent.train(keys[1], case.hyperparams(rates[1]), progress=False)
     trees.assert_equal((runner, metrics), alone)
     agent.select((result.runners, result.metrics), 2, 0)
     trees.assert_equal(agent.training_runner, jax.tree.map(lambda x: x[2, 0], result.runners))
-    assert agent.previous_training_max_step == 2
+    assert agent.previous_training_max_step == agent.config.n_steps
     for wrong in ((3, 0), (1,), (0, 2), (0, 0, 0)):
         with pytest.raises(IndexError, match=r"along axes of lengths \(3, 2\): give one position"):
             agent.select(result, *wrong)
