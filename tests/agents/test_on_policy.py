@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import trees
 from flax import linen as nn
 from flax import struct
 
@@ -30,38 +31,39 @@ CONFIG = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2
 def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_a_cpu(
     monkeypatch, largest, backend, expected
 ):
-    agent = PPO(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+    agent = make()
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     assert agent._steps_at_once() == expected
 
 
+def make(agent=PPO, config=CONFIG, name="CartPole-v1"):
+    return agent(*gymnax.make(name), config, eval_during_training=False)
+
+
+@functools.cache
+def started(agent):
+    """A fresh runner, compiled without what its updates would need."""
+    return jax.jit(agent.program.start)(KEY, HyperParameters())
+
+
+def updated(agent):
+    """The shapes of a runner after an update, for which nothing is compiled."""
+    program = agent.program
+    return jax.eval_shape(lambda: program.advance(program.start(KEY, HyperParameters()), 1))
+
+
 @pytest.mark.parametrize("largest", [30, 7])
 def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch, largest):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
-    pairs = []
-
-    class Watched(PPO):
-        def _actor_loss_input(self, runner, traj):
-            values = jax.vmap(jax.vmap(runner.critic_training))
-            for obs, found in ((traj.obs, traj.value), (traj.next_obs, traj.next_value)):
-                jax.debug.callback(
-                    lambda *pair: pairs.append(pair), values(obs).reshape(found.shape), found
-                )
-            return super()._actor_loss_input(runner, traj)
-
-    agent = Watched(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
-    agent.train(KEY, HyperParameters(), progress=False)
-    jax.effects_barrier()
-    assert len(pairs) == 2
-    for expected, found in pairs:
+    agent = make()
+    runner = started(agent)
+    _, traj, _ = jax.jit(agent._collect)(runner)
+    values = jax.jit(jax.vmap(jax.vmap(runner.critic_training)))
+    for obs, found in ((traj.obs, traj.value), (traj.next_obs, traj.next_value)):
         assert found.shape == (5, 6)
+        expected = np.reshape(values(obs), (5, 6))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def rollout_of(agent):
-    runner = jax.jit(agent.program.start)(KEY, HyperParameters())
-    return runner, jax.jit(agent._rollout)(runner)[1]
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
@@ -70,8 +72,9 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     monkeypatch, name, ahead
 ):
     monkeypatch.setattr(rollout, "_MOST_NOISE", 2 if ahead else 0)
-    agent = PPO(*gymnax.make(name), CONFIG, eval_during_training=False)
-    runner, traj = rollout_of(agent)
+    agent = make(name=name)
+    runner = started(agent)
+    _, traj, _ = jax.jit(agent._rollout)(runner)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
     key = jax.random.split(agent._keys(runner).rollout, 1 + 2 * math.prod(shape))[0]
 
@@ -81,7 +84,7 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
 
     policy = agent._distribution(actor, actor.params, traj.obs[0, 0])
     drawn = policy.noise(key, shape) if ahead else jax.random.split(key, shape)
-    actions = jax.vmap(jax.vmap(expected))(drawn, traj.obs)
+    actions = jax.jit(jax.vmap(jax.vmap(expected)))(drawn, traj.obs)
     np.testing.assert_allclose(traj.action, actions, rtol=1e-5, atol=1e-6)
     assert len(np.unique(actions)) > 1
 
@@ -145,9 +148,8 @@ class ByCategorical(ByDistribution):
     "agent_type", [FirstAction, FirstActionOfAnAttribute, ByDistribution, ByCategorical]
 )
 def test_policies_draw_in_their_own_way(agent_type):
-    agent = agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
-    _, traj = rollout_of(agent)
-    assert (traj.action == 0).all()
+    _, traj, _ = jax.jit(make(agent_type)._rollout)(started(make()))
+    assert (np.asarray(traj.action) == 0).all()
 
 
 def test_minibatches_may_be_counted_and_be_more_than_environments():
@@ -187,9 +189,8 @@ def test_hooks_of_trajectories_return_two_arrays(output, error, message):
         def _trajectory_advantages(self, advantage, traj):
             return output(advantage)
 
-    agent = Own(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
     with pytest.raises(error, match=rf"Own._trajectory_advantages .*{message}"):
-        agent.train(KEY, HyperParameters(), progress=False)
+        updated(make(Own))
 
 
 @pytest.mark.parametrize(
@@ -205,9 +206,8 @@ def test_updates_that_report_something_else_than_before_are_named(entry, message
             runner = super()._learn(runner, traj, rngs)
             return runner.replace(info={**runner.info, **entry})
 
-    agent = Own(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
     with pytest.raises(ValueError, match=message):
-        agent.train(KEY, HyperParameters(), progress=False)
+        updated(make(Own))
 
 
 def test_updates_that_return_no_runner_or_do_not_count_are_named():
@@ -224,16 +224,12 @@ def test_updates_that_return_no_runner_or_do_not_count_are_named():
             after = super()._training_step(runner)
             return after.replace(update_step=runner.update_step)
 
-    def train(agent):
-        agent = agent(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
-        agent.train(KEY, HyperParameters(), progress=False)
-
     with pytest.raises(TypeError, match=r"Silent\._learn must return the runner .* a NoneType"):
-        train(Silent)
+        make(Silent).train(KEY, HyperParameters(), progress=False)
     with pytest.raises(TypeError, match=r"Nothing\._training_step must return .* a NoneType"):
-        train(Nothing)
+        updated(make(Nothing))
     with pytest.raises(ValueError, match=r"Uncounted\._training_step.*\(update_step=runner\.upd"):
-        train(Uncounted)
+        updated(make(Uncounted))
 
 
 def test_hooks_of_trajectories_may_give_flags_and_counts():
@@ -247,14 +243,13 @@ def test_hooks_of_trajectories_may_give_flags_and_counts():
             positive = (traj.reward > 0.0).astype(jnp.float32)
             return positive, positive
 
-    def losses(agent):
-        agent = agent(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
-        return agent.train(KEY, HyperParameters(), progress=False)[1]["actor_loss"]
+    def learned_from(agent):
+        _, traj, _ = jax.jit(make(agent)._collect)(started(make()))
+        return traj.advantage, traj.target
 
-    np.testing.assert_array_equal(losses(Flags), losses(Numbers))
-
-
-SMALL = CONFIG.replace(rollout_length=4, batch_size=4)
+    of_flags, of_numbers = learned_from(Flags), learned_from(Numbers)
+    assert {x.dtype for x in of_flags} == {jnp.dtype(jnp.float32)}
+    trees.assert_equal(of_flags, of_numbers)
 
 
 class Averaged(PPO):
@@ -266,13 +261,13 @@ class Averaged(PPO):
 
 
 def test_acts_as_trained_by_what_acts():
-    agent = Averaged(*gymnax.make("CartPole-v1"), SMALL, eval_during_training=False)
-    runner, _ = agent.train(KEY, HyperParameters(), progress=False)
-    observations = jax.random.normal(KEY, (32, 4))
-    expected = jax.vmap(agent.policy, (None, 0))(agent._acting(runner), observations)
-    found = jax.vmap(agent.policy)(observations)
-    np.testing.assert_array_equal(found, expected)
-    assert (jax.vmap(agent.policy, (None, 0))(runner.actor_training, observations) != found).any()
+    agent, runner = make(Averaged), started(make())
+    agent.collect_training(runner, {})
+    observations = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    policy = jax.jit(jax.vmap(agent.policy, (None, 0)))
+    found = np.asarray(jax.vmap(agent.policy)(observations))
+    np.testing.assert_array_equal(found, policy(agent._acting(runner), observations))
+    assert (policy(runner.actor_training, observations) != found).any()
 
 
 class Penalised(PPO):
@@ -292,16 +287,15 @@ class Penalised(PPO):
 
 @pytest.mark.parametrize("trunk", [None, nn.Dense(4)], ids=["alone", "behind a trunk"])
 def test_losses_see_the_variables_of_a_subclass(trunk):
-    config = SMALL.replace(trunk=trunk, normalise_observations=True)
-    make = functools.partial(Penalised, *gymnax.make("CartPole-v1"), config, False)
-    runner, _ = make().train(KEY, HyperParameters(), progress=False)
+    config = CONFIG.replace(trunk=trunk, normalise_observations=True)
+    runner = updated(make(Penalised, config))
     assert {"penalty", "observed"} <= runner.actor_training.extra_variables.keys()
 
     class Careless(Penalised):
         keeps = False
 
     with pytest.raises(ValueError, match=r"Careless._create_networks drops \['observed'\] from"):
-        Careless(*gymnax.make("CartPole-v1"), config)
+        make(Careless, config)
 
 
 class InHalfPrecision(nn.Module):
@@ -315,8 +309,7 @@ class InHalfPrecision(nn.Module):
 def test_networks_may_have_parameters_in_half_precision():
     actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
     config = CONFIG.replace(actor_network=actor, critic_network=critic)
-    agent = PPO(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
-    runner, metrics = agent.train(KEY, HyperParameters(), progress=False)
+    runner, metrics = make(config=config).train(KEY, HyperParameters(), progress=False)
     for name in ("actor", "critic"):
         params = getattr(runner, f"{name}_training").params
         assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.bfloat16)}
@@ -325,8 +318,9 @@ def test_networks_may_have_parameters_in_half_precision():
 
 def test_networks_may_compute_in_half_precision():
     networks = {"actor_network": InHalfPrecision(2), "critic_network": InHalfPrecision(1)}
-    agent = PPO(*gymnax.make("CartPole-v1"), SMALL.replace(**networks), False)
-    _, traj, _ = jax.jit(agent._collect)(agent.start(KEY, HyperParameters()))
+    agent = make(config=CONFIG.replace(**networks))
+    runner = jax.eval_shape(agent.program.start, KEY, HyperParameters())
+    _, traj, _ = jax.eval_shape(agent._collect, runner)
     assert {traj.value.dtype, traj.next_value.dtype, traj.target.dtype} == {jnp.dtype("float32")}
 
 
@@ -341,7 +335,7 @@ def test_optimizers_are_told_the_loss():
             return 3.0 + 0.0 * super()._critic_loss(training, obs, targets, hyperparams)
 
     config = CONFIG.replace(optimizer=halved_on_a_plateau)
-    agent = Constant(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
+    agent = make(Constant, config)
     runner, _ = agent.train(KEY, HyperParameters(), progress=False)
     clipped_and_optimized = runner.critic_training.opt_state.inner_state
     plateau = clipped_and_optimized[1][1]
@@ -350,10 +344,8 @@ def test_optimizers_are_told_the_loss():
 
 
 def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
-    make = functools.partial(PPO, *gymnax.make("CartPole-v1"), eval_during_training=False)
-    runner, _ = make(SMALL).train(KEY, HyperParameters(), progress=False)
-    other = make(SMALL.replace(optimizer=optax.nadam))
-    runner, _ = other.train(None, None, runner, progress=False)
-    own = other.start(KEY, HyperParameters())
+    other = make(config=CONFIG.replace(optimizer=optax.nadam))
+    runner, _ = other.train(None, None, started(make()), progress=False)
+    own = jax.eval_shape(other.program.start, KEY, HyperParameters())
     assert jax.tree.structure(runner) == jax.tree.structure(own)
-    assert runner.update_step == 2
+    assert runner.update_step == 1
