@@ -35,13 +35,25 @@ def stepwise(agent, hyperparams, n_updates=N):
     return runner
 
 
-SCHEDULED = {
-    "PPO": ppo_hyperparams(LinearSchedule(1e-2, 0.0, N), eps_clip=LinearSchedule(0.2, 0.0, N)),
-    "DQN": dqn.HyperParameters(
+def scheduled_ppo(rate):
+    """Learning rates from a number to zero, beside another schedule."""
+    clip = LinearSchedule(0.2, 0.0, N)
+    return ppo_hyperparams(LinearSchedule(rate, 0.0, N), eps_clip=clip)
+
+
+def scheduled_dqn(rate):
+    """Learning rates up to a number and back to zero, beside another schedule."""
+    return dqn.HyperParameters(
         epsilon=LinearSchedule(1.0, 0.0, N),
         epsilon_steps=0.0,
-        critic_learning_rate=PiecewiseSchedule((0.0, 1e-2, 0.0), (0, 2, N)),
-    ),
+        critic_learning_rate=PiecewiseSchedule((0.0, rate, 0.0), (0, 2, N)),
+    )
+
+
+OF_RATE = {"PPO": scheduled_ppo, "DQN": scheduled_dqn}
+SCHEDULED = {
+    "PPO": scheduled_ppo(1e-2),
+    "DQN": scheduled_dqn(1e-2),
     "SAC": CASES["SAC"].hyperparams(
         LinearSchedule(1e-2, 0.0, N), gamma=lambda t: 0.9 + 0.01 * t, target_entropy=-1.0
     ),
@@ -65,10 +77,12 @@ def test_a_learning_rate_of_zero_learns_nothing():
 
 
 def test_agents_train_evaluate_and_act_with_schedules():
-    agent = CASES["DQN"].make(MatchSign, eval_deterministic=False)
+    agent = CASES["DQN"].make(MatchSign)
     runner, metrics = agent.train(KEY, SCHEDULED["DQN"], progress=False)
     assert np.isfinite(metrics["returns"]).all()
-    agent.eval(KEY, 2, deterministic=False)
+    assert np.isfinite(agent.eval(KEY, 2, deterministic=False)["returns"]).all()
+    drawing = CASES["DQN"].make(MatchSign, eval_deterministic=False).program
+    assert drawing.shapes_of_metrics(runner)["returns"].shape == metrics["returns"].shape[1:]
     _, obs, _ = agent.env_reset(KEY)
     agent.policy(obs), agent.learner.sample_actions(obs, seed=KEY)
     assert int(agent.learner.n_updates) == int(runner.update_step) == N
@@ -76,27 +90,24 @@ def test_agents_train_evaluate_and_act_with_schedules():
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_vmapped_trainings_have_schedules_of_their_own(name):
-    agent = CASES[name].make(MatchSign, eval_during_training=False)
+    agent, hyperparams = CASES[name].make(MatchSign, eval_during_training=False), OF_RATE[name]
 
-    def hyperparams(first):
-        rate = LinearSchedule(first, 0.0, N)
-        return CASES[name].hyperparams(rate)
-
-    def train(first):
-        runner, _ = agent.train(KEY, hyperparams(first))
+    def train(rate):
+        runner, _ = agent.train(KEY, hyperparams(rate))
         return agent.vital_arrays(runner)
 
     many = jax.vmap(train)(jnp.array([1e-3, 1e-2]))
-    alone = agent.vital_arrays(reached(agent, hyperparams(1e-2)))
+    evaluated = CASES[name].make(MatchSign)
+    alone = evaluated.vital_arrays(reached(evaluated, hyperparams(1e-2)))
     for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(x[1], y, atol=1e-4)
 
 
 def test_sweeps_over_the_number_of_a_schedule():
     agent = CASES["PPO"].make(MatchSign)
-    rate = LinearSchedule(np.array([1e-3, 1e-2]), 0.0, N)
-    result = agent.sweep(KEY[None], ppo_hyperparams(rate), progress=False)
-    alone = reached(agent, ppo_hyperparams(LinearSchedule(1e-2, 0.0, N)))
+    rates = scheduled_ppo(np.array([1e-3, 1e-2]))
+    result = agent.sweep(KEY[None], rates, progress=False)
+    alone = reached(agent, scheduled_ppo(1e-2))
     member = jax.tree.map(lambda x: x[1, 0], result.runners)
     assert_equal(agent.vital_arrays(member), agent.vital_arrays(alone))
     best = result.best_hyperparams.actor_optimizer_params.learning_rate
@@ -117,18 +128,20 @@ def test_interrupted_trainings_are_the_same(name, tmp_path):
     assert "LinearSchedule" in (tmp_path / "hyperparameters.json").read_text()
 
 
-def test_a_training_goes_on_with_numbers_or_schedules(tmp_path):
-    case = CASES["PPO"]
-    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
-    agent.train(KEY, ppo_hyperparams(1e-2), n_steps=2, progress=False)
-    for hyperparams, total in ((SCHEDULED["PPO"], 4), (ppo_hyperparams(1e-2), 5)):
-        fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "n_steps": total}
-        runner, _ = case.make(MatchSign, **fields).resume(KEY, hyperparams, progress=False)
-        assert has_schedules(runner.hyperparams) == has_schedules(hyperparams)
+@pytest.mark.parametrize("begins_with_numbers", [True, False])
+def test_a_training_goes_on_with_numbers_or_schedules(begins_with_numbers, tmp_path):
+    both = [ppo_hyperparams(1e-2), SCHEDULED["PPO"]]
+    first, second = both if begins_with_numbers else reversed(both)
+    agent = CASES["PPO"].make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(KEY, first, n_steps=2, progress=False)
+    runner, _ = agent.resume(KEY, second, progress=False)
+    assert runner.update_step == N
+    assert has_schedules(runner.hyperparams) == has_schedules(second)
 
 
 def test_a_function_cannot_be_restored_without_it(tmp_path):
-    case, hyperparams = CASES["PPO"], ppo_hyperparams(lambda t: 1e-3 / (1.0 + t))
+    case = CASES["REINFORCE"]
+    hyperparams = case.hyperparams(lambda t: 1e-3 / (1.0 + t))
     agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
     with pytest.raises(ValueError, match=r"learning_rate was a FunctionSchedule .* give the hyper"):
@@ -137,12 +150,12 @@ def test_a_function_cannot_be_restored_without_it(tmp_path):
 
 
 def batch_of(n):
-    obs = jax.random.normal(KEY, (n, 8, 3))
-    numbers = jnp.ones((n, 8))
+    obs = np.random.default_rng(0).normal(size=(n, 8, 3)).astype(np.float32)
+    numbers = np.ones((n, 8), np.float32)
     return {
         "observations": obs,
         "next_observations": obs,
-        "actions": jnp.zeros((n, 8), jnp.int32),
+        "actions": np.zeros((n, 8), np.int32),
         "rewards": numbers,
         "masks": numbers,
     }
@@ -172,7 +185,7 @@ def test_learners_count_their_own_updates():
 def test_a_new_buffer_is_filled_at_the_present_epsilon():
     agent = CASES["DQN"].make(MatchSign, checkpoint_buffer=False)
     assert isinstance(agent, DQN)
-    runner = reached(agent, SCHEDULED["DQN"])
-    refilled = agent.refill(agent.checkpointed(runner))
+    runner = reached(CASES["DQN"].make(MatchSign), SCHEDULED["DQN"])
+    refilled = jax.jit(agent.refill)(agent.checkpointed(runner))
     assert has_schedules(refilled.hyperparams)
     assert int(refilled.learner.n_updates) == N
