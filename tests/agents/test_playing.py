@@ -1,5 +1,7 @@
 """Actors that have left the game weigh nothing."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,49 +59,68 @@ def make(networks=NO_MEMORY, left=0.0, **fields):
     return IPPO(Leaving(left), None, config, False)
 
 
-def minibatch(agent, runner):
-    """How the networks are fitted, and the samples of a minibatch of all."""
-    runner, traj, _ = agent._rollout(runner)
-    fits = agent._fits(*agent._with_learning_targets(runner, traj))
-    flat = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), fit.inputs) for fit in fits]
-    return list(fits), [fit.prepare(*inputs) for fit, inputs in zip(fits, flat, strict=True)]
+def started(agent, **fields):
+    """A fresh runner, compiled without what its updates would need."""
+    return jax.jit(agent.program.start)(KEY, CASE.hyperparams(**fields))
+
+
+def flat(inputs):
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), inputs)
+
+
+@functools.cache
+def minibatch(agent):
+    """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
+
+    def collected(runner):
+        runner, traj, _ = agent._rollout(runner)
+        runner, traj = agent._with_learning_targets(runner, traj)
+        samples = [fit.prepare(*flat(fit.inputs)) for fit in agent._fits(runner, traj)]
+        return runner, traj, samples
+
+    runner, traj, samples = jax.jit(collected)(started(agent))
+    return list(agent._fits(runner, traj)), samples
+
+
+def gradients_of(fits, samples, n_parts):
+    """The gradients and the reports of each network, of a minibatch in parts."""
+
+    def compute(samples):
+        return gradients(fits, [fit.training for fit in fits], samples, n_parts, n_devices=1)
+
+    return jax.jit(compute)(samples)
 
 
 @pytest.mark.parametrize("networks", [NO_MEMORY, MEMORY], ids=["samples", "sequences"])
 def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
     agent = make(networks)
-    runner = agent.start(KEY, CASE.hyperparams())
-    fits, samples = minibatch(agent, runner)
+    fits, samples = minibatch(agent)
     trainings = [fit.training for fit in fits]
-    found = gradients(fits, trainings, samples, n_parts=1, n_devices=1)
+    found = gradients_of(fits, samples, n_parts=1)
     hooks = agent._actor_loss, agent._critic_loss
     counts = np.asarray(playing_in_minibatch(samples[0][0])) > 0
     assert 0.5 < counts.mean() < 1.0
     for hook, training, inputs, (grads, info) in zip(hooks, trainings, samples, found, strict=True):
 
         def loss(params, hook=hook, training=training, inputs=inputs):
-            out = hook(training.replace(params=params), *inputs[:-1], runner.hyperparams)
+            out = hook(training.replace(params=params), *inputs[:-1], CASE.hyperparams())
             losses, reports = out if isinstance(out, tuple) else (out, {})
             return losses[counts].mean(), {name: x[counts].mean() for name, x in reports.items()}
 
-        (expected, reports), expected_grads = jax.value_and_grad(loss, has_aux=True)(
-            training.params
-        )
+        value_and_grad = jax.jit(jax.value_and_grad(loss, has_aux=True))
+        (expected, reports), expected_grads = value_and_grad(training.params)
         trees.assert_close(grads, expected_grads)
         trees.assert_close(info, {**reports, "loss": expected})
 
 
 def test_parts_of_minibatches_give_the_same_gradients():
-    agent = make()
-    fits, samples = minibatch(agent, agent.start(KEY, CASE.hyperparams()))
-    trainings = [fit.training for fit in fits]
-    whole, parts = (gradients(fits, trainings, samples, n, 1) for n in (1, 4))
+    fits, samples = minibatch(make())
+    whole, parts = (gradients_of(fits, samples, n_parts) for n_parts in (1, 4))
     trees.assert_close(whole, parts)
 
 
 def test_advantages_are_standardised_over_those_that_count():
-    agent = make()
-    _, (of_actor, _) = minibatch(agent, agent.start(KEY, CASE.hyperparams()))
+    _, (of_actor, _) = minibatch(make())
     counts, advantage = np.asarray(playing(of_actor[0])) > 0, np.asarray(of_actor[3])
     for actor in range(2):
         counted = advantage[counts[:, actor], actor]
@@ -120,12 +141,18 @@ def test_nothing_learns_from_what_actors_see_after_they_have_left():
 
 def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
     agent = make()
-    runner = agent.start(KEY, CASE.hyperparams(gamma=0.5))
-    runner, traj, _ = agent._rollout(runner)
-    _, traj = agent._with_values(runner, traj)
-    values = np.asarray(traj.value)
-    targets = agent._with_targets(runner, traj)
-    lam, (reward, value) = runner.hyperparams.gae_lambda, (np.asarray(traj.reward), values)
+    runner = started(agent, gamma=0.5)
+
+    @jax.jit
+    def collected(runner):
+        runner, traj, _ = agent._rollout(runner)
+        _, traj = agent._with_values(runner, traj)
+        return traj, agent._with_targets(runner, traj)
+
+    traj, targets = collected(runner)
+    explained = ops.explained_variance(targets.value, targets.target, playing(targets.obs))
+    traj, targets = jax.tree.map(np.asarray, (traj, targets))
+    lam, reward, value = np.asarray(runner.hyperparams.gae_lambda), traj.reward, traj.value
     # the last step that it plays, two that it does not, and the end of the episode
     after = 0.5 * reward[2, :, 1] + 0.25 * reward[3, :, 1]
     last = reward[1, :, 1] + after - value[1, :, 1]
@@ -134,16 +161,15 @@ def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
     np.testing.assert_allclose(targets.advantage[0, :, 1], first, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(targets.target[1, :, 1], reward[1, :, 1] + after, rtol=1e-5)
     counted = np.asarray(playing(traj.obs))[:, :, 1] > 0
-    explained = ops.explained_variance(targets.value, targets.target, playing(traj.obs))
-    left, gained = np.asarray(targets.value)[..., 1][counted], targets.target[..., 1][counted]
+    left, gained = targets.value[..., 1][counted], targets.target[..., 1][counted]
     np.testing.assert_allclose(explained[1], 1 - (gained - left).var() / gained.var(), rtol=1e-3)
 
 
 def test_statistics_are_those_of_actors_that_play():
     agent = make(**SWITCHES)
     runner = agent.start(KEY, CASE.hyperparams())
-    _, traj, _ = agent._rollout(runner)
-    after = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+    _, traj, _ = jax.jit(agent._rollout)(runner)
+    after = agent.advance(runner, 1)
     seen = np.asarray(traj.obs["observation"])
     counts = np.asarray(traj.obs["actor_mask"])
     *_, found = after.critic_training.extra_variables["observed"]["statistics"]["moments"]
