@@ -13,7 +13,7 @@ from jaxagents.learners.losses import losses_and_info
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
-CONFIG = AgentConfig(n_steps=1, batch_size=4, rollout_length=8, minibatch_size=2, actor_epochs=2)
+CONFIG = AgentConfig(n_steps=1, batch_size=4, rollout_length=8, minibatch_size=2, actor_epochs=4)
 
 
 def test_losses_come_alone_with_a_dict_or_with_a_divergence():
@@ -57,7 +57,7 @@ def broadcast_critic(hook):
 def test_losses_that_are_not_of_samples_are_refused(hook, shape):
     message = rf"Broadcast._critic_loss must give one loss .* shape \(16,\), .* got shape {shape}"
     with pytest.raises(ValueError, match=message):
-        train(broadcast_critic(hook))
+        updated(broadcast_critic(hook))
 
 
 def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
@@ -89,9 +89,18 @@ class OfTheWhole(PPO):
         return super()._critic_loss(*inputs).mean()
 
 
-def train(agent_type, hyperparams=HyperParameters(ent_coeff=0.1), config=CONFIG):  # noqa: B008
-    agent = agent_type(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
-    return agent.train(KEY, hyperparams, progress=False)
+def make(agent_type):
+    return agent_type(*gymnax.make("CartPole-v1"), CONFIG, eval_during_training=False)
+
+
+def train(agent_type, hyperparams=HyperParameters(ent_coeff=0.1)):  # noqa: B008
+    return make(agent_type).train(KEY, hyperparams, progress=False)
+
+
+def updated(agent_type):
+    """The shapes of a runner after an update, for which nothing is compiled."""
+    program = make(agent_type).program
+    return jax.eval_shape(lambda: program.advance(program.start(KEY, HyperParameters()), 1))
 
 
 def test_a_loss_of_the_whole_minibatch_does_what_it_did():
@@ -103,8 +112,7 @@ def test_a_loss_of_the_whole_minibatch_does_what_it_did():
 
 
 def test_a_loss_of_the_whole_minibatch_stops_early_too():
-    config = CONFIG.replace(actor_epochs=4)
-    stopped, _ = train(OfTheWhole, HyperParameters(kl_threshold=0.0), config)
+    stopped, _ = train(OfTheWhole, HyperParameters(kl_threshold=0.0))
     assert 0 < stopped.actor_training.step < 4 * 2
 
 
@@ -161,7 +169,7 @@ def test_refuses_two_numbers_of_one_name():
             return losses, {"entropy": losses}
 
     with pytest.raises(ValueError, match=r"both report \['entropy'\]: rename one of each"):
-        train(Twice)
+        updated(Twice)
 
 
 def test_refuses_names_of_other_metrics():
@@ -171,13 +179,4 @@ def test_refuses_names_of_other_metrics():
             return losses, {**info, "returns": losses}
 
     with pytest.raises(ValueError, match=r"reports \['returns'\], which names another metric"):
-        train(Taken)
-
-
-def test_refuses_to_stop_by_a_divergence_that_is_not_reported():
-    class Silent(PPO):
-        def _actor_loss(self, *inputs):
-            return super()._actor_loss(*inputs)[0]
-
-    with pytest.raises(TypeError, match="must report 'kl'"):
-        train(Silent)
+        updated(Taken)
