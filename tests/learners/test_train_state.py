@@ -1,6 +1,7 @@
 """Networks in training."""
 
 import copy
+import functools
 import pickle
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import trees
 from flax import linen as nn
 from flax import struct
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from scripts import run_script
 
 from jaxagents.learners.train_state import TrainState, nonpytree_field, target_update
@@ -123,53 +126,41 @@ def test_gradients_and_outputs_are_averaged_over_a_mapped_axis():
 
 
 def test_devices_together_take_the_step_of_one():
-    script = """
-        import functools
-        import jax, jax.numpy as jnp, numpy as np, optax
-        from flax import linen as nn
-        from jax.sharding import Mesh, PartitionSpec as P
-        from jaxagents import TrainState
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(8, n)).astype(np.float32) for n in (3, 1))
+    network = nn.Dense(1)
+    state = TrainState.create(network, network.init(jax.random.key(0), x)["params"], optax.sgd(0.1))
 
-        assert len(jax.devices()) == 4
-        rng = np.random.default_rng(0)
-        x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 1))
-        network = nn.Dense(1)
-        state = TrainState.create(network, network.init(jax.random.key(0), x)["params"], optax.sgd(0.1))
+    def step(state, x, y, axis_name=None, varying=False):
+        if varying:
+            state = state.replace(params=jax.lax.pcast(state.params, "data", to="varying"))
 
-        def step(state, x, y, axis_name=None, varying=False):
-            if varying:
-                state = state.replace(params=jax.lax.pcast(state.params, "data", to="varying"))
+        def loss_fn(params):
+            error = state(x, params=params) - y
+            return jnp.mean(error**2), {"error": jnp.abs(error).mean(), "fixed": 2.0}
 
-            def loss_fn(params):
-                error = state(x, params=params) - y
-                return jnp.mean(error**2), {"error": jnp.abs(error).mean(), "fixed": 2.0}
-            return state.apply_loss_fn(loss_fn=loss_fn, has_aux=True, axis_name=axis_name)
+        return state.apply_loss_fn(loss_fn=loss_fn, has_aux=True, axis_name=axis_name)
 
-        def two_steps(state, x, y):
-            state, _ = step(state, x, y, "data")
-            return step(state, x, y, "data")
+    def two_steps(state, x, y):
+        state, _ = step(state, x, y, "data")
+        return step(state, x, y, "data")
 
-        mesh = Mesh(np.array(jax.devices()), ("data",))
-        first, _ = step(state, x, y)
-        expected = step(first, x, y)
-        replicated, split = P(), P("data")
-        close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
-        for check_vma in (True, False):
-            sharded = jax.jit(jax.shard_map(
-                two_steps, mesh=mesh, in_specs=(replicated, split, split), out_specs=replicated,
-                check_vma=check_vma,
-            ))(state, x, y)
-            jax.tree.map(close, sharded, expected)
+    def own(state, x, y):
+        state, _ = step(state, x, y, "data", varying=True)
+        return jax.lax.pmean(state.params, "data")
 
-        def own(state, x, y):
-            state, _ = step(state, x, y, "data", varying=True)
-            return jax.lax.pmean(state.params, "data")
-        params = jax.shard_map(
-            own, mesh=mesh, in_specs=(replicated, split, split), out_specs=replicated
-        )(state, x, y)
-        jax.tree.map(close, params, first.params)
-    """
-    run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    mesh = Mesh(np.array(jax.devices()[:4]), ("data",))
+    alone = jax.jit(step)
+    first, _ = alone(state, x, y)
+    expected = alone(first, x, y)
+    replicated, split = P(), P("data")
+    places = {"mesh": mesh, "in_specs": (replicated, split, split), "out_specs": replicated}
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
+    for check_vma in (True, False):
+        sharded = jax.jit(jax.shard_map(two_steps, check_vma=check_vma, **places))(state, x, y)
+        jax.tree.map(close, sharded, expected)
+    params = jax.jit(jax.shard_map(own, **places))(state, x, y)
+    jax.tree.map(close, params, first.params)
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.25, 1.0])

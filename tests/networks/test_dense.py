@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from scripts import run_script
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from jaxagents.networks.dense import Dense, dot_general
 
@@ -149,27 +150,20 @@ def test_other_products_are_left_to_xla(dimensions, options):
 
 
 def test_over_several_devices():
-    script = """
-    import jax, jax.numpy as jnp, numpy as np
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-    from jaxagents.networks.dense import Dense
-
-    layer, x = Dense(5), jax.random.normal(jax.random.key(0), (8, 3))
+    layer, x = Dense(5), np.asarray(jnp.tile(X, (8, 1)))[:8]
     params = layer.init(jax.random.key(1), x)
-    gradient = jax.grad(lambda params, x: jnp.sin(layer.apply(params, x)).sum())
-    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    gradient = jax.grad(loss(layer))
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,), devices=jax.devices()[:4])
     placed = jax.device_put(x, NamedSharding(mesh, P("data")))
     places = {"mesh": mesh, "in_specs": (P(), P("data")), "out_specs": P()}
-    by_one = gradient(params, x)
+    by_one = jax.jit(gradient)(params, x)
     summed = jax.shard_map(gradient, **places)  # over the places that share the parameters
     own = jax.shard_map(
         lambda params, x: jax.lax.psum(gradient(params, x), "data"), check_vma=False, **places
     )
-    for by_several in (jax.jit(gradient), summed, own):
+    for by_several in map(jax.jit, (gradient, summed, own)):
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4),
             by_several(params, placed),
             by_one,
         )
-    """
-    run_script(script, XLA_FLAGS="--xla_force_host_platform_device_count=4")
