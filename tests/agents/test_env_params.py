@@ -117,12 +117,13 @@ def test_draws_depend_on_the_update_step_and_on_hyperparameters():
     env = FrameStack(RandomParams(Paid(), draw), 2)
     episodes = Episodes(as_environment(env), 5)
 
+    @jax.jit
     def reward(moment):
         now = episodes if moment is None else episodes.at(moment)
         return now.play(KEY, now.reset(KEY)[1], jnp.zeros((), int)).reward
 
-    assert reward(None) == reward(Moment(0, {})) == 1 + 7
-    assert jax.jit(reward)(Moment(jnp.int32(3), {"wage": 0.5})) == 3.5 + 7
+    assert reward(None) == reward(Moment(np.int32(0), {})) == 1 + 7
+    assert reward(Moment(jnp.int32(3), {"wage": 0.5})) == 3.5 + 7
 
 
 def test_an_environment_that_stays_the_same_is_itself(agent):

@@ -27,11 +27,12 @@ def test_a_rollout_is_played_in_the_environment_of_its_update():
     critic = nn.Sequential((nn.Dense(1), jnp.squeeze))
     config = CASE.config(actor_network=nn.Dense(4), critic_network=critic)
     agent = Adapting(Opponents(Pennies(), 2), None, config, eval_during_training=False)
-    runner, collect = agent.start(KEY, CASE.hyperparams()), jax.jit(agent._rollout)
+    runner = jax.jit(agent.program.start)(KEY, CASE.hyperparams())
+    collect = jax.jit(agent._rollout)
     for update in range(3):
-        _, traj, _ = collect(runner.replace(update_step=jnp.int32(update)))
-        wins = traj.action == update
-        np.testing.assert_array_equal(traj.reward, jnp.where(wins, 1.0, -1.0))
+        _, traj, _ = collect(runner.replace(update_step=np.int32(update)))
+        wins = np.asarray(traj.action) == update
+        np.testing.assert_array_equal(traj.reward, np.where(wins, 1.0, -1.0))
         assert wins.any()
 
 
@@ -64,8 +65,9 @@ def test_environments_in_which_episodes_cannot_go_on_are_refused(changed, messag
 
     config = CASE.config(actor_network=nn.Dense(4))
     agent = Other(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner = jax.eval_shape(agent.program.start, KEY, CASE.hyperparams())
     with pytest.raises(ValueError, match=message):
-        agent.train(KEY, CASE.hyperparams(), progress=False)
+        jax.eval_shape(agent.program.advance, runner, 1)
 
 
 def test_environments_on_the_host_do_not_change():
