@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
@@ -40,60 +39,80 @@ def filled(n_adds, prioritised=False):
     single = [DeviceBuffer.create(example, *sizes, prioritised) for _ in range(N_GROUPS)]
     for seed in range(n_adds):
         new = transitions(seed)
-        grouped = jax.jit(GroupedBuffer.add)(grouped, new)
-        single = [jax.jit(DeviceBuffer.add)(x, of_group(new, i)) for i, x in enumerate(single)]
+        grouped = add_to_groups(grouped, new)
+        single = [add(x, of_group(new, i)) for i, x in enumerate(single)]
     return grouped, single
 
 
 def joined(batches):
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *batches)
+    return jax.tree.map(lambda *x: np.concatenate(x), *batches)
+
+
+def stacked(trees_of_groups):
+    return jax.tree.map(lambda *x: np.stack(x), *trees_of_groups)
+
+
+add = jax.jit(DeviceBuffer.add)
+add_to_groups = jax.jit(GroupedBuffer.add)
+with_priorities = jax.jit(DeviceBuffer.with_priorities)
+priorities_of_groups = jax.jit(GroupedBuffer.with_priorities)
 
 
 @pytest.mark.parametrize("n_adds", [0, 3, 9])
 def test_holds_what_buffers_of_each_group_do(n_adds):
     grouped, single = filled(n_adds)
-    trees.assert_equal(
-        grouped.storage, jax.tree.map(lambda *x: jnp.stack(x), *(x.storage for x in single))
-    )
+    trees.assert_equal(grouped.storage, stacked([x.storage for x in single]))
     assert grouped.size == single[0].size
     dataset = grouped.to_dataset()
     trees.assert_equal({**dataset}, joined([{**x.to_dataset()} for x in single]))
 
 
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def drawn(buffer, key, batch_size, n_sequences):
+    """Everything that is drawn of a buffer, with the rows of it."""
+    indices = buffer.sample_indices(key, batch_size)
+    sequences = buffer.sample_sequences(key, n_sequences, 2)
+    return {
+        "indices": indices,
+        "sequences": sequences,
+        "rows": buffer.take(indices),
+        "rows of sequences": buffer.take(sequences),
+        "samples": buffer.sample(key, batch_size),
+        "n steps": buffer.n_step(indices, 3, 0.9),
+    }
+
+
 def test_every_group_gives_its_part_of_a_batch():
     grouped, single = filled(9)
-    indices = grouped.sample_indices(KEY, 12)
-    assert indices.shape == (N_GROUPS, 4)
+    found = drawn(grouped, KEY, 12, 6)
+    assert found["indices"].shape == (N_GROUPS, 4)
     keys = jax.random.split(KEY, N_GROUPS)
-    trees.assert_equal(
-        indices, jnp.stack([x.sample_indices(k, 4) for x, k in zip(single, keys, strict=True)])
-    )
-    parts = [x.take(i) for x, i in zip(single, indices, strict=True)]
-    trees.assert_equal(grouped.take(indices), joined(parts))
-    trees.assert_equal(grouped.sample(KEY, 12), joined(parts))
-    sequences = grouped.sample_sequences(KEY, 6, 2)
-    alone = [x.sample_sequences(k, 2, 2) for x, k in zip(single, keys, strict=True)]
-    trees.assert_equal(sequences, jnp.stack(alone))
-    parts = [x.take(i) for x, i in zip(single, sequences, strict=True)]
-    trees.assert_equal(grouped.take(sequences), joined(parts))
-    several = [x.n_step(i, 3, 0.9) for x, i in zip(single, indices, strict=True)]
-    trees.assert_close(grouped.n_step(indices, 3, 0.9), joined(several))
+    alone = [drawn(x, key, 4, 2) for x, key in zip(single, keys, strict=True)]
+    for name in ("indices", "sequences"):
+        trees.assert_equal(found[name], stacked([x[name] for x in alone]))
+    trees.assert_equal(found["rows"], joined([x["rows"] for x in alone]))
+    trees.assert_equal(found["samples"], joined([x["rows"] for x in alone]))
+    of_sequences = "rows of sequences"
+    trees.assert_equal(found[of_sequences], joined([x[of_sequences] for x in alone]))
+    trees.assert_close(found["n steps"], joined([x["n steps"] for x in alone]))
 
 
 def test_priorities_are_of_each_group():
     grouped, single = filled(9, prioritised=True)
-    indices = jnp.tile(jnp.arange(8), (N_GROUPS, 1))
-    priorities = jnp.arange(24.0)
-    grouped = grouped.with_priorities(indices, priorities)
+    indices = np.tile(np.arange(8), (N_GROUPS, 1))
+    priorities = np.arange(24, dtype=np.float32)
+    grouped = priorities_of_groups(grouped, indices, priorities)
     single = [
-        x.with_priorities(i, p)
+        with_priorities(x, i, p)
         for x, i, p in zip(single, indices, priorities.reshape(N_GROUPS, -1), strict=True)
     ]
-    drawn, probabilities = grouped.sample_prioritised(KEY, 300)
+    sample_of_groups = jax.jit(GroupedBuffer.sample_prioritised, static_argnums=2)
+    sample = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
+    drawn, probabilities = map(np.asarray, sample_of_groups(grouped, KEY, 300))
     assert drawn.shape == (N_GROUPS, 100)
     np.testing.assert_allclose(probabilities.sum(), np.mean(300 * probabilities), rtol=1e-5)
     for i, key in enumerate(jax.random.split(KEY, N_GROUPS)):
-        expected, within = single[i].sample_prioritised(key, 100)
+        expected, within = map(np.asarray, sample(single[i], key, 100))
         np.testing.assert_array_equal(drawn[i], expected)
         part = probabilities.reshape(N_GROUPS, -1)[i]
         np.testing.assert_allclose(part, within / N_GROUPS, rtol=1e-6)
@@ -101,10 +120,12 @@ def test_priorities_are_of_each_group():
             within, priorities[8 * i + drawn[i]] / priorities[8 * i : 8 * i + 8].sum(), rtol=1e-5
         )
     new = transitions(10)
-    after = grouped.add(new).with_priorities(indices[:, :1], jnp.array([1.0, 2.0, 3.0]))
+    given = np.array([1.0, 2.0, 3.0], np.float32)
+    after = priorities_of_groups(add_to_groups(grouped, new), indices[:, :1], given)
+    found = jax.tree.map(np.asarray, after.priorities)
     for i, buffer in enumerate(single):
-        buffer = buffer.add(of_group(new, i)).with_priorities(indices[i, :1], jnp.array([i + 1.0]))
-        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], after.priorities), buffer.priorities)
+        buffer = with_priorities(add(buffer, of_group(new, i)), indices[i, :1], given[i : i + 1])
+        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], found), buffer.priorities)
 
 
 def test_refuses_what_groups_cannot_share():
@@ -121,6 +142,6 @@ def test_refuses_what_groups_cannot_share():
     with pytest.raises(ValueError, match="no priorities"):
         grouped.sample_prioritised(KEY, 12)
     with pytest.raises(ValueError, match="one at a time"):
-        jax.tree.map(lambda x: jnp.stack([x, x]), grouped).to_dataset()
+        jax.tree.map(lambda x: np.stack([x, x]), grouped).to_dataset()
     with pytest.raises(ValueError, match="'rewards' has shape"):
         grouped.add({**transitions(0), "rewards": np.zeros(3, np.float32)})

@@ -58,10 +58,11 @@ class Meeting(Environment):
 
 def play(env, n, max_steps=100):
     episodes = Episodes(env, max_steps)
-    _, state = episodes.reset(KEY)
+    step = jax.jit(lambda state: episodes.step(KEY, state, jnp.ones((), jnp.int32)))
+    _, state = jax.jit(episodes.reset)(KEY)
     steps = []
     for _ in range(n):
-        steps.append(episodes.step(KEY, state, jnp.ones((), jnp.int32)))
+        steps.append(step(state))
         state = steps[-1].envstate
     return jax.tree.map(lambda *x: np.stack(x), *steps)
 
@@ -184,12 +185,13 @@ def test_the_shorter_of_two_limits_cuts():
 
 @pytest.mark.parametrize(("agent", "env"), [(PPO, Line()), (IPPO, Meeting())])
 def test_trains_in_an_own_environment(agent, env):
-    agent = agent(env, None, CONFIG.replace(max_episode_steps=10))
+    agent = agent(env, None, CONFIG.replace(max_episode_steps=10), eval_during_training=False)
     assert agent.env is env
     assert agent.env_params is None
     runner, metrics = agent.train(KEY, HyperParameters(), progress=False)
     assert runner.update_step == 2
     assert np.isfinite(metrics["actor_loss"][-1])
+    jax.eval_shape(agent.program.play, KEY, agent.program.acting(runner))
     assert str(agent).startswith(f"{type(agent).__name__} on {env.name}")
 
 
