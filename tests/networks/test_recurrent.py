@@ -25,16 +25,22 @@ FIRST = jnp.array([False, False, True, False, False, True, False])
 OBS = jax.random.normal(KEY, (7, 3, 2))
 
 
+def at(tree, i):
+    return jax.tree.map(lambda x: np.asarray(x)[i], tree)
+
+
 def assert_unrolls_as_it_steps(network, obs):
-    carry = network.initial()
-    first_obs = jax.tree.map(lambda x: x[0], obs)
-    state = TrainState.from_variables(network, network.init(KEY, carry, first_obs))
-    carry = jax.tree.map(lambda x: x + 0.3, carry)
-    unrolled = jax.jit(lambda: state(carry, obs, FIRST, method="unroll"))()
-    for t in range(len(FIRST)):
-        carry = network.initial() if FIRST[t] else carry
-        carry, output = state(carry, jax.tree.map(lambda x, t=t: x[t], obs))
-        trees.assert_close(jax.tree.map(lambda x, t=t: x[t], unrolled), (carry, output))
+    carry, first = network.initial(), np.asarray(FIRST)
+    variables = jax.jit(network.init)(KEY, carry, at(obs, 0))
+    state = TrainState.from_variables(network, variables)
+    carry = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), carry)
+    unroll = jax.jit(lambda *inputs: state(*inputs, method="unroll"))
+    step = jax.jit(lambda *inputs: state(*inputs))
+    unrolled = unroll(carry, obs, FIRST)
+    for t in range(len(first)):
+        carry = network.initial() if first[t] else carry
+        carry, output = step(carry, at(obs, t))
+        trees.assert_close(at(unrolled, t), (carry, output))
 
 
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
@@ -49,20 +55,22 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
     network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
     lifted = for_each_actor(network, 3, shared_params=shared, own_observations=own)
     assert_unrolls_as_it_steps(lifted, OBS)
-    variables = lifted.init(KEY, lifted.initial(), OBS[0])
-    carry = jax.random.normal(KEY, (3, 4))
-    after, logits = lifted.apply(variables, carry, OBS[0])
-    params = variables["params"]["actors"]
+    obs = np.asarray(OBS[0])
+    variables = jax.jit(lifted.init)(KEY, lifted.initial(), obs)
+    carry = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    outputs = jax.jit(lifted.apply)(variables, carry, obs)
+    params, apply = variables["params"]["actors"], jax.jit(network.apply)
     for i in range(3):
-        own_params = params if shared else jax.tree.map(lambda x, i=i: x[i], params)
-        alone = network.apply({"params": own_params}, carry[i], OBS[0, i] if own else OBS[0])
-        trees.assert_close((after[i], logits[i]), alone)
+        own_params = params if shared else at(params, i)
+        alone = apply({"params": own_params}, carry[i], obs[i] if own else obs)
+        trees.assert_close(at(outputs, i), alone)
 
 
 @pytest.mark.parametrize("wrap", [mask_actions, observation_only])
 def test_masks_are_known_at_every_step(wrap):
     network = wrap(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4)))
-    allowed = jnp.ones((7, 2), bool).at[3, 1].set(False)
+    allowed = np.ones((7, 2), bool)
+    allowed[3, 1] = False
     obs = {"observation": OBS[:, 0], "action_mask": allowed}
     assert_unrolls_as_it_steps(network, obs)
 
