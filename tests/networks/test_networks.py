@@ -48,12 +48,17 @@ def shapes_of(tree):
 
 
 def stacked(observations):
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *observations)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *observations)
 
 
 def altered(obs, i):
     """Another observation of the same structure."""
-    return jax.tree.map(lambda x: x ^ (x > -1) if x.dtype == bool else x * (i + 1), obs)
+
+    def other(x):
+        x = np.asarray(x)
+        return ~x if x.dtype == bool else (x * (i + 1)).astype(x.dtype)
+
+    return jax.tree.map(other, obs)
 
 
 def parameter_shapes(network, obs):
@@ -134,11 +139,11 @@ def test_patch_conv_is_a_convolution(kernel_size, stride, padding):
     x = uniform(*shape)
     network = PatchConv(4, kernel_size, stride, padding)
     params = random_parameters(network, x)
-    dense = params["params"]["Dense_0"]
+    dense = jax.tree.map(np.asarray, params["params"]["Dense_0"])
     kernel = dense["kernel"].reshape(*kernel_size, shape[-1], 4)
     reference = nn.Conv(4, kernel_size, strides=stride, padding=padding)
-    expected = reference.apply({"params": {**dense, "kernel": kernel}}, x)
-    assert_close(network.apply(params, x), expected)
+    expected = jax.jit(reference.apply)({"params": {**dense, "kernel": kernel}}, x)
+    assert_close(jax.jit(network.apply)(params, x), expected)
 
 
 def test_images_smaller_than_a_patch_are_refused_without_padding():
@@ -221,7 +226,7 @@ def test_heads_pass_on_the_number_of_categories(network):
 def test_heads_pass_on_the_activation(network):
     obs = uniform(5)
     params = random_parameters(network, obs)
-    outputs = [network.clone(activation=f).apply(params, obs) for f in (nn.tanh, nn.relu)]
+    outputs = [jax.jit(network.clone(activation=f).apply)(params, obs) for f in (nn.tanh, nn.relu)]
     assert (jax.tree.leaves(outputs[0])[0] != jax.tree.leaves(outputs[1])[0]).all()
 
 
@@ -250,7 +255,11 @@ def lifted(network, shared, own):
 
 def params_of(actor, params, shared):
     own_params = params["params"]["actors"]
-    return {"params": own_params if shared else jax.tree.map(lambda x: x[actor], own_params)}
+    return {"params": own_params if shared else of_actor(actor, own_params)}
+
+
+def of_actor(actor, tree):
+    return jax.tree.map(lambda x: np.asarray(x)[actor], tree)
 
 
 @every_network
@@ -258,13 +267,13 @@ def params_of(actor, params, shared):
 @own_or_joint
 def test_every_actor_runs_the_single_network(network, shared, own):
     per_actor, params, obs = lifted(network, shared, own)
-    outputs = per_actor.apply(params, obs)
+    outputs, apply = jax.jit(per_actor.apply)(params, obs), jax.jit(network.apply)
     single = parameter_shapes(network, uniform(5))
     for actor in range(N_ACTORS):
         actor_params = params_of(actor, params, shared)
         assert shapes_of(actor_params["params"]) == single
-        alone = network.apply(actor_params, obs[actor] if own else obs)
-        assert_close(jax.tree.map(lambda x, i=actor: x[i], outputs), alone)
+        alone = apply(actor_params, of_actor(actor, obs) if own else obs)
+        assert_close(of_actor(actor, outputs), alone)
 
 
 @own_or_joint
@@ -281,27 +290,29 @@ def test_own_parameters_start_out_different(own):
 @own_or_joint
 def test_shared_parameters_give_equal_outputs_for_equal_observations(network, own):
     per_actor, params, obs = lifted(network, True, own)
-    same = jnp.broadcast_to(obs[0], obs.shape) if own else obs
-    for leaf in jax.tree.leaves(per_actor.apply(params, same)):
-        assert_close(leaf, jnp.broadcast_to(leaf[0], leaf.shape))
+    same = np.broadcast_to(np.asarray(obs)[0], obs.shape) if own else obs
+    for leaf in jax.tree.leaves(jax.jit(per_actor.apply)(params, same)):
+        leaf = np.asarray(leaf)
+        assert_close(leaf, np.broadcast_to(leaf[0], leaf.shape))
 
 
 @every_network
 @own_or_joint
 def test_own_parameters_give_other_outputs_for_equal_observations(network, own):
     per_actor, params, obs = lifted(network, False, own)
-    same = jnp.broadcast_to(obs[0], obs.shape) if own else obs
-    for leaf in jax.tree.leaves(per_actor.apply(params, same)):
+    same = np.broadcast_to(np.asarray(obs)[0], obs.shape) if own else obs
+    for leaf in jax.tree.leaves(jax.jit(per_actor.apply)(params, same)):
+        leaf = np.asarray(leaf)
         assert (leaf[0] != leaf[1]).all()
 
 
 @own_or_joint
 def test_the_loss_of_one_actor_has_no_gradient_for_the_parameters_of_another(own):
     per_actor, params, obs = lifted(CategoricalActor(4, (8,)), False, own)
-    gradients = jax.grad(lambda p: jnp.square(per_actor.apply(p, obs)[1]).sum())(params)
-    for leaf in jax.tree.leaves(gradients):
-        assert jnp.abs(leaf[1]).max() > 0.0
-        np.testing.assert_array_equal(leaf[jnp.array([0, 2])], 0.0)
+    gradients = jax.jit(jax.grad(lambda p: jnp.square(per_actor.apply(p, obs)[1]).sum()))(params)
+    for leaf in map(np.asarray, jax.tree.leaves(gradients)):
+        assert np.abs(leaf[1]).max() > 0.0
+        np.testing.assert_array_equal(leaf[[0, 2]], 0.0)
 
 
 def test_gradients_for_shared_parameters_add_up_over_actors():
@@ -342,6 +353,7 @@ def test_observations_of_actors_may_have_any_structure(shared, own):
 def test_actors_vmapped_over_a_batch_equal_looped(shared):
     per_actor, params, _ = lifted(CategoricalActor(4, (8,)), shared, True)
     observations = uniform(4, N_ACTORS, 5)
-    together = jax.vmap(per_actor.apply, in_axes=(None, 0))(params, observations)
+    apply = jax.jit(per_actor.apply)
+    together = jax.vmap(apply, in_axes=(None, 0))(params, observations)
     assert together.shape == (4, N_ACTORS, 4)
-    assert_close(together, stacked([per_actor.apply(params, obs) for obs in observations]))
+    assert_close(together, stacked([apply(params, obs) for obs in np.asarray(observations)]))

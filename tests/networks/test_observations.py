@@ -1,5 +1,7 @@
 """The default encoder of observations: structures, types, batch axes and its networks."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,24 +58,24 @@ def batch_of(obs, batch_shape):
 
     def stacked(x):
         n = int(np.prod(batch_shape))
-        x, factors = x[None], jnp.arange(n, 0, -1).reshape(n, *[1] * x.ndim)
+        x, factors = np.asarray(x)[None], np.arange(n, 0, -1).reshape(n, *[1] * x.ndim)
         return (x * factors / n if x.dtype != bool else x ^ (factors < n)).astype(x.dtype)
 
-    return jax.tree.map(lambda x: stacked(x).reshape(*batch_shape, *x.shape), obs)
+    return jax.tree.map(lambda x: stacked(x).reshape((*batch_shape, *x.shape)), obs)
 
 
 @every_batch
 @every_observation
 def test_every_observation_becomes_a_vector(obs, n_features, batch_shape):
     encoder = observation_encoder(obs)
-    variables = jax.jit(encoder.init)(KEY, obs)
+    variables, apply = jax.jit(encoder.init)(KEY, obs), jax.jit(encoder.apply)
     batch = batch_of(obs, batch_shape)
-    features = encoder.apply(variables, batch)
+    features = apply(variables, batch)
     assert features.shape == (*batch_shape, n_features)
     assert features.dtype == jnp.float32
     flat = jax.tree.map(lambda x, one: x.reshape(-1, *one.shape), batch, obs)
     alone = [
-        encoder.apply(variables, jax.tree.map(lambda x: x[i], flat))  # noqa: B023
+        apply(variables, jax.tree.map(lambda x: x[i], flat))  # noqa: B023
         for i in range(int(np.prod(batch_shape)))
     ]
     np.testing.assert_allclose(
@@ -150,11 +152,10 @@ def test_networks_of_vectors_take_encoded_observations(obs, n_features, batch_sh
     network = WithEncoder(observation_encoder(obs), DiscreteCritic((8,), n_actions=3))
     batch = batch_of(obs, batch_shape)
 
-    def outputs(train):
-        return network.init_with_output(KEY, batch, train=train)[0]
-
     for train in (False, True):
-        assert jax.eval_shape(lambda train=train: outputs(train)).shape == (*batch_shape, 3)
+        init = functools.partial(network.init_with_output, train=train)
+        outputs, _ = jax.eval_shape(init, KEY, batch)
+        assert outputs.shape == (*batch_shape, 3)
 
 
 def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
@@ -163,8 +164,9 @@ def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
         observation_encoder(OBSERVATIONS["dict"][0]), ensemblize(ValueCritic, 2)((8,))
     )
     variables = jax.jit(network.init)(KEY, obs)
-    assert network.apply(variables, obs).shape == (2, 5)
-    gradient = jax.grad(lambda v: network.apply(v, obs).sum())(variables)["params"]["encoder"]
+    assert jax.eval_shape(network.apply, variables, obs).shape == (2, 5)
+    gradient_of = jax.jit(jax.grad(lambda v, obs: network.apply(v, obs).sum()))
+    gradient = jax.tree.map(np.asarray, gradient_of(variables, obs)["params"]["encoder"])
     assert all(leaf.any() for leaf in jax.tree.leaves(gradient))
 
 
