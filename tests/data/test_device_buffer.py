@@ -24,6 +24,9 @@ examples = settings(deadline=None, max_examples=25, derandomize=True, database=N
 add = jax.jit(DeviceBuffer.add)
 sample = jax.jit(DeviceBuffer.sample, static_argnums=2)
 n_step = jax.jit(DeviceBuffer.n_step, static_argnums=2)
+take = jax.jit(DeviceBuffer.take)
+sequences = jax.jit(DeviceBuffer.sequences, static_argnums=2)
+sample_sequences = jax.jit(DeviceBuffer.sample_sequences, static_argnums=(2, 3))
 sample_prioritised = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
 with_priorities = jax.jit(DeviceBuffer.with_priorities)
 
@@ -103,7 +106,7 @@ def test_holds_the_most_recent_of_each_environment(size, n_adds, seed):
     n_times = len(model[0])
     expected["ends"][n_times - 1 :: n_times] = True
     trees.assert_equal({**dataset}, expected)
-    kept = jax.tree.map(lambda x: x[: buffer.size], buffer.storage)
+    kept = jax.tree.map(lambda x: np.asarray(x)[: int(buffer.size)], buffer.storage)
     assert sorted(kept["actions"].tolist()) == sorted(numbered(model))
     trees.assert_equal(kept, stacked(numbered(model)[i] for i in kept["actions"].tolist()))
 
@@ -121,13 +124,13 @@ def test_samples_rows_that_it_holds(size, n_adds, seed):
 @examples
 def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
     buffer, model = filled(*size, n_adds, seed)
-    steps = n_step(buffer, jnp.arange(buffer.capacity), n, GAMMA)
+    steps = n_step(buffer, np.arange(buffer.capacity), n, GAMMA)
     expected = {
         int(rows[start]["actions"]): plain_n_step(rows, start, n)
         for rows in model
         for start in range(len(rows))
     }
-    held = jax.tree.map(lambda x: x[: buffer.size], steps)
+    held = jax.tree.map(lambda x: np.asarray(x)[: int(buffer.size)], steps)
     trees.assert_close(held, stacked(expected[i] for i in held["actions"].tolist()))
     assert held["observations"]["image"].dtype == np.uint8
 
@@ -137,8 +140,8 @@ def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
 def test_n_steps_are_those_of_its_dataset(size, n_adds, n, seed):
     buffer, _ = filled(*size, n_adds, seed)
     expected = {**buffer.to_dataset().n_step(n, GAMMA)}
-    steps = n_step(buffer, jnp.arange(buffer.capacity), n, GAMMA)
-    numbers = buffer.storage["actions"][: buffer.size].tolist()
+    steps = n_step(buffer, np.arange(buffer.capacity), n, GAMMA)
+    numbers = np.asarray(buffer.storage["actions"])[: int(buffer.size)].tolist()
     rows = np.array([numbers.index(number) for number in expected["actions"].tolist()])
     steps = jax.tree.map(lambda x: np.asarray(x)[rows], steps)
     for either in (steps, expected):
@@ -148,15 +151,15 @@ def test_n_steps_are_those_of_its_dataset(size, n_adds, n, seed):
 
 def test_one_step_is_the_row_with_the_discount():
     buffer, _ = filled(12, 3, 6)
-    indices = jnp.array([[0, 5], [11, 5]])
-    step, row = n_step(buffer, indices, 1, 0.5), buffer.take(indices)
+    indices = np.array([[0, 5], [11, 5]])
+    step, row = n_step(buffer, indices, 1, 0.5), take(buffer, indices)
     np.testing.assert_array_equal(step.pop("discounts"), np.full((2, 2), 0.5, np.float32))
     trees.assert_equal(step, row)
 
 
 def test_there_may_be_a_discount_for_each_member():
     buffer, _ = filled(12, 3, 6)
-    indices, gammas = jnp.arange(12), jnp.array([0.0, 0.5, 1.0])
+    indices, gammas = np.arange(12), np.array([0.0, 0.5, 1.0], np.float32)
     steps = jax.vmap(lambda gamma: n_step(buffer, indices, 3, gamma))(gammas)
     for i, gamma in enumerate(gammas):
         alone = n_step(buffer, indices, 3, gamma)
@@ -175,8 +178,8 @@ def test_samples_uniformly(n_adds):
 @pytest.mark.parametrize("n_adds", [3, 4, 9])
 def test_samples_sequences_of_each_environment_uniformly(n_adds):
     length, (buffer, model) = 3, filled(20, 4, n_adds)
-    indices = buffer.sample_sequences(jax.random.key(0), 20_000, length)
-    numbers = np.asarray(buffer.take(indices)["actions"])
+    indices = sample_sequences(buffer, jax.random.key(0), 20_000, length)
+    numbers = np.asarray(take(buffer, indices)["actions"])
     steps = 4 * np.arange(length)
     np.testing.assert_array_equal(numbers, numbers[:, :1] + steps)
     starts, counts = np.unique(numbers[:, 0], return_counts=True)
@@ -188,7 +191,7 @@ def test_samples_sequences_of_each_environment_uniformly(n_adds):
 def test_the_key_decides_the_samples():
     buffer, _ = filled(20, 4, 5)
     keys = jax.random.split(jax.random.key(0), 2)
-    first, again, second = (sample(buffer, keys[i], 20)["actions"] for i in (0, 0, 1))
+    first, again, second = (np.asarray(sample(buffer, keys[i], 20)["actions"]) for i in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != second).any()
 
@@ -266,15 +269,16 @@ def test_only_first_rows_of_whole_sequences_have_a_priority(capacity, n_envs, le
         assert_consistent(buffer.priorities)
         if starts.any():
             drawn, _ = sample_prioritised(buffer, jax.random.key(time), 32)
-            rows = buffer.sequences(drawn, length)
+            drawn = np.asarray(drawn)
+            rows = np.asarray(sequences(buffer, drawn, length))
             np.testing.assert_array_equal(np.diff(times[rows], axis=1), 1)
             np.testing.assert_array_equal(rows % n_envs, np.tile(drawn[:, None] % n_envs, length))
-            given = with_priorities(buffer, drawn, jnp.full(32, 5.0))
+            given = with_priorities(buffer, drawn, np.full(32, 5.0, np.float32))
             assert set(np.flatnonzero(known_priorities(given) == 5.0)) <= set(
                 np.flatnonzero(starts)
             )
     buffer = add(
-        with_priorities(buffer, jnp.array([capacity - 1]), jnp.array([7.0])),
+        with_priorities(buffer, np.array([capacity - 1]), np.array([7.0], np.float32)),
         stacked([transition()] * n_envs),
     )
     assert known_priorities(buffer).max() == 7.0
@@ -293,7 +297,7 @@ def test_draws_in_proportion_to_priorities(capacity):
     buffer = add(buffer, {"x": np.arange(capacity, dtype=np.float32)})
     given_priorities = np.exp(3.0 * rng.normal(size=capacity)).astype(np.float32)
     given_priorities[rng.integers(capacity, size=capacity // 5)] = 0.0
-    buffer = with_priorities(buffer, jnp.arange(capacity), given_priorities)
+    buffer = with_priorities(buffer, np.arange(capacity), given_priorities)
     indices, _ = sample_prioritised(buffer, jax.random.key(1), 100_000)
     expected = 100_000 * given_priorities.astype(float) / given_priorities.sum(dtype=float)
     counts = np.bincount(indices, minlength=capacity)
@@ -310,8 +314,9 @@ def test_extreme_priorities_draw_rows_that_have_one(seed):
     some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf], 3)
     values = rng.choice([0.0, *some], 40).astype(np.float32)
     buffer, _ = filled(300, 4, 10, prioritised=True)  # 40 rows are held
-    buffer = with_priorities(buffer, jnp.arange(40), values)
-    indices, probabilities = sample_prioritised(buffer, jax.random.key(seed), 256)
+    buffer = with_priorities(buffer, np.arange(40), values)
+    drawn = sample_prioritised(buffer, jax.random.key(seed), 256)
+    indices, probabilities = map(np.asarray, drawn)
     assert np.isfinite(buffer.priorities.levels[-1]).all()
     assert (known_priorities(buffer)[indices] > 0.0).all()
     assert (probabilities > 0.0).all()
@@ -329,15 +334,16 @@ def test_the_ends_of_the_sum_are_children_that_have_a_priority():
 @pytest.mark.parametrize("value", [0.0, 1e-42, np.nan])
 def test_without_priorities_it_is_the_first_row(value):
     buffer, _ = filled(300, 4, 10, prioritised=True)
-    buffer = with_priorities(buffer, jnp.arange(40), jnp.full(40, value))
+    buffer = with_priorities(buffer, np.arange(40), np.full(40, value, np.float32))
     indices, _ = sample_prioritised(buffer, jax.random.key(0), 256)
     assert (indices < (40 if value else 1)).all()
 
 
 def test_a_priority_that_is_no_number_counts_as_zero():
     buffer, _ = filled(300, 4, 10, prioritised=True)
-    given = jnp.ones(40).at[jnp.array([3, 17])].set(jnp.nan)
-    buffer = with_priorities(buffer, jnp.arange(40), given)
+    given = np.ones(40, np.float32)
+    given[[3, 17]] = np.nan
+    buffer = with_priorities(buffer, np.arange(40), given)
     np.testing.assert_array_equal(known_priorities(buffer)[:40], np.nan_to_num(given))
     assert_consistent(buffer.priorities)
     assert buffer.priorities.largest == 1.0
@@ -392,20 +398,22 @@ def create(capacity, prioritised):
     return DeviceBuffer.create(transition(), capacity, 4, prioritised)
 
 
+def numbers_of(outcome):
+    buffer, key, total = outcome
+    return jax.tree.map(np.asarray, (buffer, jax.random.key_data(key), total))
+
+
 @pytest.mark.parametrize("prioritised", [False, True])
-@pytest.mark.parametrize("batched", [False, True])
-def test_members_of_a_vmap_are_as_one_alone(prioritised, batched):
+def test_members_of_a_vmap_are_as_one_alone_whoever_made_the_buffers(prioritised):
     keys = jax.random.split(jax.random.key(0), 3)
     alone = jax.jit(lambda key: loop(create(40, prioritised), key, prioritised))
-    if batched:
-        buffers = jax.tree.map(lambda x: jnp.stack([x] * 3), create(40, prioritised))
-        together = jax.jit(jax.vmap(lambda buffer, key: loop(buffer, key, prioritised)))(
-            buffers, keys
-        )
-    else:
-        together = jax.jit(jax.vmap(alone))(keys)
-    for i, key in enumerate(keys):
-        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], together), alone(key))
+    buffers = jax.tree.map(lambda x: np.stack([x] * 3), create(40, prioritised))
+    of_buffers = jax.jit(jax.vmap(lambda buffer, key: loop(buffer, key, prioritised)))
+    expected = [numbers_of(alone(key)) for key in keys]
+    for together in (of_buffers(buffers, keys), jax.jit(jax.vmap(alone))(keys)):
+        found = numbers_of(together)
+        for i in range(3):
+            trees.assert_close(jax.tree.map(lambda x, i=i: x[i], found), expected[i])
 
 
 @pytest.mark.parametrize("prioritised", [False, True])
