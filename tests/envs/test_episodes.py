@@ -1,5 +1,7 @@
 """Episodes: termination, truncation, resets, and what is refused of an environment."""
 
+import functools
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import trees
 from flax import linen as nn
 from probes import Box, Discrete, Endless, Probe
 
-from jaxagents import IPPO, PPO, PPOBase, reinforce
+from jaxagents import A2C, IPPO, PPO, PPOBase, reinforce
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -40,12 +42,12 @@ class Counter:
 
 
 def play(episodes, n, action=0):
-    _, state = episodes.reset(KEY)
+    step = jax.jit(lambda state: episodes.step(KEY, state, action))
+    _, state = jax.jit(episodes.reset)(KEY)
     steps = []
     for _ in range(n):
-        step = episodes.step(KEY, state, action)
-        steps.append(step)
-        state = step.envstate
+        steps.append(step(state))
+        state = steps[-1].envstate
     return jax.tree.map(lambda *x: np.stack(x), *steps)
 
 
@@ -90,13 +92,16 @@ def test_gymnax_parameters_limit_the_time():
 def test_agrees_with_gymnax_step_by_step():
     env, params = gymnax.make("CartPole-v1")
     episodes = Episodes(as_environment(env, params), 10_000)
-    obs, state = episodes.reset(KEY)
+    _, state = jax.jit(episodes.reset)(KEY)
     inner = state.envstate
+    step = jax.jit(lambda key, state: episodes.step(key, state, 1))
+    step_of_gymnax = jax.jit(
+        lambda key, state: env.step_env(jax.random.split(key)[0], state, 1, params)
+    )
     for t in range(30):
         key = jax.random.key(t)
-        step_key, _ = jax.random.split(key)
-        ours = episodes.step(key, state, 1)
-        obs, inner, reward, done, _ = env.step_env(step_key, inner, 1, params)
+        ours = step(key, state)
+        obs, inner, reward, done, _ = step_of_gymnax(key, inner)
         np.testing.assert_allclose(ours.next_obs, obs)
         assert ours.reward == reward
         assert ours.terminated == done
@@ -115,14 +120,27 @@ def test_box_actions_are_clipped():
             return action
 
     episodes = Episodes(as_environment(Echo()), 10)
-    _, state = episodes.reset(KEY)
-    assert episodes.step(KEY, state, jnp.float32(5.0)).reward == 2.0
-    assert episodes.step(KEY, state, jnp.float32(-5.0)).reward == -1.0
+    _, state = jax.jit(episodes.reset)(KEY)
+    step = jax.jit(episodes.step)
+    assert step(KEY, state, np.float32(5.0)).reward == 2.0
+    assert step(KEY, state, np.float32(-5.0)).reward == -1.0
 
 
 def started(agent, **hyperparams):
     """A fresh runner, compiled without what its updates would need."""
     return jax.jit(agent.program.start)(KEY, HyperParameters(**hyperparams))
+
+
+def rollout_with_targets(agent, runner):
+    """A rollout with everything that is learned from it."""
+
+    @jax.jit
+    def collect(runner):
+        runner, traj, _ = agent._rollout(runner)
+        runner, traj = agent._with_values(runner, traj)
+        return agent._with_targets(runner, traj)
+
+    return jax.tree.map(np.asarray, collect(runner))
 
 
 def test_targets_across_a_truncation_by_hand():
@@ -151,11 +169,7 @@ def test_targets_across_a_truncation_by_hand():
         critic_network=TenTimes(),
     )
     agent = PPO(Counting(), None, config)
-    runner = started(agent, gamma=0.5, gae_lambda=0.8)
-    runner, traj, _ = agent._rollout(runner)
-    runner, traj = agent._with_values(runner, traj)
-    traj = agent._with_targets(runner, traj)
-
+    traj = rollout_with_targets(agent, started(agent, gamma=0.5, gae_lambda=0.8))
     np.testing.assert_array_equal(traj.reward[:, 0], [1, 2, 1])
     np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0])
     np.testing.assert_array_equal(traj.value[:, 0], [0, 10, 0])
@@ -170,11 +184,10 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return agent._rollout(started(agent))[1]
+        return jax.jit(agent._rollout)(started(agent))[1]
 
-    few, many = rollout(4), rollout(8)
-    first_resets = jax.tree.map(lambda x: x[0, :4], many.obs)
-    np.testing.assert_array_equal(few.obs[0], first_resets)
+    few, many = (np.asarray(rollout(batch_size).obs) for batch_size in (4, 8))
+    np.testing.assert_array_equal(few[0], many[0, :4])
 
 
 class Countdown:
@@ -195,37 +208,44 @@ class Countdown:
 N_MANY = 300
 
 
-def step_many(episodes, keys, states, actions):
-    return jax.jit(lambda *args: episodes.step_all(*args))(keys, states, actions)
+EPISODES = Episodes(as_environment(Countdown()), 1000)
+reset_each = jax.jit(jax.vmap(EPISODES.reset))
+step_each = jax.jit(jax.vmap(EPISODES.step))
+split_each = jax.jit(jax.vmap(jax.random.split))
+
+
+@functools.cache
+def step_many(backend):
+    """Steps of all environments, compiled as on a backend."""
+    return jax.jit(lambda *args: EPISODES.step_all(*args))
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("n_over", [0, 1, 18, 19, 37, N_MANY])
 def test_many_environments_restart_as_each_would_alone(monkeypatch, n_over, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    episodes = Episodes(as_environment(Countdown()), 1000)
     keys = jax.random.split(jax.random.key(n_over), N_MANY)
-    _, states = jax.vmap(episodes.reset)(keys)
-    ends = jax.random.permutation(KEY, jnp.arange(N_MANY) < n_over)
+    _, states = reset_each(keys)
+    ends = np.random.default_rng(0).permutation(np.arange(N_MANY) < n_over)
     state_left, state_keys = states.envstate
-    states = states.replace(envstate=(jnp.where(ends, 1, state_left + 1), state_keys))
-    actions = jnp.zeros(N_MANY, jnp.int32)
-    together = step_many(episodes, jax.vmap(jax.random.split)(keys), states, actions)
-    alone = jax.jit(jax.vmap(episodes.step))(keys, states, actions)
-    assert together.terminated.sum() == n_over
-    trees.assert_equal(together, alone)
+    left = np.where(ends, 1, np.asarray(state_left) + 1)
+    states = states.replace(envstate=(left, state_keys))
+    actions = np.zeros(N_MANY, np.int32)
+    together = step_many(backend)(split_each(keys), states, actions)
+    assert np.asarray(together.terminated).sum() == n_over
+    trees.assert_equal(together, step_each(keys, states, actions))
 
 
 def test_many_environments_restart_under_vmap():
-    episodes = Episodes(as_environment(Countdown()), 1000)
     keys = jax.random.split(KEY, (2, N_MANY))
-    _, states = jax.vmap(jax.vmap(episodes.reset))(keys)
-    actions = jnp.zeros((2, N_MANY), jnp.int32)
-    both = jax.vmap(jax.vmap(jax.random.split))(keys)
-    together = jax.jit(jax.vmap(episodes.step_all))(both, states, actions)
-    each = [jax.tree.map(lambda x, i=i: x[i], (both, states, actions)) for i in range(2)]
-    for i, args in enumerate(each):
-        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], together), step_many(episodes, *args))
+    _, states = jax.jit(jax.vmap(jax.vmap(EPISODES.reset)))(keys)
+    actions = np.zeros((2, N_MANY), np.int32)
+    both = jax.jit(jax.vmap(jax.vmap(jax.random.split)))(keys)
+    together = jax.jit(jax.vmap(EPISODES.step_all))(both, states, actions)
+    for i in range(2):
+        keys, states_of_one, found = jax.tree.map(lambda x, i=i: x[i], (both, states, together))
+        alone = step_many(jax.default_backend())(keys, states_of_one, actions[i])
+        trees.assert_equal(found, alone)
 
 
 class DictProbe(Probe):
@@ -236,29 +256,35 @@ class DictProbe(Probe):
         return {"image": image, "vector": state.sign[None], "count": state.time}
 
 
+def trained(agent, **hyperparams):
+    """The runner and the metrics of an agent that can be evaluated, too."""
+    given = agent._hyperparams_type(**hyperparams)
+    runner, metrics = agent.train(KEY, given, progress=False)
+    jax.eval_shape(agent.program.play, KEY, agent.program.acting(runner))
+    return runner, metrics
+
+
 @pytest.mark.parametrize("agent", [PPO, IPPO])
 def test_trains_on_pytree_observations(agent):
     env = DictProbe(2 if agent is IPPO else None)
-    _, metrics = agent(env, None, AgentConfig(**SMALL)).train(
-        KEY, HyperParameters(), progress=False
-    )
+    _, metrics = trained(agent(env, None, AgentConfig(**SMALL), eval_during_training=False))
     assert np.isfinite(metrics["critic_loss"][-1])
 
 
 @pytest.mark.parametrize(
-    ("name", "squash_actions"),
+    ("agent", "name", "fields"),
     [
-        ("Breakout-MinAtar", False),
-        ("FrozenLake-misc", False),
-        ("Pendulum-v1", False),
-        ("PointRobot-misc", True),
+        (A2C, "Breakout-MinAtar", {}),  # whose networks alone matter
+        (A2C, "FrozenLake-misc", {}),
+        (PPO, "Pendulum-v1", {"minibatch_size": 2}),
+        (PPO, "PointRobot-misc", {"minibatch_size": 2, "squash_actions": True}),
     ],
 )
-def test_trains_on_images_integers_and_boxes(name, squash_actions):
-    env, params = gymnax.make(name)
-    config = AgentConfig(**SMALL, squash_actions=squash_actions, max_episode_steps=20)
-    agent = PPO(env, params, config)
-    runner, metrics = agent.train(KEY, HyperParameters(ent_coeff=0.1), progress=False)
+def test_trains_on_images_integers_and_boxes(agent, name, fields):
+    sizes = {"n_steps": 1, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
+    config = agent._config_type(**sizes, **fields)
+    agent = agent(*gymnax.make(name), config, eval_during_training=False)
+    runner, metrics = trained(agent, ent_coeff=0.1)
     assert np.isfinite(metrics["actor_loss"][-1])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(runner.actor_training.params))
 
@@ -372,7 +398,7 @@ def test_refuses_networks_whose_output_does_not_fit():
 
 
 def test_a_critic_may_keep_an_axis_of_one():
-    agent = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)))
+    agent = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)), False)
     agent.train(KEY, HyperParameters(), progress=False)
 
 
@@ -420,9 +446,7 @@ def test_environments_that_report_truncation_bootstrap():
 
     agent = PPO(Cut(), None, AgentConfig(**{**SMALL, "n_steps": 1}), eval_during_training=False)
     runner = started(agent, gamma=0.5)
-    _, traj, _ = agent._rollout(runner)
-    runner, traj = agent._with_values(runner, traj)
-    traj = agent._with_targets(runner, traj)
+    traj = rollout_with_targets(agent, runner)
     np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0, 1])
     np.testing.assert_array_equal(traj.terminated, False)
     expected = traj.reward + 0.5 * traj.next_value - traj.value

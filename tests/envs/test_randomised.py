@@ -8,9 +8,8 @@ import pytest
 import trees
 from probes import MatchSign
 
-from jaxagents import PPO
+from jaxagents import A2C, a2c
 from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
-from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 ENV, PARAMS = gymnax.make("Pendulum-v1")
@@ -26,17 +25,18 @@ def mass(state):
 
 def test_an_episode_is_that_of_its_parameters():
     episodes = Episodes(as_environment(RandomParams(ENV, draw, PARAMS)), 3)
-    obs, state = jax.vmap(episodes.reset)(jax.random.split(KEY, 4))
-    masses = mass(state)
+    keys = jax.random.split(KEY, 4)
+    masses = np.asarray(mass(jax.jit(jax.vmap(episodes.reset))(keys)[1]))
     assert len(np.unique(masses)) == 4
-    first = jax.tree.map(lambda x: x[0], state)
-    _, reset_key = jax.random.split(jax.random.split(KEY, 4)[0])
+    obs, first = jax.jit(episodes.reset)(keys[0])
+    assert mass(first) == masses[0]
+    _, reset_key = jax.random.split(keys[0])
     plain = as_environment(ENV, PARAMS.replace(m=masses[0]))
-    expected_obs, expected = plain.reset(reset_key)
-    np.testing.assert_array_equal(obs[0], expected_obs)
-    action = jnp.array([0.7])
-    step = episodes.play(KEY, first, action)
-    plain_step = plain.step(KEY, expected, action)
+    expected_obs, expected = jax.jit(plain.reset)(reset_key)
+    np.testing.assert_array_equal(obs, expected_obs)
+    action = np.array([0.7], np.float32)
+    step = jax.jit(episodes.play)(KEY, first, action)
+    plain_step = jax.jit(plain.step)(KEY, expected, action)
     np.testing.assert_allclose(step.obs, plain_step.obs, rtol=1e-6)
     np.testing.assert_allclose(step.reward, plain_step.reward, rtol=1e-6)
     assert mass(step.envstate) == masses[0]
@@ -44,21 +44,22 @@ def test_an_episode_is_that_of_its_parameters():
 
 def test_each_reset_draws_anew_and_nothing_else_does():
     episodes = Episodes(as_environment(RandomParams(ENV, draw, PARAMS)), 3)
-    _, state = episodes.reset(KEY)
+    _, state = jax.jit(episodes.reset)(KEY)
+    step = jax.jit(episodes.step)
     masses = [mass(state)]
     for key in jax.random.split(KEY, 6):
-        state = episodes.step(key, state, jnp.zeros(1)).envstate
+        state = step(key, state, np.zeros(1, np.float32)).envstate
         masses.append(mass(state))
     assert masses[0] == masses[1] == masses[2] != masses[3] == masses[4] == masses[5] != masses[6]
 
 
 def test_agents_train_in_it_and_equal_ones_are_equal():
-    sizes = {"n_steps": 2, "batch_size": 4, "rollout_length": 8, "minibatch_size": 4, "n_evals": 2}
+    config = a2c.AgentConfig(n_steps=2, batch_size=4, rollout_length=8, n_evals=2)
 
     def make():
-        return PPO(FrameStack(RandomParams(ENV, draw, PARAMS), 2), None, AgentConfig(**sizes))
+        return A2C(FrameStack(RandomParams(ENV, draw, PARAMS), 2), None, config)
 
-    first, second = (make().train(KEY, HyperParameters(), progress=False) for _ in range(2))
+    first, second = (make().train(KEY, a2c.HyperParameters(), progress=False) for _ in range(2))
     trees.assert_equal(first, second)
     assert make() == make()
 

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from probes import Allowed, Box, Discrete
 
-from jaxagents import DQN, IPPO, PPO, Environment, dqn
+from jaxagents import A2C, DQN, IPPO, Environment, dqn
 from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment, check_env
 from jaxagents.envs.spaces import Composite
-from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
-CONFIG = AgentConfig(n_steps=2, batch_size=4, minibatch_size=2, rollout_length=6, n_evals=2)
 
 
 class Counting(Environment):
@@ -78,10 +76,11 @@ class Room(Counting):
 
 def played(env, actions, max_steps=100):
     episodes = Episodes(env, max_steps)
-    obs, state = episodes.reset(KEY)
+    step = jax.jit(lambda state, action: episodes.step(KEY, state, action))
+    obs, state = jax.jit(episodes.reset)(KEY)
     shown, steps = [obs], []
     for action in actions:
-        steps.append(episodes.step(KEY, state, jnp.asarray(action)))
+        steps.append(step(state, np.int32(action)))
         state = steps[-1].envstate
         shown.append(steps[-1].obs)
     return shown, steps
@@ -180,18 +179,18 @@ def test_environments_of_gymnax_with_their_spaces(name):
 
 def test_draws_as_the_environment_inside():
     env = FrameStack(WithPrevious(Counting()), 2)
-    _, state = env.reset(KEY)
-    state = env.step(KEY, state, jnp.ones((), jnp.int32)).state
+    _, state = jax.jit(env.reset)(KEY)
+    state = jax.jit(env.step)(KEY, state, np.int32(1)).state
     np.testing.assert_array_equal(env.render(state), np.ones((4, 4, 3), np.uint8))
 
 
-@pytest.mark.parametrize("n_actors", [None, 2])
-def test_agents_learn_in_wrapped_environments(n_actors):
+@pytest.mark.parametrize(("agent", "n_actors"), [(A2C, None), (IPPO, 2)])
+def test_agents_learn_in_wrapped_environments(agent, n_actors):
     env = FrameStack(WithPrevious(Counting(n_actors)), 2)
-    agent = (PPO if n_actors is None else IPPO)(
-        env, None, CONFIG.replace(normalise_observations=True)
-    )
-    _, metrics = agent.train(KEY, HyperParameters(), progress=False)
+    sizes = {"n_steps": 2, "batch_size": 4, "rollout_length": 6, "n_evals": 2}
+    config = agent._config_type(**sizes, normalise_observations=True)
+    hyperparams = agent._hyperparams_type()
+    _, metrics = agent(env, None, config).train(KEY, hyperparams, progress=False)
     assert np.isfinite(metrics["returns"]).all()
 
 
@@ -216,11 +215,12 @@ class MaskInside(Counting):
 def test_masks_of_actions_are_those_of_the_environment_inside(wrap, inside):
     episodes = Episodes(as_environment(wrap(inside)), 10)
     plain = Episodes(as_environment(inside), 10)
-    (obs, state), (expected, plain_state) = (e.reset(KEY) for e in (episodes, plain))
+    (obs, state), (expected, plain_state) = (jax.jit(e.reset)(KEY) for e in (episodes, plain))
+    play, play_plain = jax.jit(episodes.play), jax.jit(plain.play)
     for _ in range(2):
         np.testing.assert_array_equal(action_mask(obs), action_mask(expected))
         assert action_mask(network_input(obs)) is None
         step, plain_step = (
-            e.play(KEY, s, jnp.int32(0)) for e, s in ((episodes, state), (plain, plain_state))
+            each(KEY, s, np.int32(0)) for each, s in ((play, state), (play_plain, plain_state))
         )
         (obs, state), (expected, plain_state) = ((x.obs, x.envstate) for x in (step, plain_step))
