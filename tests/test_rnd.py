@@ -21,9 +21,9 @@ TIME, ENVS = 8, 8
 
 @pytest.fixture(scope="module")
 def agent():
-    return CASE.make(
-        MatchSign, eval_during_training=False, embedding_network=rnd.Embedding((8,), 4)
-    )
+    """One that two devices may share."""
+    fields = {"n_groups": 2, "replicated_updates": True}
+    return CASE.make(MatchSign, False, embedding_network=rnd.Embedding((8,), 4), **fields)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,7 @@ def test_reports_the_bonus_and_the_predictor(agent):
         assert reported[1][name] > 0.0, name
 
 
-def test_two_devices_make_the_training_of_one():
-    agent = CASE.make(MatchSign, False, n_groups=2, replicated_updates=True)
+def test_two_devices_make_the_training_of_one(agent):
     alone, shared = (
         agent.train(KEY, CASE.hyperparams(), mesh=mesh, progress=False)[0]
         for mesh in (None, make_mesh(2))
