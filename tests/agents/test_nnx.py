@@ -52,38 +52,44 @@ NETWORKS = {
     },
     "DQN": {"critic_network": to_linen(Net, 2, 2)},
 }
+SHARED = {"normalise_observations": True, "n_groups": 2, "replicated_updates": True}
+"""Further fields of PPO, which normalises and which two devices may share."""
+
+
+def make(name, **fields):
+    """A small agent with such networks; those of a name are equal, and share programs."""
+    further = SHARED if name == "PPO" else {}
+    return CASES[name].make(MatchSign, False, **NETWORKS[name], **further, **fields)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_agents_learn_with_them(name):
     case = CASES[name]
-    agent = case.make(MatchSign, **NETWORKS[name])
+    agent = make(name)
     runner = agent.start(KEY, case.hyperparams())
     agent.collect_training(agent.advance(runner, np.int32(150 * case.updates)), {})
     np.testing.assert_array_equal(agent.eval(jax.random.key(1), n_evals=64)["returns"], 1.0)
 
 
 def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
-    case = CASES["PPO"]
-    fields = {**NETWORKS["PPO"], "normalise_observations": True}
-    whole, _ = case.make(MatchSign, **fields).train(KEY, case.hyperparams(), n_steps=4)
-    agent = case.make(MatchSign, checkpoint_dir=tmp_path / "run", **fields)
-    agent.train(KEY, case.hyperparams(), n_steps=2)
-    again = case.make(MatchSign, checkpoint_dir=tmp_path / "run", restore_agent=True, **fields)
+    hyperparams = CASES["PPO"].hyperparams()
+    whole, _ = make("PPO").train(KEY, hyperparams, n_steps=4)
+    agent = make("PPO", checkpoint_dir=tmp_path / "run")
+    agent.train(KEY, hyperparams, n_steps=2)
+    again = make("PPO", checkpoint_dir=tmp_path / "run", restore_agent=True)
     runner, _ = again.restore("last")
-    resumed, _ = again.train(None, case.hyperparams(), runner, n_steps=2)
+    resumed, _ = again.train(None, hyperparams, runner, n_steps=2)
     trees.assert_equal(whole, resumed)
     again.export_policy(tmp_path / "policy")
-    obs = jnp.array([0.3, 0.0])
-    expected = again.policy(again.actor_training, obs)
+    obs = np.float32([0.3, 0.0])
+    expected = jax.jit(again.policy)(again.actor_training, obs)
     np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
 
 
 def test_devices_share_a_training():
-    case = CASES["PPO"]
-    agent = case.make(MatchSign, False, n_groups=2, replicated_updates=True, **NETWORKS["PPO"])
+    agent = make("PPO")
     alone, shared = (
-        agent.train(KEY, case.hyperparams(), n_steps=2, mesh=mesh)[0]
+        agent.train(KEY, CASES["PPO"].hyperparams(), n_steps=2, mesh=mesh)[0]
         for mesh in (None, make_mesh(2))
     )
     trees.assert_equal(alone.actor_training.params, shared.actor_training.params)
@@ -91,9 +97,7 @@ def test_devices_share_a_training():
 
 def test_learners_of_them_can_be_pickled_and_equal_ones_are_equal():
     assert to_linen(Net, 2, 2) == ACTOR
-    case = CASES["DQN"]
-    agent = case.make(MatchSign, False, **NETWORKS["DQN"])
-    runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2)
+    runner, _ = make("DQN").train(KEY, CASES["DQN"].hyperparams(), n_steps=2)
     twin = pickle.loads(pickle.dumps(runner.learner))
     trees.assert_equal(twin.q(jnp.ones(2)), runner.learner.q(jnp.ones(2)))
 
