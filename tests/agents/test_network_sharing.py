@@ -54,10 +54,12 @@ def test_actors_that_share_learn(sharing):
     runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
     shape = () if sharing == "shared" else (2,)
     assert runner.targets.mean.shape == shape
+    act = jax.jit(
+        lambda obs: (agent.policy(runner.actor_training, obs), runner.critic_training(obs))
+    )
     for sign in (1.0, -1.0):
-        obs = jnp.broadcast_to(jnp.array([sign, 0.0]), (2, 2))
-        assert list(agent.policy(runner.actor_training, obs)) == [sign > 0] * 2
-        values = runner.critic_training(obs)
+        actions, values = map(np.asarray, act(np.float32([[sign, 0.0]] * 2)))
+        assert list(actions) == [sign > 0] * 2
         assert bool(values[0] == values[1]) == (sharing == "shared")
 
 
