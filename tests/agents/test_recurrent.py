@@ -32,6 +32,8 @@ class Delayed(Recall):
 FORGETFUL = CategoricalActor(2, features=(8,))
 REMEMBER = {"memory": "gru", "memory_size": 8, "actor_network": None, "critic_network": None}
 """Default networks, both with a memory."""
+SHARED = {"n_groups": 2, "replicated_updates": True, "rollout_length": 4, **REMEMBER}
+"""Such an agent, which two devices may share."""
 
 
 def make(env=Recall, agent=PPO, evaluates=True, **fields):
@@ -47,8 +49,13 @@ def hyperparams(learning_rate=1e-2):
 
 @pytest.fixture(scope="module")
 def learnt():
-    """An agent that has learnt to remember, and the metrics of its training."""
-    agent = make(n_steps=60, eval_frequency=60, n_evals=64)
+    """An agent that has learnt to remember, and the metrics of its training.
+
+    Each of its updates is one step of either network.
+    """
+    normalised = {"normalise_observations": True, "normalise_rewards": True}
+    steps = {"actor_epochs": 1, "critic_epochs": 1, "minibatch_size": 16}
+    agent = make(n_steps=300, eval_frequency=100, n_evals=64, **steps, **normalised)
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
     return agent, metrics
 
@@ -64,30 +71,31 @@ def test_learns_what_only_a_memory_can(learnt):
 
 
 def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins():
-    obs = jax.random.normal(KEY, (7, 2))
-    first = jnp.array([False, False, True, False, False, True, False])
-    carry = jax.random.normal(KEY, (8,))
-    network = TrainState.from_variables(MEMORY, MEMORY.init(KEY, MEMORY.initial(), obs[0]))
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(7, 2)).astype(np.float32)
+    first = np.array([False, False, True, False, False, True, False])
+    carry = rng.normal(size=8).astype(np.float32)
+    variables = jax.jit(MEMORY.init)(KEY, MEMORY.initial(), obs[0])
+    network = TrainState.from_variables(MEMORY, variables)
     policy = RecurrentPolicy(ops.Categorical)
     step = jax.jit(lambda carry, obs: policy.step(network, carry, obs))
-    logits = policy.unroll(network, carry, obs, first).logits
+    initial = np.asarray(policy.initial(network))
+    logits = jax.jit(lambda *inputs: policy.unroll(network, *inputs).logits)(carry, obs, first)
     for t in range(7):
-        carry = policy.initial(network) if first[t] else carry
+        carry = initial if first[t] else carry
         carry, distribution = step(carry, obs[t])
         np.testing.assert_allclose(logits[t], distribution.logits, rtol=1e-5, atol=1e-6)
 
 
-def test_the_first_ratio_of_an_update_is_one():
+def test_the_first_ratio_of_an_update_is_one(learnt):
     """What acted and what learns see the same memories and statistics, over ends of episodes too."""
-    normalised = {"normalise_observations": True, "normalise_rewards": True}
-    agent = make(actor_epochs=1, minibatch_size=16, evaluates=False, **normalised)
-    runner, metrics = agent.train(KEY, hyperparams(), progress=False)
+    agent, metrics = learnt
     np.testing.assert_allclose(metrics["kl"][1:], 0.0, atol=1e-6)
-    assert runner.carry.shape == (16, 8)
+    assert agent.training_runner.carry.shape == (16, 8)
 
 
 def test_the_memory_of_a_runner_is_fresh_where_an_episode_has_just_ended():
-    agent = make(rollout_length=4, **REMEMBER)
+    agent = make(evaluates=False, **SHARED)
     runner, _ = agent.train(KEY, hyperparams(), n_steps=1, progress=False)
     for carry in (runner.carry, runner.critic_carry):
         assert np.all(np.any(np.asarray(carry) != 0.0, axis=1))
@@ -97,7 +105,7 @@ def test_the_memory_of_a_runner_is_fresh_where_an_episode_has_just_ended():
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
-    fields = {"rollout_length": 4, **REMEMBER}
+    fields = {"evaluates": False, **SHARED}
     whole, _ = make(**fields).train(KEY, hyperparams(), n_steps=4, progress=False)
     make(checkpoint_dir=tmp_path, **fields).train(KEY, hyperparams(), n_steps=2, progress=False)
     agent = make(checkpoint_dir=tmp_path, restore_agent=True, **fields)
@@ -107,8 +115,7 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
 
 
 def test_two_devices_make_the_training_of_one():
-    fields = {"n_groups": 2, "replicated_updates": True, "rollout_length": 4, **REMEMBER}
-    agent = make(evaluates=False, **fields)
+    agent = make(evaluates=False, **SHARED)
     alone, shared = (
         agent.train(KEY, hyperparams(), progress=False, mesh=mesh) for mesh in (None, make_mesh(2))
     )
@@ -175,16 +182,19 @@ def test_a_critic_with_a_memory_values_what_was_seen_before(memory):
 def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     """The true successor is valued with the memory of its episode, even where that ends."""
     network = WithMemory(StateCritic(features=()), nn.OptimizedLSTMCell(features=4))
-    obs, next_obs = jax.random.normal(KEY, (2, 7, 3, 2))
-    initial = network.initial()
-    training = TrainState.from_variables(network, network.init(KEY, initial, obs[0, 0]))
-    carry = jax.tree.map(lambda x: jax.random.normal(KEY, (3, *x.shape)), initial)
+    rng = np.random.default_rng(0)
+    obs, next_obs = rng.normal(size=(2, 7, 3, 2)).astype(np.float32)
+    initial = jax.tree.map(np.asarray, network.initial())
+    variables = jax.jit(network.init)(KEY, initial, obs[0, 0])
+    training = TrainState.from_variables(network, variables)
+    carry = jax.tree.map(lambda x: rng.normal(size=(3, *x.shape)).astype(np.float32), initial)
     terminated, truncated = np.zeros((2, 7, 3), bool)
     terminated[2, 0] = truncated[4, 1] = truncated[6, 2] = True
     traj = Transition(obs, None, None, None, None, next_obs, terminated, truncated)
     critic = RecurrentCritic(lambda x: x)
     step = jax.jit(lambda memory, obs: training(memory, obs))
-    after, judged = critic.judge(training, carry, traj, steps_at_once=2)
+    judge = jax.jit(lambda carry, traj: critic.judge(training, carry, traj, steps_at_once=2))
+    after, judged = jax.tree.map(np.asarray, judge(carry, traj))
     for i in range(3):
         memory = jax.tree.map(lambda x, i=i: x[i], carry)
         for t in range(7):
@@ -197,18 +207,22 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
             np.testing.assert_allclose(judged.next_value[t, i], value, rtol=1e-5, atol=1e-6)
             memory = initial if terminated[t, i] or truncated[t, i] else memory
         trees.assert_close(jax.tree.map(lambda x, i=i: x[i], after), memory)
-    sequences = jax.tree.map(lambda x: x[0], elements(critic.inputs(judged)))
-    trees.assert_close(critic.values(training, sequences), judged.value.T.reshape(-1))
+
+    @jax.jit
+    def values(judged):
+        sequences = jax.tree.map(lambda x: x[0], elements(critic.inputs(judged)))
+        return critic.values(training, sequences)
+
+    trees.assert_close(values(judged), judged.value.T.reshape(-1))
 
 
 @pytest.mark.parametrize("agent", [IPPO, MAPPO])
 def test_default_networks_of_several_actors_may_have_a_memory(agent):
     fields = {"batch_size": 8, "rollout_length": 4, "n_steps": 2, "n_evals": 2}
     config = agent._config_type(memory="lstm", memory_size=8, normalise_observations=True, **fields)
-    trained = agent(Allowed(2), None, config, eval_during_training=False)
+    trained = agent(Allowed(2), None, config)
     runner, metrics = trained.train(KEY, agent._hyperparams_type(), progress=False)
     assert {x.shape for x in runner.carry} == {(8, 2, 8)}
     assert {x.shape for x in runner.critic_carry} == {(8, 8) if agent is MAPPO else (8, 2, 8)}
     assert np.all(np.isfinite(metrics["actor_loss"][1:]))
-    outcomes = trained.eval(KEY, n_evals=2)
-    assert np.all(np.isfinite(outcomes["returns"]))
+    assert np.all(np.isfinite(metrics["returns"]))
