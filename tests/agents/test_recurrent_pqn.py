@@ -1,7 +1,6 @@
 """PQN with a memory."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
@@ -18,6 +17,8 @@ from jaxagents.sharding import make_mesh
 KEY = jax.random.key(0)
 SIZES = {"batch_size": 4, "rollout_length": 7, "minibatch_size": 14, "gradient_steps": 4}
 SMALL = {**SIZES, "n_steps": 4, "n_evals": 16, "features": (8, 8), "memory_size": 4}
+SHARED = {"normalise_observations": True, "n_groups": 2, "replicated_updates": True}
+"""Fields of an agent that two devices may share."""
 HYPERPARAMS = HyperParameters(gamma=0.9, epsilon=0.2, critic_learning_rate=3e-3)
 
 
@@ -64,63 +65,69 @@ class RecordingPQN(PQN):
 def test_values_and_returns_are_those_of_single_steps():
     """Also of a rollout that starts amid episodes, and after episodes that end within it."""
     agent = make(kind=RecordingPQN, evaluates=False, minibatch_size=28, gradient_steps=1)
+    play = jax.jit(agent._play)
     hyperparams = HyperParameters(gamma=0.9, q_lambda=0.7, epsilon=0.5, critic_learning_rate=0.0)
     runner = agent.advance(agent.start(KEY, hyperparams), 1)
     assert np.abs(runner.carry).max() > 0
-    _, steps, _ = agent._play(runner)
-    over = np.asarray(steps.terminated | steps.truncated)
+    later, steps, _ = play(runner)
+    steps, last_obs = jax.tree.map(np.asarray, (steps, later.obs))
+    over = steps.terminated | steps.truncated
     assert over.any()
     assert not over[-1].all()
 
     critic = runner.learner.critic
     values_at = jax.jit(lambda seen: critic(seen))
+    taken = jax.jit(ops.values_of)
+    largest = jax.jit(lambda seen: critic(seen).max(axis=-1))
     after = jax.jit(lambda seen: critic(seen, method="after"))
     carry, values, next_values = runner.carry, [], []
     for t in range(len(over)):
         obs, action = jax.tree.map(lambda x, t=t: x[t], (steps.obs, steps.action))
-        values.append(ops.values_of(values_at(Remembered(carry, obs)), action))
+        values.append(taken(values_at(Remembered(carry, obs)), action))
         carry = after(Remembered(carry, obs))
         # Within an episode the successor is what is observed next; its end is worth nothing.
-        following = steps.obs[t + 1] if t + 1 < len(over) else runner_after(agent, runner).obs
-        next_values.append(values_at(Remembered(carry, following)).max(axis=-1))
+        following = steps.obs[t + 1] if t + 1 < len(over) else last_obs
+        next_values.append(largest(Remembered(carry, following)))
         carry = np.where(over[t][:, None], 0.0, carry)
     next_values = np.where(steps.terminated, steps.next_value, np.stack(next_values))
     np.testing.assert_allclose(steps.next_value, next_values, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(runner_after(agent, runner).carry, carry, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(later.carry, carry, rtol=1e-5, atol=1e-6)
 
     outcome = steps.reward, next_values, steps.terminated, steps.truncated
-    returns = ops.lambda_returns(*map(jnp.asarray, outcome), 0.9, 0.7)
+    returns = jax.jit(ops.lambda_returns)(*outcome, 0.9, 0.7)
     info = agent.advance(runner, 1).info
-    for name, expected in {"q": np.stack(values), "targets": returns}.items():
+    for name, expected in {"q": np.stack(values), "targets": np.asarray(returns)}.items():
         squares = "squares" if name == "targets" else "q_squares"
         np.testing.assert_allclose(info[name], expected.mean(), rtol=1e-4)
         np.testing.assert_allclose(info[squares], np.square(expected).mean(), rtol=1e-4)
 
 
-def runner_after(agent, runner):
-    return agent._play(runner)[0]
-
-
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
-    whole, _ = train(make(normalise_observations=True))
-    train(make(normalise_observations=True, n_steps=2, checkpoint_dir=tmp_path))
-    agent = make(normalise_observations=True, checkpoint_dir=tmp_path, restore_agent=True)
+    fields = {"evaluates": False, **SHARED}
+    whole, _ = train(make(**fields))
+    train(make(checkpoint_dir=tmp_path, **fields), n_steps=2)
+    agent = make(checkpoint_dir=tmp_path, restore_agent=True, **fields)
     runner, _ = agent.restore("last")
     resumed, _ = agent.train(None, None, runner, n_steps=2, progress=False)
     trees.assert_equal(whole, resumed)
 
 
 def test_two_devices_make_the_training_of_one():
-    agent = make(evaluates=False, n_groups=2, replicated_updates=True)
+    agent = make(evaluates=False, **SHARED)
     alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
     trees.assert_close(alone, shared)
 
 
 def test_seeds_can_be_vmapped():
-    agent, keys = make(evaluates=False), jax.random.split(KEY, 2)
+    agent, keys = make(evaluates=False, **SHARED), jax.random.split(KEY, 2)
     runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS))(keys)
     alone, _ = agent.train(keys[1], HYPERPARAMS, progress=False)
-    trees.assert_close(jax.tree.map(lambda x: x[1], runners.learner), alone.learner)
+    trees.assert_close(second(runners.learner), alone.learner)
+
+
+def second(tree):
+    """What comes second along the first axis of arrays or keys."""
+    return jax.tree.map(jax.jit(lambda x: x[1]), tree)
 
 
 def test_a_network_of_ones_own_learns_for_allowed_actions():
@@ -129,14 +136,14 @@ def test_a_network_of_ones_own_learns_for_allowed_actions():
         nn.OptimizedLSTMCell(features=4),
     )
     agent = make(Allowed, evaluates=False, critic_network=network)
-    runner, _ = train(agent)
-    _, steps, _ = agent._play(runner)
-    assert np.isfinite(steps.reward).all()
+    runner = agent.advance(agent.start(KEY, HYPERPARAMS), 4)
+    assert np.isfinite(jax.jit(lambda runner: agent._play(runner)[1].reward)(runner)).all()
     assert np.isfinite(runner.info["critic_loss"])
 
 
 def test_the_layers_around_a_memory_are_normalised():
-    params = make().start(KEY, HYPERPARAMS).learner.critic.params["network"]
+    program = make(evaluates=False).program
+    params = jax.eval_shape(program.start, KEY, HYPERPARAMS).learner.critic.params["network"]
     for part in ("torso", "network"):
         paths = jax.tree_util.tree_leaves_with_path(params[part])
         assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in paths)
