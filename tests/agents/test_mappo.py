@@ -44,17 +44,21 @@ def trained(agent):
 
 
 def config(**fields):
-    return CASE.config(actor_network=None, critic_network=None, **fields)
+    """Of default networks, which learn in as many epochs and thus in one loop."""
+    epochs = {"actor_epochs": 2, "critic_epochs": 2}
+    return CASE.config(actor_network=None, critic_network=None, **epochs, **fields)
 
 
 @pytest.mark.parametrize("state", ["method", "observation"])
 def test_the_critic_knows_what_the_actors_do_not_see(state):
     agent = trained(MAPPO(Hidden(state), None, config()))
+    values = jax.jit(lambda obs: agent.critic_training(obs))
     for sign in (1.0, -1.0):
-        obs = {"observation": jnp.zeros((2, 1)), "critic_state": jnp.array([sign])}
-        np.testing.assert_allclose(agent.critic_training(obs), [sign, 2 * sign], atol=0.1)
+        obs = {"observation": jnp.zeros((2, 1)), "critic_state": np.float32([sign])}
+        np.testing.assert_allclose(values(obs), [sign, 2 * sign], atol=0.1)
     other = {**obs, "critic_state": -obs["critic_state"]}
-    first, second = (agent.actor_training(o) for o in (obs, other))
+    act = jax.jit(lambda obs: agent.actor_training(obs))
+    first, second = (act(o) for o in (obs, other))
     np.testing.assert_array_equal(first, second)
 
 
@@ -81,9 +85,9 @@ def test_masks_and_normalisation_go_with_it():
         def action_mask(self, state, params):
             return jnp.array([[True, False], [False, True]])
 
-    agent = MAPPO(Masked(), None, config(normalise_observations=True))
+    agent = MAPPO(Masked(), None, config(normalise_observations=True), False)
     agent.train(KEY, CASE.hyperparams(), progress=False)
-    _, obs, _ = agent.env_reset(KEY)
+    _, obs, _ = jax.jit(agent.env_reset)(KEY)
     assert set(obs) == {"observation", "action_mask", "critic_state"}
     np.testing.assert_array_equal(agent.policy(agent.actor_training, obs), [0, 1])
 
