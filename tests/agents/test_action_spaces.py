@@ -79,9 +79,9 @@ def test_every_part_of_an_action_is_learnt_and_masked(name, n_actors, tmp_path):
     assert np.isfinite(drawn).all()
     if n_actors is None:
         agent.export_policy(tmp_path / "policy")
-        _, obs, _ = agent.env_reset(KEY)
+        _, obs, _ = jax.jit(agent.env_reset)(KEY)
         action = load_policy(tmp_path / "policy")(obs)
-        expected = agent.policy(agent.actor_training, obs)
+        expected = jax.jit(agent.policy)(agent.actor_training, obs)
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), action, expected)
 
 
@@ -108,7 +108,7 @@ class Any(Probe):
 def test_spaces_of_other_suites_serve(space):
     agent = PPO(Any(space), None, AgentConfig(n_steps=1))
     runner = jax.eval_shape(agent.program.start, KEY, agent._hyperparams_type())
-    _, obs, _ = agent.env_reset(KEY)
+    _, obs, _ = jax.eval_shape(agent.env_reset, KEY)
     action = jax.eval_shape(agent.policy, runner.actor_training, obs)
     drawn = space.sample() if "gymnasium" in type(space).__module__ else space.sample(KEY)
     assert jax.tree.map(np.shape, action) == jax.tree.map(np.shape, dict(drawn) if isinstance(
@@ -198,9 +198,14 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
         env = OnlyTurns(MIXED)
         env.mask = {"turn": jnp.array([False, True, False]), **mask}
         agent = PPO(env, None, AgentConfig(n_steps=1))
-        _, obs, _ = agent.env_reset(KEY)
-        actor, _ = agent._create_networks(KEY, KEY, obs)
-        actions = jax.vmap(lambda key: agent.act(actor, (), obs, key)[1])(jax.random.split(KEY, 64))
+
+        @jax.jit
+        def draw(keys):
+            _, obs, _ = agent.env_reset(KEY)
+            actor, _ = agent._create_networks(KEY, KEY, obs)
+            return jax.vmap(lambda key: agent.act(actor, (), obs, key)[1])(keys)
+
+        actions = jax.tree.map(np.asarray, draw(jax.random.split(KEY, 64)))
         return actions["turn"], actions["arm"][1]
 
     for mask in ({}, {"arm": (None, None)}, {"arm": (None, (None, jnp.ones(4, bool)))}):
