@@ -23,8 +23,13 @@ class Large(BestAction):
         return 1000.0 + 2000.0 * super().reward(state, action)
 
 
+SHARED = {"n_groups": 4, "replicated_updates": True}
+"""Fields of agents that four devices may share."""
+
+
 def make(name="IPPO", **fields):
-    return CASES[name].make(Large, False, **{"n_steps": 3, "normalise_values": True, **fields})
+    fields = {"n_steps": 4, "normalise_values": True, **fields}
+    return CASES[name].make(Large, False, **(SHARED if name == "IPPO" else {}), **fields)
 
 
 def test_values_and_targets_against_numpy():
@@ -36,13 +41,13 @@ def test_values_and_targets_against_numpy():
         collected, traj, _ = agent._rollout(runner)
         learnt_from, traj = agent._with_learning_targets(collected, traj)
         targets = agent._targets_after(learnt_from, traj)
-        return targets, traj, agent._fits(learnt_from, traj)[1].inputs[1]
+        raw = jax.vmap(jax.vmap(runner.critic_training))(traj.obs)
+        return targets, traj, agent._fits(learnt_from, traj)[1].inputs[1], raw
 
     for _ in range(3):
-        critic, before = runner.critic_training, runner.targets
-        targets, traj, learnt_values = collect(runner)
-        raw = np.asarray(jax.vmap(jax.vmap(critic))(traj.obs))
-        values = raw * np.sqrt(before.variance) + np.asarray(before.mean)
+        before = jax.tree.map(np.asarray, runner.targets)
+        targets, traj, learnt_values, raw = jax.tree.map(np.asarray, collect(runner))
+        values = raw * np.sqrt(before.variance) + before.mean
         np.testing.assert_allclose(traj.value, values, rtol=1e-4, atol=1e-4)
         returns.append(np.asarray(traj.target, float))
         so_far = np.concatenate(returns).reshape(-1, 2)
@@ -50,7 +55,7 @@ def test_values_and_targets_against_numpy():
         np.testing.assert_allclose(targets.variance, so_far.var(0), rtol=1e-3)
         units = (returns[-1] - so_far.mean(0)) / so_far.std(0)
         np.testing.assert_allclose(learnt_values, units, rtol=1e-3, atol=1e-4)
-        runner = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+        runner = agent.advance(runner, 1)
         trees.assert_close(runner.targets, targets)
 
 
@@ -90,9 +95,11 @@ def test_a_critic_learns_large_returns_at_once():
 
 
 def test_returns_of_long_ago_are_forgotten():
-    moments = ops.no_moments()
+    moments = jax.tree.map(np.asarray, ops.no_moments())
+    observe = jax.jit(lambda targets, moments: observe_targets(targets, None, moments))
     for i in range(400):
-        moments = observe_targets(jnp.full((2, 5), 100.0 if i < 150 else 1.0), None, moments)
+        targets = np.full((2, 5), 100.0 if i < 150 else 1.0, np.float32)
+        moments = observe(targets, moments)
     assert moments.count == 99 * 10
     np.testing.assert_allclose(moments.mean, 1.0 + 99.0 * 0.99**250, rtol=1e-3)
 
@@ -103,21 +110,22 @@ def test_actors_that_share_a_critic_share_the_moments():
     runner = agent.advance(agent.start(KEY, CASES["IPPO"].hyperparams()), 1)
     assert runner.targets.mean.shape == ()
     assert runner.targets.count == 2 * 64
-    assert make().start(KEY, CASES["IPPO"].hyperparams()).targets.mean.shape == (2,)
+    of_each = jax.eval_shape(make().program.start, KEY, CASES["IPPO"].hyperparams())
+    assert of_each.targets.mean.shape == (2,)
 
 
 def test_goes_on_from_checkpoints_bit_for_bit(tmp_path):
     hyperparams = CASES["IPPO"].hyperparams()
-    expected, _ = make(n_steps=4, eval_frequency=2).train(KEY, hyperparams, progress=False)
-    fields = {"eval_frequency": 2, "checkpoint_dir": tmp_path}
-    make(n_steps=2, **fields).train(KEY, hyperparams, progress=False)
-    again = make(n_steps=4, restore_agent=True, **fields)
+    expected, _ = make().train(KEY, hyperparams, progress=False)
+    make(checkpoint_dir=tmp_path).train(KEY, hyperparams, n_steps=2, progress=False)
+    again = make(checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = again.resume(KEY, hyperparams, progress=False)
+    assert runner.update_step == 4
     trees.assert_equal(runner, expected)
 
 
 def test_devices_share_the_moments():
-    agent = make(n_groups=4, replicated_updates=True)
+    agent = make()
     alone, shared = (
         agent.train(KEY, CASES["IPPO"].hyperparams(), progress=False, mesh=mesh)[0]
         for mesh in (None, make_mesh(4))
@@ -130,9 +138,10 @@ def test_seeds_that_are_trained_together_have_moments_of_their_own():
     keys = jax.random.split(KEY, 2)
     together, _ = jax.vmap(agent.train, (0, None))(keys, hyperparams)
     alone, _ = agent.train(keys[1], hyperparams, progress=False)
-    trees.assert_close(jax.tree.map(lambda x: x[1], together.targets), alone.targets)
+    trees.assert_close(jax.tree.map(lambda x: np.asarray(x)[1], together.targets), alone.targets)
 
 
 def test_without_the_switch_a_runner_is_as_before():
-    runner = make(normalise_values=False).start(KEY, CASES["IPPO"].hyperparams())
+    program = make(normalise_values=False).program
+    runner = jax.eval_shape(program.start, KEY, CASES["IPPO"].hyperparams())
     assert runner.targets == ()
