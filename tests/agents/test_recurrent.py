@@ -47,26 +47,25 @@ def hyperparams(learning_rate=1e-2):
     return HyperParameters(actor_optimizer_params=optimizer, critic_optimizer_params=optimizer)
 
 
-@pytest.fixture(scope="module")
-def learnt():
-    """An agent that has learnt to remember, and the metrics of its training.
-
-    Each of its updates is one step of either network.
-    """
+def learn(**fields):
+    """An agent after a training whose updates are one step of either network, and its metrics."""
     normalised = {"normalise_observations": True, "normalise_rewards": True}
     steps = {"actor_epochs": 1, "critic_epochs": 1, "minibatch_size": 16}
-    agent = make(n_steps=300, eval_frequency=100, n_evals=64, **steps, **normalised)
+    agent = make(n_steps=300, eval_frequency=100, n_evals=64, **steps, **normalised, **fields)
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
     return agent, metrics
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember, and the metrics of its training."""
+    return learn()
 
 
 def test_learns_what_only_a_memory_can(learnt):
     _, metrics = learnt
     assert metrics["returns"][-1].mean() == 1.0
-    forgetful = make(
-        n_steps=60, eval_frequency=60, n_evals=64, actor_network=CategoricalActor(2, (8,))
-    )
-    _, metrics = forgetful.train(KEY, hyperparams(), progress=False)
+    _, metrics = learn(actor_network=FORGETFUL)
     assert metrics["returns"][-1].mean() < 0.8
 
 
