@@ -142,9 +142,9 @@ def stopped_by_a_fuse(name, of, mesh=None, **fields):
     ],
 )
 def test_a_training_stops_and_names_what_environments_gave_with_its_update(name, of, n_devices):
-    fields = {"normalise_rewards": name == "PPO"}  # rewards are watched before
-    if n_devices is not None:
-        fields = {"n_groups": n_devices}
+    fields = {} if n_devices is None else {"n_groups": n_devices}
+    if name == "PPO" and n_devices is None:
+        fields["normalise_rewards"] = True  # rewards are watched before
     mesh = None if n_devices is None else make_mesh(n_devices)
     agent, said = stopped_by_a_fuse(name, of, mesh, **fields)
     assert not_finite(agent.vital_arrays(agent.training_runner))
