@@ -25,14 +25,14 @@ sharding.initialize(f"localhost:{port}", n_processes, process, heartbeat_timeout
 def start(script: str, n_processes: int, n_devices: int, *arguments: object) -> list:
     """Starts a script in processes of `n_devices` each, all of which know `process` and `arguments`.
 
-    They compile with few optimisations.
+    They compile as this one does.
     """
     source = BEGINNING + textwrap.dedent(script)
     numbers = (free_port(), n_processes)
     return [
         subprocess.Popen(
             [sys.executable, "-c", source, *map(str, (*numbers, i, n_devices, *arguments))],
-            env={**os.environ, "PYTHONPATH": TESTS, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+            env={**os.environ, "PYTHONPATH": TESTS},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
