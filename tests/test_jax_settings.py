@@ -15,9 +15,10 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
+FAMILIES = pytest.mark.parametrize("name", ["PPO", "DQN", "SAC", "CQL"])
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN", "SAC", "CQL"])
+@FAMILIES
 def test_trains_while_nan_is_looked_for(name):
     case = CASES[name]
     agent, hyperparams = case.make(MatchSign), case.hyperparams()
@@ -41,7 +42,7 @@ def test_nan_is_looked_for_where_many_train(tmp_path):
         agent.refill(runner)
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN", "CQL"])
+@FAMILIES
 def test_a_loss_that_is_nan_is_found(name):
     case = CASES[name]
     agent, hyperparams = case.make(MatchSign), case.hyperparams(learning_rate=np.nan)

@@ -35,17 +35,12 @@ def learners(*names):
     return pytest.mark.parametrize("row", [LEARNERS[name] for name in names], ids=names)
 
 
-PARTS = ("TD3", "CQL", "C51")
-"""Learners all of whose code another runs too: TD3BC, CQL with a weight that is learned, and Rainbow."""
-DISTINCT = [name for name in LEARNERS if name not in PARTS]
-DISCRETE = [name for name in DISTINCT if LEARNERS[name].learner.discrete_actions]
-distinct_learners = learners(*DISTINCT)
-
+DISCRETE = [name for name, row in LEARNERS.items() if row.learner.discrete_actions]
 REPEATED = ("SAC", "TD3 delayed", "DQN", "BC")
 """Learners of every kind whose many updates are made; those of the others are traced, by one loop."""
 
 
-@distinct_learners
+@every_learner
 def test_an_update_moves_the_parameters_and_describes_itself(row):
     learner = row.create()
     moved, info = learner.update(row.batch())
@@ -68,7 +63,7 @@ def test_many_updates_are_single_ones_in_order(row):
     assert_close(learner, many)
 
 
-@distinct_learners
+@every_learner
 def test_many_updates_give_such_a_learner_and_numbers_of_each_update(row):
     learner = row.create()
     shapes = functools.partial(jax.eval_shape, lambda x: x)
@@ -85,7 +80,7 @@ def test_a_dataset_is_as_good_a_batch_as_a_dict(row):
     assert update(Dataset(batch)) == update(batch)
 
 
-@distinct_learners
+@every_learner
 def test_equal_learners_share_one_program(row):
     row.create(seed=0).update(row.batch())
     learner = row.create(seed=1)
@@ -99,7 +94,7 @@ def test_equal_learners_share_one_program(row):
     assert made == []
 
 
-@distinct_learners
+@every_learner
 def test_seeds_are_integers_or_keys(row):
     assert_equal(row.create(seed=3), row.create(seed=jax.random.key(3)))
     assert_equal(row.create(seed=3), row.create(seed=np.int64(3)))
@@ -148,13 +143,13 @@ def test_vmapped_over_hyperparameters_and_seeds_equals_single(row):
         assert_close(info, {name: x[i] for name, x in infos.items()})
 
 
-@distinct_learners
+@every_learner
 def test_hyperparameters_matter(row):
     learners = [row.create(**{row.traced: value}).update(row.batch())[0] for value in (0.5, 0.9)]
     assert not equal(*(learner.replace(hyperparams=None) for learner in learners))
 
 
-@distinct_learners
+@every_learner
 def test_actions(row):
     learner, batch = row.create(), row.batch()
     obs = batch["observations"]
@@ -239,7 +234,7 @@ def test_actions_of_the_wrong_kind_are_refused(row):
         row.learner.create(0, np.zeros(OBS_DIM), wrong, **row.kwargs)
 
 
-@distinct_learners
+@every_learner
 def test_an_incomplete_batch_is_refused(row):
     batch = row.batch()
     missing = row.learner.batch_keys[-1]
@@ -250,7 +245,7 @@ def test_an_incomplete_batch_is_refused(row):
         row.create().update_many(batch)
 
 
-@distinct_learners
+@every_learner
 def test_numbers_with_a_further_axis_are_refused(row):
     key = "actions" if row.learner.discrete_actions else "rewards"
     learner, batch = row.create(), row.batch()
@@ -263,7 +258,7 @@ def test_numbers_with_a_further_axis_are_refused(row):
         learner.update_many(row.batch())
 
 
-@distinct_learners
+@every_learner
 def test_learners_can_be_pickled_and_copied(row):
     learner, _ = row.create().update(row.batch())
     expected, _ = learner.update(row.batch(seed=1))
@@ -336,7 +331,7 @@ def test_acts_by_images_beside_states_one_or_many(row):
     )
 
 
-@distinct_learners
+@every_learner
 def test_learning_rates_can_be_changed(row):
     learner, batch = row.create(), row.batch()
     rates = {name: 0.0 for name in vars(learner.hyperparams) if name.endswith("_learning_rate")}
@@ -360,7 +355,7 @@ def test_learning_rates_of_many_updates_can_be_changed(row):
     assert made == []
 
 
-@distinct_learners
+@every_learner
 def test_batches_that_do_not_fit_are_refused(row):
     learner, batch = row.create(), row.batch()
     batches = row.batch(3, 16)

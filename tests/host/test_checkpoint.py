@@ -114,9 +114,7 @@ def inverted_pendulum():
     ("make_env", "buffer_size", "then"),
     [
         *itertools.product([Line], [1000, 33, 5], [interrupt, kill]),
-        (pendulum, 33, interrupt),
-        (inverted_pendulum, 33, kill),
-        (Picture, 33, interrupt),
+        *itertools.product([pendulum, inverted_pendulum, Picture], [33], [interrupt, kill]),
     ],
 )
 def test_goes_on_as_if_uninterrupted(tmp_path, make_env, buffer_size, then):

@@ -93,7 +93,8 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     ("name", "expected"),
     [
         ("DQN", {"all-reduce": 1}),  # the gradient
-        ("CQL", {"all-reduce": 2}),  # those of the critic and of the actor
+        ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
+        ("CQL", {"all-reduce": 2}),
     ],
 )
 def test_what_devices_tell_each_other(name, expected):

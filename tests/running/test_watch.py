@@ -143,8 +143,6 @@ def stopped_by_a_fuse(name, of, mesh=None, **fields):
 )
 def test_a_training_stops_and_names_what_environments_gave_with_its_update(name, of, n_devices):
     fields = {} if n_devices is None else {"n_groups": n_devices}
-    if name == "PPO" and n_devices is None:
-        fields["normalise_rewards"] = True  # rewards are watched before
     mesh = None if n_devices is None else make_mesh(n_devices)
     agent, said = stopped_by_a_fuse(name, of, mesh, **fields)
     assert not_finite(agent.vital_arrays(agent.training_runner))
@@ -155,9 +153,9 @@ def test_a_training_stops_and_names_what_environments_gave_with_its_update(name,
         assert re.search(r"and by update \d+: parameters of the actor", said)
 
 
-def test_rewards_are_those_that_environments_gave():
-    """With an intrinsic one added, and all of them normalised."""
-    _, said = stopped_by_a_fuse("RND", REWARDS, normalise_rewards=True)
+@pytest.mark.parametrize("name", ["PPO", "RND"])
+def test_rewards_are_those_that_environments_gave(name):
+    _, said = stopped_by_a_fuse(name, REWARDS, normalise_rewards=True)
     assert f"since update 5: {REWARDS} of environments [3]" in said
 
 
