@@ -222,9 +222,10 @@ def networks_of(agent, runner):
 
 
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
-def test_gradients_that_are_not_finite_can_be_skipped():
+@pytest.mark.parametrize("name", ["REINFORCE", "DQN"])
+def test_gradients_that_are_not_finite_can_be_skipped(name):
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
-    agent, hyperparams = make("REINFORCE", share=0.005, eval_during_training=False, **fields)
+    agent, hyperparams = make(name, share=0.005, eval_during_training=False, **fields)
     runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
     assert not not_finite(networks_of(agent, runner))
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
