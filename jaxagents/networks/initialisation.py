@@ -11,7 +11,7 @@ from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents.networks.failures import noting_inputs
-from jaxagents.networks.nnx_modules import check_keeps_its_variables, initial_variables
+from jaxagents.networks.nnx_modules import initial_variables
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -95,9 +95,7 @@ def initialise(
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
         with noting_inputs(network, inputs):
-            variables = initial_variables(network, rng, *inputs, **options)
-            check_keeps_its_variables(network, variables, *inputs, **options)
-        return variables
+            return initial_variables(network, rng, *inputs, **options)
 
     vmappable_init = custom_vmap(init)
 

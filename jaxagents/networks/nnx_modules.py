@@ -6,7 +6,10 @@ from typing import Any
 
 import jax
 from flax import linen as nn
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Key, PyTree
+
+_WITHOUT_DRAWS = "Leave out layers that draw while they are called, such as dropout."
 
 
 def is_nnx(choice: object) -> bool:
@@ -58,10 +61,18 @@ def initial_variables(
         Collections of variables by name.
 
     Raises:
-        ValueError: A module of flax.nnx in it draws random numbers, other than those of its parameters.
+        ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
+            numbers.
     """
+    bridges = []
+
+    def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
+        bridges.extend([context.module] * type(context.module).__module__.startswith("flax.nnx"))
+        return call(*args, **kwargs)
+
     try:
-        return dict(network.init(rng, *inputs, **options))
+        with nn.intercept_methods(note):
+            variables = dict(network.init(rng, *inputs, **options))
     except (AttributeError, KeyError) as error:
         missing = re.search(r"No RngStream named '(\w+)'", str(error))
         if missing is None:
@@ -69,51 +80,48 @@ def initial_variables(
         raise ValueError(
             f"{name_of_network(network)} holds a module of flax.nnx that takes random numbers from "
             f"rngs.{missing[1]}, of which there are none here: only rngs.params, for its parameters. "
-            "Leave out layers that draw while they are called, such as dropout."
+            f"{_WITHOUT_DRAWS}"
         ) from error
+    if bridges:
+        _check_depends_on_its_inputs_alone(network, variables, inputs, options)
+    return variables
 
 
-def check_keeps_its_variables(
-    network: nn.Module, variables: Mapping[str, PyTree], *inputs: PyTree, **options: PyTree
+def _check_depends_on_its_inputs_alone(
+    network: nn.Module,
+    variables: Mapping[str, PyTree],
+    inputs: tuple[PyTree, ...],
+    options: Mapping[str, PyTree],
 ) -> None:
-    """Raises if a network of flax.nnx changes variables when it is called.
+    """Raises if a network of flax.nnx changes variables when it is called, or draws random numbers.
 
     A module of flax.linen would say so itself. The bridge drops what changes instead, so that batch
     normalisation, say, would go on by the statistics of each single observation: it would make zeros of
-    them all.
-
-    Args:
-        network: The network, of modules of either kind.
-        variables: Its collections of variables.
-        *inputs: Examples of its inputs.
-        **options: Keyword arguments of the network.
-
-    Raises:
-        ValueError: It does.
+    them all. Dropout with random keys of its own would drop the same units for ever.
     """
-    if set(variables) == {"params"}:
-        return
-    is_bridge = []
 
-    def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
-        is_bridge.append(type(context.module).__module__.startswith("flax.nnx"))
-        return call(*args, **kwargs)
+    def call(variables: Mapping[str, PyTree]) -> PyTree:
+        output, after = network.apply(variables, *inputs, mutable=True, **options)
+        return after, output
 
-    def variables_after(variables: Mapping[str, PyTree]) -> PyTree:
-        with nn.intercept_methods(note):
-            return network.apply(variables, *inputs, mutable=True, **options)[1]
-
-    program, after = jax.make_jaxpr(variables_after, return_shape=True)(dict(variables))
+    whole, (after, _) = jax.make_jaxpr(call, return_shape=True)(variables)
+    program, _ = dce_jaxpr(whole.jaxpr, [True] * len(whole.jaxpr.outvars))
     named, _ = jax.tree_util.tree_flatten_with_path(after)
     changed = sorted(
         jax.tree_util.keystr(path, simple=True, separator="/")
-        for (path, _), found in zip(named, program.jaxpr.outvars, strict=True)
-        if found not in program.jaxpr.invars
+        for (path, _), found in zip(named, program.outvars, strict=False)
+        if found not in whole.jaxpr.invars
     )
-    if any(is_bridge) and changed:
+    if changed:
         raise ValueError(
             f"{name_of_network(network)} holds a module of flax.nnx that changes its variables "
             f"{changed} when it is called, which nothing would keep here. Use layers that do not, such "
             "as group or layer normalisation instead of batch normalisation, which otherwise needs "
             "use_running_average=True."
+        )
+    if "random_bits" in str(program):
+        raise ValueError(
+            f"{name_of_network(network)} holds a module of flax.nnx that draws random numbers from keys "
+            f"of its own: the same at every call. {_WITHOUT_DRAWS} Where the same numbers are meant, "
+            "keep them in an nnx.Variable."
         )

@@ -5,9 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from flax import nnx
 from flax.errors import ScopeParamShapeError
+from flax.nnx.bridge import to_linen
 
 from jaxagents.networks import Dense, Ensemble, NoisyDense, PerActor
+from jaxagents.networks.initialisation import initialise
 
 KEY = jax.random.key(0)
 ROWS = jnp.ones((7, 3))
@@ -60,3 +63,39 @@ def test_networks_of_several_are_not_initialised_again(lift):
     initialised.clear()
     assert network.apply(params, jnp.ones((3, 4))).shape[0] == 3
     assert not initialised
+
+
+class WithNoise(nnx.Module):
+    """Changes its inputs by random numbers from keys of its own, drawn at every call or kept."""
+
+    def __init__(self, kind: str, *, rngs: nnx.Rngs):
+        self.layer = nnx.Linear(3, 4, rngs=rngs)
+        own = nnx.Rngs(7)
+        self.change = {
+            "dropout": lambda: nnx.Dropout(0.5, rngs=own),
+            "noise": lambda: lambda x: x + own.noise.normal(x.shape),
+            "kept noise": lambda: nnx.Linear(3, 3, rngs=own),
+        }[kind]()
+
+    def __call__(self, x):
+        return self.layer(self.change(x))
+
+
+class Within(nn.Module):
+    """Has a module of flax.nnx in it."""
+
+    part: nn.Module
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(2)(self.part(x))
+
+
+@pytest.mark.parametrize("whole", [lambda network: network, Within])
+@pytest.mark.parametrize("kind", ["dropout", "noise"])
+def test_modules_of_nnx_that_draw_the_same_numbers_at_every_call_are_refused(kind, whole):
+    network = whole(to_linen(WithNoise, kind))
+    with pytest.raises(ValueError, match=r"nnx that draws .* from keys of its own.*nnx\.Variable"):
+        jax.eval_shape(lambda: initialise(network, KEY, ROWS))
+    variables = initialise(whole(to_linen(WithNoise, "kept noise")), KEY, ROWS)
+    assert set(variables) == {"params"}
