@@ -1,6 +1,7 @@
 """The records of a training in a folder of its own, and those of an agent."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -105,6 +106,7 @@ class Records:
         self._snapshot = snapshot
         self._earlier = earlier
         self._at_checkpoint = bool(earlier)
+        self._has_failed = False
         self.logger = MetricsFile(
             JSONLLogger(store.directory / "metrics.jsonl", store.step_name), writer.troubles
         )
@@ -120,9 +122,17 @@ class Records:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Writes what is left, and unlocks the folder."""
+        """Writes what is left, and unlocks the folder; warns if the last checkpoint is missing."""
         self.logger.write()
         self._writer.__exit__(*exception)
+        if self._has_failed or self._writer.is_behind:
+            steps = self._store.steps()
+            held = f"checkpoints up to {self._store.unit} {steps[-1]}" if steps else "no checkpoint"
+            warnings.warn(
+                f"The end of the training could not be saved in {self._store.directory}, which has "
+                f"{held}. {self._store.if_unsaved}.",
+                stacklevel=2,
+            )
 
     def on_chunk(self, runner: PyTree, n_updates: int) -> None:
         """Notes that the last checkpoint is no longer up to date."""
@@ -145,14 +155,14 @@ class Records:
         mean_return: float | None,
         only_if_sound: bool = False,
     ) -> None:
-        self._at_checkpoint = True
+        self._at_checkpoint = self._has_failed = True
         metrics = join(self._earlier, history, self._store.step_name)
         with self._writer.attempt():
             step, tree, notes, is_sound = self._snapshot(runner)
-            if not is_sound and (only_if_sound or self._writer.is_written(step)):
-                return
-            self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
-            self._store.on_save(step, notes)
+            if is_sound or not (only_if_sound or self._writer.is_written(step)):
+                self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
+                self._store.on_save(step, notes)
+            self._has_failed = False
 
 
 class AgentStore(Store):
@@ -166,6 +176,10 @@ class AgentStore(Store):
     if_behind = (
         "Go on from the last checkpoint (runner, _ = agent.restore('last') and "
         "agent.train(None, hyperparams, runner))"
+    )
+    if_unsaved = (
+        "Before this process ends, make room and train on from the runner that is returned, which is "
+        "saved first: agent.train(None, hyperparams, runner, n_steps=1)"
     )
 
 

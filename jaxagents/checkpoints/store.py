@@ -67,6 +67,8 @@ class Store:
     """Advice in messages where the folder already holds checkpoints."""
     if_behind: ClassVar[str]
     """Advice in messages where it holds later ones."""
+    if_unsaved: ClassVar[str]
+    """Advice in messages where the end of a training could not be saved."""
     passing: ClassVar[tuple[str, ...]] = ()
     """Notes that are others whenever the same is saved, and alone are no reason to save it anew."""
 

@@ -40,6 +40,7 @@ class SweepStore(Store):
     step_name = "update_step"
     if_filled = "Set restore_agent=True in the configuration to go on from them"
     if_behind = "Set restore_agent=True in the configuration to go on from the last checkpoint"
+    if_unsaved = "What is not saved is in the runners that are returned, and nowhere else"
 
 
 def restore_members(agent: RecordedAgent, grid: Grid) -> Restored | None:

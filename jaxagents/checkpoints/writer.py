@@ -101,6 +101,11 @@ class Writer:
             with self.troubles.attempt():
                 self._try_again()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the checkpoint that was to be written last is not, or not yet."""
+        return self._unwritten is not None
+
     def attempt(self) -> contextlib.AbstractContextManager[None]:
         """A context in which any error only warns that the folder could not be written to."""
         return self.troubles.attempt()

@@ -33,6 +33,7 @@ class HostStore(Store):
     step_name = "step"
     if_filled = "Give resume=True to go on from them"
     if_behind = "Give resume=True to go on from the last checkpoint"
+    if_unsaved = "What is not saved is in the learner that is returned, and nowhere else"
     passing = (_STATE,)  # which names files with transitions, written for it alone
 
     def __init__(self, directory: str | os.PathLike) -> None:

@@ -111,17 +111,31 @@ def test_training_goes_on_and_what_is_missing_is_written_later(disk, begin, end,
 def test_a_disk_that_stays_so_ends_no_training_and_keeps_what_it_has(disk, begin, end, reason):
     agent = make(disk.folder)
     events = At(step_3=getattr(disk, begin))
-    with pytest.warns(UserWarning, match=reason) as said:
+    with pytest.warns(
+        UserWarning, match=f"{reason}|The end of the training could not be saved"
+    ) as said:
         runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
     assert runner.update_step == 8
-    assert len(said) == 1
+    assert len(said) == 2
     steps = saved_steps(disk.folder)
     assert steps[:2] == [0, 1]
     assert not any(verify(disk.folder).values())
+    assert f"up to update {steps[-1]}. Before this process ends, make room" in str(said[1].message)
     getattr(disk, end)()
     resumed, _ = make(disk.folder).resume(KEY, CASE.hyperparams(), progress=False)
     assert resumed.update_step == 8
     assert saved_steps(disk.folder)[-1] == 8
+
+
+def test_the_end_of_a_training_can_be_saved_when_there_is_room_again(disk):
+    agent = make(disk.folder)
+    events = At(step_3=disk.fill)
+    with pytest.warns(UserWarning, match="the disk is full|the training could not be saved"):
+        runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
+    assert saved_steps(disk.folder)[-1] < 8
+    disk.empty()
+    agent.train(None, CASE.hyperparams(), runner, n_steps=1, progress=False)
+    assert saved_steps(disk.folder)[-2:] == [8, 9]
 
 
 @pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
