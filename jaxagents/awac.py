@@ -69,6 +69,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, AWACHyperparameters]):
         target_critic: Their slowly moving copies.
     """
 
+    hooks = ("_advantage", "_update_critic", "_update_actor")
     _config_type = AWACConfig
     _hyperparams_type = AWACHyperparameters
 

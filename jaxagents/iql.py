@@ -85,6 +85,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
 
     value: TrainState
 
+    hooks = ("_update_value", "_update_actor", "_update_critic")
     _config_type = IQLConfig
     _hyperparams_type = IQLHyperparameters
 

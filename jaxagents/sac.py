@@ -139,6 +139,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 
     temperature: TrainState
 
+    hooks = ("_targets", "_critic_loss", "_update_critic", "_update_actor", "_update_temperature")
     _config_type = SACConfig
     _hyperparams_type = SACHyperparameters
 

@@ -82,6 +82,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     target_actor: TrainState
 
+    hooks = ("_targets", "_actor_loss", "_update_critic", "_update_actor")
     _config_type = TD3Config
     _hyperparams_type = TD3Hyperparameters
 

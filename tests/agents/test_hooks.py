@@ -1,5 +1,6 @@
 """The hooks of subclasses: what they are called, and what they are given."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 from flax import linen as nn
 from probes import MatchSign
+from registry import AGENTS
 
 from jaxagents import IPPO, PPO, PQN, DQNLearner, PQNLearner, pqn
 from jaxagents.ppo import AgentConfig, HyperParameters
@@ -202,6 +204,23 @@ def test_agents_refuse_what_every_learner_gives(hook):
     agent = type("Own", (PQN,), {hook: lambda self, *args: None})
     with pytest.raises(TypeError, match=rf"Own\.{hook} would never be called: .* of the learner"):
         make(agent, PQN_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "hook", "arguments"),
+    [
+        ("SAC", "_targets", "self, key, batch"),
+        ("TD3", "_actor_loss", "self, params, critic, batch"),
+        ("IQL", "_update_value", "self, q, batch"),
+        ("AWAC", "_advantage", "self, key, critic, batch"),
+    ],
+)
+def test_agents_refuse_the_steps_of_their_learners(name, hook, arguments):
+    case = next(case for case in AGENTS if case.name == name)
+    own = type("Own", (case.agent,), {hook: lambda self, *args: None})
+    lines = rf"Own\.{hook} would never be called: (.|\n)*\({name}Learner\):\n *def {hook}\({arguments}\)"
+    with pytest.raises(TypeError, match=lines):
+        dataclasses.replace(case, agent=own).make(MatchSign)
 
 
 def test_misspelt_hooks_that_a_constructor_sets_are_named():
