@@ -28,7 +28,7 @@ def make(name, **fields):
 
 
 @pytest.mark.bits_of_jax
-def test_learners_and_what_all_processes_stop_at(tmp_path):
+def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_path):
     script = """
         import os, signal, threading, time
         import numpy as np
@@ -42,11 +42,20 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
 
         def save(name, **fields):
             agent = make(name, **fields)
-            runner, metrics = agent.train(KEY, CASES[name].hyperparams(), mesh=mesh)
+            runner, _ = agent.train(KEY, CASES[name].hyperparams(), mesh=mesh)
             leaves = jax.tree.leaves(CASES[name].acting(runner).params)
             np.savez(f"{folder}/{name}-{process}.npz", *leaves)
 
         save("DQN", checkpoint_dir=f"{folder}/dqn")
+
+        anew = {"checkpoint_dir": f"{folder}/anew"}
+        agent = make("DQN", **anew)
+        agent.train(KEY, CASES["DQN"].hyperparams(), n_steps=1, mesh=mesh)
+        for gamma in (None, 0.25, 0.25):
+            hyperparams = None if gamma is None else CASES["DQN"].hyperparams(gamma=gamma)
+            agent = make("DQN", **anew, restore_agent=True)
+            runner, _ = agent.restore("last")
+            agent.train(None, hyperparams, runner, n_steps=1, mesh=mesh)
 
         whole = registry._collected  # each process has its part of it
 
@@ -90,6 +99,19 @@ def test_learners_and_what_all_processes_stop_at(tmp_path):
             leaves = jax.tree.leaves(CASES[name].acting(runner).params)
             with np.load(tmp_path / f"{name}-{i}.npz") as found:
                 trees.assert_equal([found[key] for key in found], leaves)
+    check_checkpoints_written_anew_where_something_is_new(tmp_path / "anew")
+
+
+def check_checkpoints_written_anew_where_something_is_new(folder):
+    """Of a training that went on three times, at the second with another `gamma`, which stayed."""
+    assert not any(verify(folder).values())
+    arrays = [path.name for path in sorted(folder.glob("checkpoints/*/runner*"))]
+    assert arrays == ["runner", "runner", "runner-2", "runner", "runner"]
+    agent = make("DQN", checkpoint_dir=folder, restore_agent=True)
+    for step, gamma in enumerate([0.5, 0.5, 0.25, 0.25]):
+        runner, history = agent.restore(step)
+        assert runner.hyperparams.gamma == gamma
+        assert history["update_step"].tolist() == list(range(step + 1))
 
 
 @pytest.mark.bits_of_jax
@@ -118,10 +140,10 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
         if process == 1 and not killed.exists():
             threading.Thread(target=die, daemon=True).start()
         fields = {"n_steps": 8, "checkpoint_dir": folder, "restore_agent": True}
-        agent = make("PPO", **EIGHT_GROUPS, **fields)
+        agent = make("REINFORCE", **EIGHT_GROUPS, **fields)
         mesh = sharding.make_mesh()
         assert mesh.size == 8
-        hyperparams = CASES["PPO"].hyperparams()
+        hyperparams = CASES["REINFORCE"].hyperparams()
         runner, metrics = agent.resume(KEY, hyperparams, mesh=mesh, loggers=[Survivor()])
         assert agent.eval(KEY, n_evals=3)["returns"].shape == (3,)
         print(process, runner.update_step, metrics["update_step"].tolist())
@@ -136,39 +158,15 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
     for i, text in enumerate(together.run(script, 2, 4, tmp_path)):
         assert text.splitlines()[-1] == f"{i} 8 [0, 2, 4, 6, 8]"
 
-    hyperparams = CASES["PPO"].hyperparams()
-    alone = make("PPO", n_steps=10, **EIGHT_GROUPS)
+    hyperparams = CASES["REINFORCE"].hyperparams()
+    alone = make("REINFORCE", n_steps=10, **EIGHT_GROUPS)
     whole = alone.train(KEY, hyperparams, progress=False)
-    agent = make("PPO", n_steps=10, **EIGHT_GROUPS, checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make(
+        "REINFORCE", n_steps=10, **EIGHT_GROUPS, checkpoint_dir=tmp_path, restore_agent=True
+    )
     resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
     trees.assert_equal(whole, resumed)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
-
-
-def test_processes_write_a_checkpoint_anew_together_and_only_where_something_is_new(tmp_path):
-    script = """
-        from test_processes import CASES, KEY, make
-
-        (folder,) = arguments
-        fields = {"checkpoint_dir": folder, "n_steps": 1}
-        agent = make("REINFORCE", **fields)
-        mesh = sharding.make_mesh()
-        agent.train(KEY, CASES["REINFORCE"].hyperparams(), mesh=mesh)
-        for gamma in (None, 0.25, 0.25):
-            hyperparams = None if gamma is None else CASES["REINFORCE"].hyperparams(gamma=gamma)
-            agent = make("REINFORCE", **fields, restore_agent=True)
-            runner, _ = agent.restore("last")
-            agent.train(None, hyperparams, runner, mesh=mesh)
-        """
-    together.run(script, 2, 2, tmp_path)
-    assert not any(verify(tmp_path).values())
-    arrays = [path.name for path in sorted(tmp_path.glob("checkpoints/*/runner*"))]
-    assert arrays == ["runner", "runner", "runner-2", "runner", "runner"]
-    agent = make("REINFORCE", checkpoint_dir=tmp_path, restore_agent=True)
-    for step, gamma in enumerate([0.5, 0.5, 0.25, 0.25]):
-        runner, history = agent.restore(step)
-        assert runner.hyperparams.gamma == gamma
-        assert history["update_step"].tolist() == list(range(step + 1))
 
 
 def printed_without_a_launcher(script):
