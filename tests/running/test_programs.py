@@ -73,7 +73,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
 
 def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
-    agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
+    agent, hyperparams = in_groups("REINFORCE", rollout_length=20, replicated_updates=True)
     alone = agent.train(KEY, hyperparams, progress=False)
     shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_equal(alone, shared)
@@ -117,7 +117,7 @@ def test_devices_bring_gradients_together_and_draw_the_noise_of_their_own_enviro
 
 @pytest.mark.optimised
 def test_each_device_plays_its_own_episodes_of_an_evaluation():
-    agent, hyperparams = in_groups("PPO")
+    agent, hyperparams = in_groups("PPO", replicated_updates=True)  # as above
 
     def play(training, rng):
         act = functools.partial(agent.act, training)
@@ -136,7 +136,7 @@ def test_each_device_plays_its_own_episodes_of_an_evaluation():
 def test_going_on_with_another_number_of_devices(tmp_path):
     fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}
     agent, hyperparams = in_groups("REINFORCE", True, **fields)
-    whole = agent.train(KEY, hyperparams, progress=False)
+    whole = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     agent, _ = in_groups("REINFORCE", True, **fields, checkpoint_dir=tmp_path)
     agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
