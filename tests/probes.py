@@ -142,6 +142,26 @@ class KnownValues(Probe):
         return state.time >= n_steps
 
 
+class KnownBest(KnownValues):
+    """The same, but that kind 0 rewards the choice that matches the sign: 1 is the value of the best.
+
+    A continuous action of the wrong sign is worth less than 1 by its size. The returns of kinds 1, 2 and
+    3 are the sign, 1 and, if the agent's time limit is 3 steps, 3.
+    """
+
+    def reward(self, state: Any, action: Any) -> Any:
+        return jnp.where(state.kind == 0, self.match(state, action), super().reward(state, action))
+
+    def match(self, state: ProbeState, action: Any) -> Any:
+        """How well an action matches the sign."""
+        if self.continuous:
+            return 1.0 - jnp.clip(-state.sign * action[0], 0.0, 1.0)
+        return jnp.asarray(action == self.best(state), float)
+
+    def best(self, state: ProbeState) -> Any:
+        return state.sign > 0
+
+
 class BestAction(Probe):
     """Rewards action 1, whatever is observed."""
 
