@@ -73,7 +73,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
 
 def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
-    agent, hyperparams = in_groups("REINFORCE", rollout_length=20, replicated_updates=True)
+    agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
     alone = agent.train(KEY, hyperparams, progress=False)
     shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_equal(alone, shared)
