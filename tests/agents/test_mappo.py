@@ -49,22 +49,47 @@ def config(**fields):
     return CASE.config(actor_network=None, critic_network=None, **epochs, **fields)
 
 
-@pytest.mark.parametrize("state", ["method", "observation"])
-def test_the_critic_knows_what_the_actors_do_not_see(state):
-    agent = trained(MAPPO(Hidden(state), None, config()))
-    values = jax.jit(lambda obs: agent.critic_training(obs))
+class Masked(Hidden):
+    """Each actor has one action."""
+
+    def action_mask(self, state, params):
+        return jnp.array([[True, False], [False, True]])
+
+
+MASK = {"action_mask": np.array([[True, False], [False, True]])}
+
+
+@pytest.mark.parametrize(
+    ("env", "mask", "switches"),
+    [(Masked(), MASK, {"normalise_observations": True}), (Hidden("observation"), {}, {})],
+    ids=["method", "observation"],
+)
+def test_the_critic_knows_what_the_actors_do_not_see(env, mask, switches):
+    """Be they masked and normalised, too."""
+    agent = trained(MAPPO(env, None, config(**switches), False))
+
+    @jax.jit
+    def values_and_scores(sign):
+        obs = {"observation": jnp.zeros((2, 1)), "critic_state": sign, **mask}
+        return agent.critic_training(obs), agent.actor_training(obs)
+
+    scores = []
     for sign in (1.0, -1.0):
-        obs = {"observation": jnp.zeros((2, 1)), "critic_state": np.float32([sign])}
-        np.testing.assert_allclose(values(obs), [sign, 2 * sign], atol=0.1)
-    other = {**obs, "critic_state": -obs["critic_state"]}
-    act = jax.jit(lambda obs: agent.actor_training(obs))
-    first, second = (act(o) for o in (obs, other))
-    np.testing.assert_array_equal(first, second)
+        values, of_actions = values_and_scores(np.float32([sign]))
+        np.testing.assert_allclose(values, [sign, 2 * sign], atol=0.1)
+        scores.append(of_actions)
+    np.testing.assert_array_equal(*scores)
+    _, obs, _ = jax.jit(agent.env_reset)(KEY)
+    assert set(obs) == {"observation", "critic_state", *mask}
+    if mask:
+        np.testing.assert_array_equal(jax.jit(agent.policy)(agent.actor_training, obs), [0, 1])
 
 
 def test_independent_critics_do_not():
-    agent = trained(IPPO(Hidden(), None, config()))
-    np.testing.assert_allclose(agent.critic_training(jnp.zeros((2, 1))), 0.0, atol=0.7)
+    """They are given no more than their actors observe."""
+    agent = IPPO(Hidden(), None, config(), False)
+    runner = jax.eval_shape(agent.program.start, KEY, CASE.hyperparams())
+    assert runner.obs.shape == (8, 2, 1)
 
 
 class Shown(Hidden):
@@ -75,21 +100,9 @@ class Shown(Hidden):
 
 
 def test_without_a_state_the_critic_sees_what_all_actors_observe():
-    agent = trained(MAPPO(Shown("nowhere"), None, config()))
+    agent = trained(MAPPO(Shown("nowhere"), None, config(), False))
     obs = jnp.array([[-1.0], [0.0]])
     np.testing.assert_allclose(agent.critic_training(obs), [-1.0, -2.0], atol=0.1)
-
-
-def test_masks_and_normalisation_go_with_it():
-    class Masked(Hidden):
-        def action_mask(self, state, params):
-            return jnp.array([[True, False], [False, True]])
-
-    agent = MAPPO(Masked(), None, config(normalise_observations=True), False)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
-    _, obs, _ = jax.jit(agent.env_reset)(KEY)
-    assert set(obs) == {"observation", "action_mask", "critic_state"}
-    np.testing.assert_array_equal(agent.policy(agent.actor_training, obs), [0, 1])
 
 
 def test_critics_with_one_value_for_all_are_refused():
