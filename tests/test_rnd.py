@@ -50,8 +50,9 @@ def embedding(params, obs):
 def test_rewards_are_errors_in_units_of_the_deviation_of_their_endless_returns(agent, start):
     rollouts = [a_rollout(seed) for seed in (1, 2)]
     runner, seen, sums, carried = start, [], [], np.zeros(ENVS)
+    with_rewards = jax.jit(agent._with_rewards)
     for traj in rollouts:
-        runner, learned_from = agent._with_rewards(runner, traj)
+        runner, learned_from = with_rewards(runner, traj)
         seen.append(np.asarray(traj.next_obs, np.float64))
         every = np.concatenate(seen).reshape(-1, 2)
         obs = np.clip((seen[-1] - every.mean(0)) / every.std(0), -5.0, 5.0)
