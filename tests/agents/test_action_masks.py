@@ -1,5 +1,6 @@
 """Agents in environments that say which actions are allowed."""
 
+import functools
 import itertools
 
 import jax
@@ -10,14 +11,16 @@ import registry
 from flax import linen as nn
 from probes import Allowed, Box, Discrete, Probe
 
-from jaxagents import CQL, PPO, Environment, check_env, cql, load_policy
+from jaxagents import A2C, CQL, PPO, Environment, a2c, check_env, cql, load_policy
 from jaxagents.data import Dataset
 from jaxagents.envs import Step
 from jaxagents.networks import CategoricalActor, PerActor, WithMemory
-from jaxagents.ppo import AgentConfig, HyperParameters
+from jaxagents.ppo import AgentConfig
 
 KEY = jax.random.key(0)
-NAMES = ["PPO", "IPPO", "DQN", "DDQN", "C51", "QRDQN", "PQN", "discrete SAC"]
+DRAW_AS_DQN = ["DDQN", "C51", "QRDQN", "PQN"]
+"""Whose actions are drawn by the same code, and by it in training, where others would be worth NaN."""
+NAMES = ["A2C", "IPPO", "DQN", "discrete SAC", *DRAW_AS_DQN]
 CASES = [case for case in registry.AGENTS if case.name in NAMES]
 ALLOWED, FOUR = Allowed(None), Discrete(4)
 BEST = {1.0: 1, -1.0: 2}
@@ -42,14 +45,16 @@ def train(agent, hyperparams, n_updates):
 
 
 def assert_takes_the_best(agent, env=ALLOWED):
-    drawn = agent.eval(KEY, n_evals=64, deterministic=False)["returns"]
-    assert np.isfinite(drawn).all()
     greedy = agent.eval(KEY, n_evals=64)["returns"]
     assert set(np.unique(greedy)) == {2.0, 4.0}
-    acting = agent._acting(agent.training_runner)
+    policy = jax.jit(functools.partial(agent.policy, agent._acting(agent.training_runner)))
     for sign, best in BEST.items():
-        action = agent.policy(acting, observation_of(sign, env=env))
-        np.testing.assert_array_equal(action, best)
+        np.testing.assert_array_equal(policy(observation_of(sign, env=env)), best)
+
+
+def assert_draws_what_is_allowed(agent):
+    drawn = agent.eval(KEY, n_evals=64, deterministic=False)["returns"]
+    assert np.isfinite(drawn).all()
 
 
 def networks_of(case):
@@ -64,6 +69,8 @@ def test_no_other_actions_are_taken_and_the_best_are_found(case):
     agent = case.make(Allowed, **networks_of(case))
     train(agent, case.hyperparams(), 80 * case.updates)
     assert_takes_the_best(agent, Allowed(case.n_actors))
+    if case.name not in DRAW_AS_DQN:
+        assert_draws_what_is_allowed(agent)
 
 
 def test_offline_agents_value_allowed_actions_alone():
@@ -84,17 +91,16 @@ def test_offline_agents_value_allowed_actions_alone():
     agent = CQL(env, None, config, dataset=dataset)
     hyperparams = cql.HyperParameters(gamma=0.5, critic_learning_rate=1e-2)
     assert_takes_the_best(train(agent, hyperparams, 300))
+    assert_draws_what_is_allowed(agent)
 
 
 def test_a_policy_with_a_memory_is_masked_and_so_is_its_file(tmp_path):
     memory = WithMemory(CategoricalActor(4, features=()), nn.GRUCell(features=4))
-    case = registry.ON_POLICY[0]
-    agent = case.make(
-        Allowed, n_groups=1, minibatch_size=8, critic_network=None, actor_network=memory
-    )
-    agent.train(KEY, case.hyperparams(), progress=False)
-    drawn = agent.eval(KEY, n_evals=64, deterministic=False)["returns"]
-    assert np.isfinite(drawn).all()
+    (case,) = [case for case in CASES if case.name == "A2C"]
+    agent = case.make(Allowed, False, actor_network=memory)
+    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    for params in jax.tree.leaves(runner.actor_training.params):
+        assert np.isfinite(params).all()  # so that no other action was drawn
     agent.export_policy(tmp_path / "policy.safetensors")
     policy = load_policy(tmp_path / "policy.safetensors")
     carry = policy.initial_carry()
@@ -124,11 +130,11 @@ class Own(Environment):
 
 
 def test_masks_may_be_parts_of_observations():
-    config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
-    agent = PPO(Own(), None, config, eval_during_training=False)
-    agent.train(KEY, HyperParameters(), progress=False)
+    config = a2c.AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
+    agent = A2C(Own(), None, config, eval_during_training=False)
+    agent.train(KEY, a2c.HyperParameters(), progress=False)
     _, obs, _ = agent.env_reset(KEY)
-    network = agent.actor_training(obs)
+    network = jax.jit(lambda obs: agent.actor_training(obs))(obs)
     np.testing.assert_array_equal(np.isfinite(network), [True, True, False, False])
     n_inputs = {x.shape[0] for x in jax.tree.leaves(agent.actor_training.params) if x.ndim == 2}
     assert n_inputs == {3, 64}  # the mask is none of them
