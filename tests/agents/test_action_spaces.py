@@ -9,7 +9,7 @@ from gymnax.environments import spaces as gymnax_spaces
 from probes import Probe
 from registry import OnPolicyCase
 
-from jaxagents import IPPO, PPO, check_env, load_policy
+from jaxagents import A2C, IPPO, PPO, check_env, load_policy
 from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete, is_discrete
 from jaxagents.networks import CategoricalActor
 from jaxagents.ppo import AgentConfig
@@ -18,6 +18,10 @@ KEY = jax.random.key(0)
 MIXED = Composite(
     {"turn": Discrete(3), "arm": Composite((Box(-1.0, 1.0, (1,)), MultiDiscrete((2, 4))))}
 )
+
+
+LOOPS = {"minibatch_size": 8, "actor_epochs": 2, "critic_epochs": 2}
+"""As many epochs of both networks, which then learn in one loop."""
 
 
 class Parts(Probe):
@@ -61,28 +65,27 @@ class Parts(Probe):
         return jnp.where(forbidden & self.masked, jnp.nan, reward)
 
 
-SPACES = {"several discrete": MultiDiscrete((3, 2, 5)), "mixed": MIXED}
-
-
 @pytest.mark.parametrize(
-    ("name", "n_actors"), [("several discrete", None), ("mixed", None), ("mixed", 2)]
+    ("case", "space"),
+    [
+        (OnPolicyCase("several discrete", A2C), MultiDiscrete((3, 2, 5))),
+        (OnPolicyCase("mixed, of two actors", IPPO, LOOPS, n_actors=2), MIXED),
+    ],
+    ids=lambda x: x.name if isinstance(x, OnPolicyCase) else "",
 )
-def test_every_part_of_an_action_is_learnt_and_masked(name, n_actors, tmp_path):
-    case = OnPolicyCase("", IPPO if n_actors else PPO, learning_rate=1e-2, n_actors=n_actors)
-    config = case.config(actor_network=None, minibatch_size=8, actor_epochs=2, critic_epochs=2)
-    agent = case.agent(Parts(SPACES[name], n_actors), None, config)
-    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(150))
+def test_every_part_of_an_action_is_learnt_and_masked_and_so_is_its_file(case, space, tmp_path):
+    agent = case.agent(Parts(space, case.n_actors), None, case.config(actor_network=None), False)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(300))
     agent.collect_training(runner, {})
     returns = agent.eval(KEY, n_evals=64)["returns"]
     assert returns.mean() > 0.95
     drawn = agent.eval(KEY, n_evals=64, deterministic=False)["returns"]
     assert np.isfinite(drawn).all()
-    if n_actors is None:
-        agent.export_policy(tmp_path / "policy")
-        _, obs, _ = jax.jit(agent.env_reset)(KEY)
-        action = load_policy(tmp_path / "policy")(obs)
-        expected = jax.jit(agent.policy)(agent.actor_training, obs)
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), action, expected)
+    agent.export_policy(tmp_path / "policy")
+    _, obs, _ = jax.jit(agent.env_reset)(KEY)
+    action = load_policy(tmp_path / "policy")(obs)
+    expected = jax.jit(agent.policy)(agent.actor_training, obs)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), action, expected)
 
 
 SUITES = [
@@ -194,25 +197,29 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
         def action_mask(self, state, params):
             return self.mask
 
-    def of_turns(mask):
+    def agent_of(mask):
         env = OnlyTurns(MIXED)
         env.mask = {"turn": jnp.array([False, True, False]), **mask}
-        agent = PPO(env, None, AgentConfig(n_steps=1))
+        return PPO(env, None, AgentConfig(n_steps=1))
 
-        @jax.jit
-        def draw(keys):
-            _, obs, _ = agent.env_reset(KEY)
-            actor, _ = agent._create_networks(KEY, KEY, obs)
-            return jax.vmap(lambda key: agent.act(actor, (), obs, key)[1])(keys)
+    some_legs = {"arm": (None, (jnp.array([True, False]), None))}
+    masks = ({}, {"arm": (None, None)}, {"arm": (None, (None, jnp.ones(4, bool)))}, some_legs)
+    agents = [agent_of(mask) for mask in masks]
 
-        actions = jax.tree.map(np.asarray, draw(jax.random.split(KEY, 64)))
-        return actions["turn"], actions["arm"][1]
+    @jax.jit
+    def draw(keys):
+        seen = [agent.env_reset(KEY)[1] for agent in agents]
+        actor, _ = agents[0]._create_networks(KEY, KEY, seen[0])
+        return [
+            jax.vmap(lambda key, agent=agent, obs=obs: agent.act(actor, (), obs, key)[1])(keys)
+            for agent, obs in zip(agents, seen, strict=True)
+        ]
 
-    for mask in ({}, {"arm": (None, None)}, {"arm": (None, (None, jnp.ones(4, bool)))}):
-        turns, legs = of_turns(mask)
-        assert (turns == 1).all()
-        assert len(np.unique(legs, axis=0)) == 2 * 4
-    _, legs = of_turns({"arm": (None, (jnp.array([True, False]), None))})
+    drawn = jax.tree.map(np.asarray, draw(jax.random.split(KEY, 64)))
+    for actions in drawn[:3]:
+        assert (actions["turn"] == 1).all()
+        assert len(np.unique(actions["arm"][1], axis=0)) == 2 * 4
+    legs = drawn[3]["arm"][1]
     assert len(np.unique(legs[:, 1])) == 4
     assert (legs[:, 0] == 0).all()
     for wrong in (
@@ -221,4 +228,4 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
         {"arm": (None, (None, jnp.ones(2, bool)))},
     ):
         with pytest.raises(ValueError, match="mask of actions must be boolean"):
-            of_turns(wrong)
+            agent_of(wrong)
