@@ -184,9 +184,9 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return jax.jit(agent._rollout)(started(agent))[1]
+        return jax.jit(lambda: agent._rollout(agent.program.start(KEY, HyperParameters()))[1].obs)()
 
-    few, many = (np.asarray(rollout(batch_size).obs) for batch_size in (4, 8))
+    few, many = (np.asarray(rollout(batch_size)) for batch_size in (4, 8))
     np.testing.assert_array_equal(few[0], many[0, :4])
 
 
@@ -264,26 +264,25 @@ def trained(agent, **hyperparams):
     return runner, metrics
 
 
-@pytest.mark.parametrize("agent", [PPO, IPPO])
-def test_trains_on_pytree_observations(agent):
-    env = DictProbe(2 if agent is IPPO else None)
-    _, metrics = trained(agent(env, None, AgentConfig(**SMALL), eval_during_training=False))
+def test_trains_on_pytree_observations():
+    config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
+    _, metrics = trained(IPPO(DictProbe(2), None, config, eval_during_training=False))
     assert np.isfinite(metrics["critic_loss"][-1])
 
 
 @pytest.mark.parametrize(
-    ("agent", "name", "fields"),
+    ("name", "fields"),
     [
-        (A2C, "Breakout-MinAtar", {}),  # whose networks alone matter
-        (A2C, "FrozenLake-misc", {}),
-        (PPO, "Pendulum-v1", {"minibatch_size": 2}),
-        (PPO, "PointRobot-misc", {"minibatch_size": 2, "squash_actions": True}),
+        ("Breakout-MinAtar", {}),
+        ("FrozenLake-misc", {}),
+        ("Pendulum-v1", {}),
+        ("PointRobot-misc", {"squash_actions": True}),
     ],
 )
-def test_trains_on_images_integers_and_boxes(agent, name, fields):
+def test_trains_on_images_integers_and_boxes(name, fields):
     sizes = {"n_steps": 1, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
-    config = agent._config_type(**sizes, **fields)
-    agent = agent(*gymnax.make(name), config, eval_during_training=False)
+    config = A2C._config_type(**sizes, **fields)
+    agent = A2C(*gymnax.make(name), config, eval_during_training=False)
     runner, metrics = trained(agent, ent_coeff=0.1)
     assert np.isfinite(metrics["actor_loss"][-1])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(runner.actor_training.params))
@@ -398,8 +397,9 @@ def test_refuses_networks_whose_output_does_not_fit():
 
 
 def test_a_critic_may_keep_an_axis_of_one():
-    agent = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)), False)
-    agent.train(KEY, HyperParameters(), progress=False)
+    program = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)), False).program
+    runner = jax.eval_shape(program.start, KEY, HyperParameters())
+    jax.eval_shape(program.advance, runner, np.int32(1))
 
 
 def test_refuses_policies_that_are_missing_or_do_not_fit():
