@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
+from flax import struct
 from probes import Probe
 from registry import AGENTS
 
@@ -20,15 +21,22 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASE = next(case for case in AGENTS if case.name == "IPPO")
-SWITCHES = {"normalise_observations": True, "normalise_rewards": True}
+SWITCHES = {"normalise_observations": True, "normalise_rewards": True, "normalise_values": True}
 MEMORY = {
-    "actor_network": for_each_actor(WithMemory(CategoricalActor(2, (4,)), nn.GRUCell(4)), 2),
-    "critic_network": for_each_actor(WithMemory(StateCritic((4,)), nn.GRUCell(4)), 2),
+    "actor_network": for_each_actor(WithMemory(CategoricalActor(2, ()), nn.GRUCell(4)), 2),
+    "critic_network": for_each_actor(WithMemory(StateCritic(()), nn.GRUCell(4)), 2),
 }
 NO_MEMORY = {
-    "actor_network": for_each_actor(CategoricalActor(2, (4,)), 2),
-    "critic_network": for_each_actor(StateCritic((4,)), 2),
+    "actor_network": for_each_actor(CategoricalActor(2, ()), 2),
+    "critic_network": for_each_actor(StateCritic(()), 2),
 }
+
+
+@struct.dataclass
+class Nonsense:
+    """What an actor sees that has left."""
+
+    left: float = 0.0
 
 
 class Leaving(Probe):
@@ -36,32 +44,33 @@ class Leaving(Probe):
 
     n_steps = 4
     mask = staticmethod(lambda playing: playing)
+    default_params = Nonsense()
 
-    def __init__(self, left=0.0):
+    def __init__(self):
         super().__init__(2)
-        self.left = left
 
     def actor_mask(self, state, params):
         return self.mask(jnp.stack([True, state.time < 2]))
 
     def observe(self, state):
         seen = jnp.stack([state.sign, 0.3 * state.time])
-        return jnp.stack([seen, jnp.where(state.time < 2, -seen, self.left)])
+        return jnp.stack([seen, -seen])
+
+    def step_env(self, key, state, action, params):
+        obs, state, *outcome = super().step_env(key, state, action, params)
+        first, second = obs
+        return jnp.stack([first, jnp.where(state.time < 2, second, params.left)]), state, *outcome
 
     def reward(self, state, action):
         own = action == (state.sign > 0)
         return jnp.where(jnp.stack([True, state.time < 2]), own + 0.5 * state.time, 3.0)
 
 
-def make(networks=NO_MEMORY, left=0.0, **fields):
-    sizes = {"batch_size": 8, "rollout_length": 6, "n_steps": 2, "minibatch_size": 4}
-    config = AgentConfig(**{**sizes, **networks, **fields})
-    return IPPO(Leaving(left), None, config, False)
-
-
-def started(agent, **fields):
-    """A fresh runner, compiled without what its updates would need."""
-    return jax.jit(agent.program.start)(KEY, CASE.hyperparams(**fields))
+def make(networks=NO_MEMORY, **fields):
+    """An agent that two devices may share; those with the same networks share programs."""
+    sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 4, "n_groups": 2}
+    config = AgentConfig(**{**sizes, **SWITCHES, **networks, **fields})
+    return IPPO(Leaving(), None, config, False)
 
 
 def flat(inputs):
@@ -69,16 +78,22 @@ def flat(inputs):
 
 
 @functools.cache
-def minibatch(agent):
-    """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
+def first_rollout(agent):
+    """The runner after a first rollout, what is learnt from it, and samples of a minibatch of all."""
 
-    def collected(runner):
-        runner, traj, _ = agent._rollout(runner)
+    def collected(key):
+        runner, traj, _ = agent._rollout(agent.program.start(key, CASE.hyperparams()))
         runner, traj = agent._with_learning_targets(runner, traj)
         samples = [fit.prepare(*flat(fit.inputs)) for fit in agent._fits(runner, traj)]
         return runner, traj, samples
 
-    runner, traj, samples = jax.jit(collected)(started(agent))
+    return jax.jit(collected)(KEY)
+
+
+@functools.cache
+def minibatch(agent):
+    """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
+    runner, traj, samples = first_rollout(agent)
     return list(agent._fits(runner, traj)), samples
 
 
@@ -129,47 +144,39 @@ def test_advantages_are_standardised_over_those_that_count():
 
 
 def test_nothing_learns_from_what_actors_see_after_they_have_left():
-    runners = []
-    for left in (0.0, 7.0):
-        agent = make(left=left, **SWITCHES)
-        runners.append(agent.advance(agent.start(KEY, CASE.hyperparams()), 2))
-    one, other = runners
-    for name in ("actor_training", "critic_training", "returns", "info"):
+    agent = make()
+    one, other = (
+        agent.advance(agent.start(KEY, CASE.hyperparams(env_params={"left": left})), 3)
+        for left in (0.0, 7.0)
+    )
+    seen, other_seen = (np.asarray(runner.obs["observation"]) for runner in (one, other))
+    assert (seen != other_seen).any()
+    for name in ("actor_training", "critic_training", "returns", "targets", "info"):
         trees.assert_close(getattr(one, name), getattr(other, name))
-    assert list(one.returns.count) == [96, 48]
+    assert list(one.returns.count) == list(one.targets.count) == [288, 160]
 
 
 def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
-    agent = make()
-    runner = started(agent, gamma=0.5)
-
-    @jax.jit
-    def collected(runner):
-        runner, traj, _ = agent._rollout(runner)
-        _, traj = agent._with_values(runner, traj)
-        return traj, agent._with_targets(runner, traj)
-
-    traj, targets = collected(runner)
-    explained = ops.explained_variance(targets.value, targets.target, playing(targets.obs))
-    traj, targets = jax.tree.map(np.asarray, (traj, targets))
+    runner, traj, _ = first_rollout(make())
+    explained = ops.explained_variance(traj.value, traj.target, playing(traj.obs))
+    traj = jax.tree.map(np.asarray, traj)
     lam, reward, value = np.asarray(runner.hyperparams.gae_lambda), traj.reward, traj.value
     # the last step that it plays, two that it does not, and the end of the episode
     after = 0.5 * reward[2, :, 1] + 0.25 * reward[3, :, 1]
     last = reward[1, :, 1] + after - value[1, :, 1]
-    np.testing.assert_allclose(targets.advantage[1, :, 1], last, rtol=1e-5)
+    np.testing.assert_allclose(traj.advantage[1, :, 1], last, rtol=1e-5)
     first = reward[0, :, 1] + 0.5 * value[1, :, 1] - value[0, :, 1] + 0.5 * lam * last
-    np.testing.assert_allclose(targets.advantage[0, :, 1], first, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(targets.target[1, :, 1], reward[1, :, 1] + after, rtol=1e-5)
+    np.testing.assert_allclose(traj.advantage[0, :, 1], first, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(traj.target[1, :, 1], reward[1, :, 1] + after, rtol=1e-5)
     counted = np.asarray(playing(traj.obs))[:, :, 1] > 0
-    left, gained = targets.value[..., 1][counted], targets.target[..., 1][counted]
+    left, gained = traj.value[..., 1][counted], traj.target[..., 1][counted]
     np.testing.assert_allclose(explained[1], 1 - (gained - left).var() / gained.var(), rtol=1e-3)
 
 
 def test_statistics_are_those_of_actors_that_play():
-    agent = make(**SWITCHES)
-    runner = agent.start(KEY, CASE.hyperparams())
-    _, traj, _ = jax.jit(agent._rollout)(runner)
-    after = agent.advance(runner, 1)
+    agent = make()
+    _, traj, _ = first_rollout(agent)
+    after = agent.advance(agent.start(KEY, CASE.hyperparams(env_params={"left": 0.0})), 1)
     seen = np.asarray(traj.obs["observation"])
     counts = np.asarray(traj.obs["actor_mask"])
     *_, found = after.critic_training.extra_variables["observed"]["statistics"]["moments"]
@@ -180,24 +187,31 @@ def test_statistics_are_those_of_actors_that_play():
         assert found.count[actor] == len(counted)
 
 
-def test_devices_share_the_weights():
-    agent = make(n_groups=2, n_steps=1, **SWITCHES)
-    alone, shared = (
-        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)[0]
-        for mesh in (None, make_mesh(2))
+def alone_and_shared(agent, runner, n_devices):
+    """The runners after an update on one device, and on several."""
+    return (
+        agent.train(None, None, runner, n_steps=1, progress=False, mesh=mesh)[0]
+        for mesh in (None, make_mesh(n_devices))
     )
+
+
+@functools.cache
+def started():
+    """A runner, made once, by a program that is compiled quickly if all tests run."""
+    return make().start(KEY, CASE.hyperparams(env_params={"left": 0.0}))
+
+
+def test_devices_share_the_weights():
+    alone, shared = alone_and_shared(make(), started(), 2)
     trees.assert_close(shared.actor_training.params, alone.actor_training.params)
+    trees.assert_close(shared.targets, alone.targets)
     trees.assert_close(shared.info, alone.info)
 
 
 @pytest.mark.optimised
 def test_what_is_weighed_is_rounded_alike_on_any_number_of_devices():
-    sizes = {"batch_size": 16, "rollout_length": 13, "n_groups": 4, "replicated_updates": True}
-    agent = make(n_steps=1, normalise_observations=True, **sizes)
-    alone, shared = (
-        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)[0]
-        for mesh in (None, make_mesh(4))
-    )
+    agent = make(rollout_length=13, n_groups=4, replicated_updates=True)
+    alone, shared = alone_and_shared(agent, started(), 4)
     trees.assert_equal(shared, alone)
 
 
