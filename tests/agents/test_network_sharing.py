@@ -54,6 +54,7 @@ def test_actors_that_share_learn(sharing):
     runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
     shape = () if sharing == "shared" else (2,)
     assert runner.targets.mean.shape == shape
+    assert runner.targets.count == 40 * 64 * (2 if sharing == "shared" else 1)
     act = jax.jit(
         lambda obs: (agent.policy(runner.actor_training, obs), runner.critic_training(obs))
     )

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import trees
 from probes import BestAction
 from registry import AGENTS
@@ -10,7 +11,6 @@ from registry import AGENTS
 from jaxagents import PPO, ops
 from jaxagents.agents.value_scale import observe_targets
 from jaxagents.networks import PerActor, StateCritic
-from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
@@ -23,13 +23,10 @@ class Large(BestAction):
         return 1000.0 + 2000.0 * super().reward(state, action)
 
 
-SHARED = {"n_groups": 4, "replicated_updates": True}
-"""Fields of agents that four devices may share."""
-
-
-def make(name="IPPO", **fields):
+def make(**fields):
+    """A small agent of two actors."""
     fields = {"n_steps": 4, "normalise_values": True, **fields}
-    return CASES[name].make(Large, False, **(SHARED if name == "IPPO" else {}), **fields)
+    return CASES["IPPO"].make(Large, False, **fields)
 
 
 def test_values_and_targets_against_numpy():
@@ -59,39 +56,44 @@ def test_values_and_targets_against_numpy():
         trees.assert_close(runner.targets, targets)
 
 
+class Clipped(PPO):
+    """Reports how far values are from those of the rollout."""
+
+    def _critic_loss_input(self, runner, traj):
+        return traj.obs, (traj.target, traj.value)
+
+    def _critic_loss(self, training, obs, targets, hyperparams):
+        targets, before = targets
+        values = self._values(training, obs)
+        return (values - targets) ** 2, {"moved": jnp.abs(values - before)}
+
+
+def started(name, learning_rate):
+    """A small agent of one actor or two, and a runner."""
+    hyperparams = CASES[name].hyperparams(learning_rate=learning_rate)
+    config = CASES["PPO"].config(normalise_values=True)
+    agent = make() if name == "IPPO" else Clipped(Large(), None, config, False)
+    return agent, agent.start(KEY, hyperparams)
+
+
 def test_old_values_are_those_that_the_critic_gave():
-    class Clipped(PPO):
-        """Reports how far values are from those of the rollout."""
-
-        def _critic_loss_input(self, runner, traj):
-            return traj.obs, (traj.target, traj.value)
-
-        def _critic_loss(self, training, obs, targets, hyperparams):
-            targets, before = targets
-            values = self._values(training, obs)
-            return (values - targets) ** 2, {"moved": jnp.abs(values - before)}
-
-    config = CASES["PPO"].config(n_steps=2, normalise_values=True, critic_epochs=1)
-    agent = Clipped(Large(), None, config, eval_during_training=False)
-    runner = agent.start(KEY, CASES["PPO"].hyperparams(learning_rate=0.0))
+    agent, runner = started("PPO", learning_rate=0.0)
     for _ in range(2):
         runner = agent.advance(runner, 1)
         np.testing.assert_allclose(runner.info["moved"], 0.0, atol=1e-4)
 
 
-def test_a_critic_learns_large_returns_at_once():
-    errors = {}
-    for switch in (False, True):
-        case = CASES["PPO"]
-        agent = make("PPO", n_steps=40, normalise_values=switch)
-        runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
-        value = runner.critic_training(jnp.array([1.0, 0.0]))
-        value = ops.denormalise(value, runner.targets) if switch else value
-        errors[switch] = abs(float(value) - 3000.0)
-        if switch:
-            assert runner.info["explained_variance"] < 1.0
-            assert runner.info["critic_loss"] < 2.0
-    assert errors[True] < 300.0 < 1000.0 < errors[False]
+@pytest.mark.parametrize("name", ["PPO", "IPPO"])
+def test_a_critic_learns_large_returns_at_once(name):
+    """In units in which they are small, or it would not have come so far."""
+    agent, runner = started(name, learning_rate=1e-2)
+    runner = agent.advance(runner, 40)
+    units = jax.jit(lambda obs: runner.critic_training(obs))(np.float32([1.0, 0.0]))
+    np.testing.assert_array_less(np.abs(units), 5.0)
+    values = np.asarray(ops.denormalise(units, runner.targets))
+    np.testing.assert_allclose(values, 3000.0, atol=300.0)
+    assert runner.info["explained_variance"] < 1.0
+    assert runner.info["critic_loss"] < 2.0
 
 
 def test_returns_of_long_ago_are_forgotten():
@@ -106,11 +108,11 @@ def test_returns_of_long_ago_are_forgotten():
 
 def test_actors_that_share_a_critic_share_the_moments():
     critic = PerActor(StateCritic(features=(4,)), 2, shared_params=True, own_observations=False)
-    agent = make(critic_network=critic, normalise_observations=True)
-    runner = agent.advance(agent.start(KEY, CASES["IPPO"].hyperparams()), 1)
-    assert runner.targets.mean.shape == ()
-    assert runner.targets.count == 2 * 64
-    of_each = jax.eval_shape(make().program.start, KEY, CASES["IPPO"].hyperparams())
+    shared, of_each = (
+        jax.eval_shape(agent.program.start, KEY, CASES["IPPO"].hyperparams())
+        for agent in (make(critic_network=critic), make())
+    )
+    assert shared.targets.mean.shape == ()
     assert of_each.targets.mean.shape == (2,)
 
 
@@ -122,23 +124,6 @@ def test_goes_on_from_checkpoints_bit_for_bit(tmp_path):
     runner, _ = again.resume(KEY, hyperparams, progress=False)
     assert runner.update_step == 4
     trees.assert_equal(runner, expected)
-
-
-def test_devices_share_the_moments():
-    agent = make()
-    alone, shared = (
-        agent.train(KEY, CASES["IPPO"].hyperparams(), progress=False, mesh=mesh)[0]
-        for mesh in (None, make_mesh(4))
-    )
-    trees.assert_equal(shared, alone)
-
-
-def test_seeds_that_are_trained_together_have_moments_of_their_own():
-    agent, hyperparams = make(), CASES["IPPO"].hyperparams()
-    keys = jax.random.split(KEY, 2)
-    together, _ = jax.vmap(agent.train, (0, None))(keys, hyperparams)
-    alone, _ = agent.train(keys[1], hyperparams, progress=False)
-    trees.assert_close(jax.tree.map(lambda x: np.asarray(x)[1], together.targets), alone.targets)
 
 
 def test_without_the_switch_a_runner_is_as_before():
