@@ -17,10 +17,15 @@ KEY = jax.random.key(0)
 N = 5
 
 
-def ppo_hyperparams(rate, **fields):
+def make(name, **fields):
+    """A small agent; those of a name are equal, and share programs. Only DQN is evaluated."""
+    return CASES[name].make(MatchSign, name == "DQN", **fields)
+
+
+def a2c_hyperparams(rate, **fields):
     optimizer = OptimizerParams(learning_rate=rate)
     params = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
-    return CASES["PPO"].agent._hyperparams_type(**params, **fields)
+    return CASES["A2C"].agent._hyperparams_type(**params, **fields)
 
 
 def reached(agent, hyperparams, n_updates=N):
@@ -35,10 +40,10 @@ def stepwise(agent, hyperparams, n_updates=N):
     return runner
 
 
-def scheduled_ppo(rate):
+def scheduled_a2c(rate):
     """Learning rates from a number to zero, beside another schedule."""
-    clip = LinearSchedule(0.2, 0.0, N)
-    return ppo_hyperparams(LinearSchedule(rate, 0.0, N), eps_clip=clip)
+    weight = LinearSchedule(0.2, 0.0, N)
+    return a2c_hyperparams(LinearSchedule(rate, 0.0, N), ent_coeff=weight)
 
 
 def scheduled_dqn(rate):
@@ -50,89 +55,86 @@ def scheduled_dqn(rate):
     )
 
 
-OF_RATE = {"PPO": scheduled_ppo, "DQN": scheduled_dqn}
+OF_RATE = {"A2C": scheduled_a2c, "DQN": scheduled_dqn}
+OF_FUNCTION = CASES["discrete BC"].hyperparams(lambda t: 2.0**-7 * (N - t))
 SCHEDULED = {
-    "PPO": scheduled_ppo(1e-2),
+    "A2C": scheduled_a2c(1e-2),
     "DQN": scheduled_dqn(1e-2),
-    "SAC": CASES["SAC"].hyperparams(
-        LinearSchedule(1e-2, 0.0, N), gamma=lambda t: 0.9 + 0.01 * t, target_entropy=-1.0
-    ),
-    "IQL": CASES["IQL"].hyperparams(LinearSchedule(1e-2, 0.0, N)),
+    "discrete BC": OF_FUNCTION,
 }
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_each_update_has_its_numbers(name):
-    agent, hyperparams = CASES[name].make(MatchSign), SCHEDULED[name]
+    agent, hyperparams = make(name), SCHEDULED[name]
     runner, by_hand = reached(agent, hyperparams), stepwise(agent, hyperparams)
     assert_equal(agent.vital_arrays(runner), agent.vital_arrays(by_hand))
     assert has_schedules(runner.hyperparams)
 
 
 def test_a_learning_rate_of_zero_learns_nothing():
-    agent = CASES["PPO"].make(MatchSign)
-    done = reached(agent, SCHEDULED["PPO"])
+    agent = make("A2C")
+    done = reached(agent, SCHEDULED["A2C"])
     params = jax.tree.map(np.asarray, done.actor_training.params)
     assert_equal(params, agent.advance(done, 2).actor_training.params)
 
 
 def test_agents_train_evaluate_and_act_with_schedules():
-    agent = CASES["DQN"].make(MatchSign)
+    agent = make("DQN")
     runner, metrics = agent.train(KEY, SCHEDULED["DQN"], progress=False)
     assert np.isfinite(metrics["returns"]).all()
     assert np.isfinite(agent.eval(KEY, 2, deterministic=False)["returns"]).all()
-    drawing = CASES["DQN"].make(MatchSign, eval_deterministic=False).program
+    drawing = make("DQN", eval_deterministic=False).program
     assert drawing.shapes_of_metrics(runner)["returns"].shape == metrics["returns"].shape[1:]
     _, obs, _ = agent.env_reset(KEY)
     agent.policy(obs), agent.learner.sample_actions(obs, seed=KEY)
     assert int(agent.learner.n_updates) == int(runner.update_step) == N
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
+@pytest.mark.parametrize("name", ["A2C", "DQN"])
 def test_vmapped_trainings_have_schedules_of_their_own(name):
-    agent, hyperparams = CASES[name].make(MatchSign, eval_during_training=False), OF_RATE[name]
+    agent, hyperparams = CASES[name].make(MatchSign, False), OF_RATE[name]
 
     def train(rate):
         runner, _ = agent.train(KEY, hyperparams(rate))
         return agent.vital_arrays(runner)
 
     many = jax.vmap(train)(jnp.array([1e-3, 1e-2]))
-    evaluated = CASES[name].make(MatchSign)
-    alone = evaluated.vital_arrays(reached(evaluated, hyperparams(1e-2)))
+    alone = agent.vital_arrays(reached(make(name), hyperparams(1e-2)))
     for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(x[1], y, atol=1e-4)
 
 
 def test_sweeps_over_the_number_of_a_schedule():
-    agent = CASES["PPO"].make(MatchSign)
-    rates = scheduled_ppo(np.array([1e-3, 1e-2]))
-    result = agent.sweep(KEY[None], rates, progress=False)
-    alone = reached(agent, scheduled_ppo(1e-2))
+    agent = make("A2C")
+    rates = scheduled_a2c(np.array([1e-3, 1e-2]))
+    result = CASES["A2C"].make(MatchSign).sweep(KEY[None], rates, progress=False)
+    alone = reached(agent, scheduled_a2c(1e-2))
     member = jax.tree.map(lambda x: x[1, 0], result.runners)
     assert_equal(agent.vital_arrays(member), agent.vital_arrays(alone))
     best = result.best_hyperparams.actor_optimizer_params.learning_rate
     assert isinstance(best, LinearSchedule)
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
+@pytest.mark.parametrize("name", ["A2C", "DQN"])
 def test_interrupted_trainings_are_the_same(name, tmp_path):
-    case, hyperparams = CASES[name], SCHEDULED[name]
-    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    hyperparams, folder = SCHEDULED[name], {"checkpoint_dir": tmp_path, "restore_agent": True}
+    agent = make(name, **folder)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
-    again = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    again = make(name, **folder)
     resumed, _ = again.resume(KEY, hyperparams, progress=False)
-    whole = reached(case.make(MatchSign), hyperparams)
+    whole = reached(make(name), hyperparams)
     assert_equal(resumed.replace(info={}), whole.replace(info={}))
-    restored, _ = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True).restore("last")
+    restored, _ = make(name, **folder).restore("last")
     assert_equal(restored.hyperparams, whole.hyperparams)
     assert "LinearSchedule" in (tmp_path / "hyperparameters.json").read_text()
 
 
 @pytest.mark.parametrize("begins_with_numbers", [True, False])
 def test_a_training_goes_on_with_numbers_or_schedules(begins_with_numbers, tmp_path):
-    both = [ppo_hyperparams(1e-2), SCHEDULED["PPO"]]
+    both = [a2c_hyperparams(1e-2), SCHEDULED["A2C"]]
     first, second = both if begins_with_numbers else reversed(both)
-    agent = CASES["PPO"].make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make("A2C", checkpoint_dir=tmp_path, restore_agent=True)
     agent.train(KEY, first, n_steps=2, progress=False)
     runner, _ = agent.resume(KEY, second, progress=False)
     assert runner.update_step == N
@@ -140,13 +142,11 @@ def test_a_training_goes_on_with_numbers_or_schedules(begins_with_numbers, tmp_p
 
 
 def test_a_function_cannot_be_restored_without_it(tmp_path):
-    case = CASES["REINFORCE"]
-    hyperparams = case.hyperparams(lambda t: 1e-3 / (1.0 + t))
-    agent = case.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
-    agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    agent = make("discrete BC", checkpoint_dir=tmp_path, restore_agent=True)
+    agent.train(KEY, OF_FUNCTION, n_steps=2, progress=False)
     with pytest.raises(ValueError, match=r"learning_rate was a FunctionSchedule .* give the hyper"):
         agent.restore("last")
-    agent.restore("last", hyperparams=hyperparams)
+    agent.restore("last", hyperparams=OF_FUNCTION)
 
 
 def batch_of(n):
@@ -183,9 +183,9 @@ def test_learners_count_their_own_updates():
 
 
 def test_a_new_buffer_is_filled_at_the_present_epsilon():
-    agent = CASES["DQN"].make(MatchSign, checkpoint_buffer=False)
+    agent = make("DQN", checkpoint_buffer=False)
     assert isinstance(agent, DQN)
-    runner = reached(CASES["DQN"].make(MatchSign), SCHEDULED["DQN"])
+    runner = reached(make("DQN"), SCHEDULED["DQN"])
     refilled = jax.jit(agent.refill)(agent.checkpointed(runner))
     assert has_schedules(refilled.hyperparams)
     assert int(refilled.learner.n_updates) == N
