@@ -1,4 +1,6 @@
-"""Observations and rewards that agents normalise by running statistics."""
+"""Observations, rewards and values that agents normalise by running statistics."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +13,39 @@ from registry import AGENTS
 from jaxagents import A2C, load_policy
 from jaxagents.a2c import AgentConfig
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised, Policy
+from jaxagents.networks import (
+    CategoricalActor,
+    CategoricalPolicy,
+    DiscreteCritic,
+    Normalised,
+    StateCritic,
+)
 from jaxagents.sharding import make_mesh
 from jaxagents.td3 import TD3Learner
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 BOTH = {"normalise_observations": True, "normalise_rewards": True}
-ON_DEVICES = {
-    "A2C": {"n_groups": 2},
-    "IPPO": {"n_groups": 4, "replicated_updates": True},
-    "TD3": {"n_groups": 2, "replicated_updates": True},
+OF_AGENTS = {
+    "A2C": {
+        "actor_network": Normalised(CategoricalActor(2, features=())),
+        "critic_network": Normalised(StateCritic(features=())),
+        "normalise_rewards": True,
+        "normalise_values": True,
+        "n_groups": 2,
+    },
+    "IPPO": BOTH,
+    "DQN": {
+        "critic_network": Normalised(DiscreteCritic(features=(32,), n_actions=2)),
+        "normalise_rewards": True,
+    },
+    "SAC": BOTH,
+    "discrete SAC": BOTH,
+    "TD3": {**BOTH, "n_groups": 2, "replicated_updates": True},
+    "IQL": {"normalise_observations": True},
+    "discrete BC": {"actor_network": Normalised(CategoricalPolicy(features=(32,), n_actions=2))},
 }
-"""How devices may share the work of some agents."""
+"""How agents normalise, by a switch or by networks that need none, and how devices share their work."""
 
 
 class FarOff(MatchSign):
@@ -43,19 +65,29 @@ class FarOff(MatchSign):
 
 
 def make(name, **fields):
-    """A small agent that normalises both; those of a name are equal, and share programs.
-
-    Only of PPO are there evaluations during training.
-    """
-    return CASES[name].make(FarOff, name == "PPO", **BOTH, **ON_DEVICES.get(name, {}), **fields)
+    """A small agent that normalises; those of a name are equal, and share programs."""
+    return CASES[name].make(FarOff, False, **OF_AGENTS[name], **fields)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """A small agent after a few updates."""
-    agent = make("PPO")
-    runner, metrics = agent.train(KEY, CASES["PPO"].hyperparams(), progress=False)
-    return agent, runner, metrics
+@functools.cache
+def learnt(name, n_updates):
+    """A small agent that remembers a training of so many updates, and what episodes of it bring."""
+    return trained(make(name), CASES[name].hyperparams(), n_updates)
+
+
+def trained(agent, hyperparams, n_updates):
+    runner = agent.advance(agent.start(KEY, hyperparams), np.int32(n_updates))
+    agent.collect_training(runner, {})
+    return agent, agent.eval(KEY, n_evals=64)
+
+
+def share_of_rewards(metrics):
+    """The share of the rewards that an agent gets."""
+    return metrics["returns"].mean() / 3000.0
+
+
+def statistics_of(runner):
+    return moments(runner.actor_training), runner.returns, runner.targets
 
 
 def resets(agent):
@@ -70,11 +102,12 @@ def moments(state):
 
 
 def rollouts(case, agent, n):
-    """The runner before each update, and what is collected for it, with true rewards."""
+    """The runner before each update, and what is collected for it, with true rewards and others."""
 
     @jax.jit
     def collected(runner):
-        return agent._rollout(runner)[1], agent._collect(runner)[1]
+        played = agent._rollout(runner)
+        return played.traj, agent._ready_to_learn(played).traj
 
     runner = agent.start(KEY, case.hyperparams())
     for _ in range(n):
@@ -83,49 +116,30 @@ def rollouts(case, agent, n):
         runner = agent.advance(jax.device_put(runner, may_alias=False), 1)
 
 
-def kl_of_first_minibatch(agent, runner):
-    return float(jax.jit(agent.program.reports_of_minibatches)(runner)["kl"][0])
-
-
-@pytest.mark.parametrize("name", ["PPO", "IPPO"])
-def test_the_first_ratio_of_an_update_is_1(name):
-    agent = make(name)
-    runner = agent.advance(agent.start(KEY, CASES[name].hyperparams()), 2)
-    assert abs(kl_of_first_minibatch(agent, runner)) < 1e-9
-
-
-def test_statistics_updated_before_the_update_would_change_the_first_ratio():
-    """So that the test above would see it."""
-    agent = make("PPO")
+def test_the_first_ratio_of_an_update_is_1():
+    """It would not be if statistics were updated before the update."""
+    agent = make("IPPO")
 
     @jax.jit
-    def kl(runner):
-        later, traj, _ = agent._collect(runner)
-        later = later.replace(actor_training=later.actor_training.observe(traj.obs))
-        actor, _ = agent._fits(later, traj)
-        inputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), actor.inputs)
-        return actor.loss_fn(actor.training, *inputs)[1]["kl"].mean()
+    def kl(runner, observes_before):
+        later, traj, rngs = agent._collect(runner)
+        actor = later.actor_training
+        given = jax.tree.map(
+            lambda x, y: jnp.where(observes_before, x, y), actor.observe(traj.obs), actor
+        )
+        reports = agent._reports_of_rollout(later.replace(actor_training=given), traj, rngs)
+        return reports["kl"][0]
 
-    assert kl(agent.start(KEY, CASES["PPO"].hyperparams())) > 1e-6
-
-
-def test_statistics_are_those_of_all_observations_acted_on():
-    case, agent = CASES["PPO"], make("PPO")
-    seen = [(runner, traj.obs) for runner, traj, _ in rollouts(case, agent, 4)]
-    last = seen[-1][0]
-    obs = np.concatenate([np.asarray(obs) for _, obs in seen[:-1]]).reshape(-1, 2).astype(float)
-    for state in (last.actor_training, last.critic_training):
-        found = moments(state)
-        np.testing.assert_allclose(found.mean, obs.mean(0), rtol=1e-5)
-        np.testing.assert_allclose(found.variance, obs.var(0), rtol=1e-3)
-        assert found.count == len(obs)
+    runner = agent.advance(agent.start(KEY, CASES["IPPO"].hyperparams()), 2)
+    assert abs(kl(runner, False)) < 1e-9
+    assert kl(runner, True) > 1e-6
 
 
-@pytest.mark.parametrize("name", ["PPO", "IPPO"])
-def test_rewards_are_in_units_of_the_deviation_of_returns(name):
+@pytest.mark.parametrize("name", ["A2C", "IPPO"])
+def test_statistics_are_of_all_observations_and_rewards_in_units_of_the_deviation_of_returns(name):
     case, agent = CASES[name], make(name)
-    carried, returns = np.zeros((8, *agent._actors_shape)), []
-    for runner, traj, scaled in rollouts(case, agent, 3):
+    carried, returns, seen = np.zeros((8, *agent._actors_shape)), [], []
+    for runner, traj, scaled in rollouts(case, agent, 4):
         over = np.asarray(traj.terminated | traj.truncated)
         for reward, ended in zip(np.asarray(traj.reward), over, strict=True):
             returns.append(carried + reward)
@@ -134,18 +148,25 @@ def test_rewards_are_in_units_of_the_deviation_of_returns(name):
         deviation = np.stack(returns).std((0, 1))
         expected = np.clip(np.asarray(traj.reward) / deviation, -10.0, 10.0)
         np.testing.assert_allclose(scaled.reward, expected, rtol=1e-4)
+        for state in (runner.actor_training, runner.critic_training) if seen else ():
+            obs = np.concatenate(seen).reshape(-1, 2).astype(float)
+            found = moments(state)
+            np.testing.assert_allclose(found.mean, obs.mean(0), rtol=1e-5)
+            np.testing.assert_allclose(found.variance, obs.var(0), rtol=1e-3)
+            assert found.count == len(obs)
+        seen.append(np.asarray(traj.obs))
 
 
-def test_metrics_show_true_rewards(trained):
-    _, _, metrics = trained
+def test_metrics_show_true_rewards():
+    _, metrics = learnt("A2C", 80)
     assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0, 3000.0}
     assert set(np.unique(metrics["final_rewards"])) <= {0.0, 1000.0}
 
 
-def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
-    agent, runner, _ = trained
+def test_everything_that_acts_normalises_by_itself(tmp_path):
+    agent, _ = learnt("A2C", 80)
     obs = resets(agent)
-    actor = runner.actor_training
+    actor = agent.actor_training
     found = jax.tree.map(np.asarray, moments(actor))
     inner = TrainState.create(actor.model_def.network, actor.params["network"])
     normal = (obs - found.mean) / np.sqrt(found.variance + np.float32(1e-8))
@@ -163,62 +184,56 @@ def test_everything_that_acts_normalises_by_itself(trained, tmp_path):
     np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
 
 
-def assert_goes_on(name, folder):
+@pytest.mark.parametrize("name", ["A2C", "DQN"])
+def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
     """A training of five updates is the same if a checkpoint of two lies between."""
     hyperparams = CASES[name].hyperparams()
     expected, _ = make(name).train(KEY, hyperparams, progress=False)
-    first = make(name, checkpoint_dir=folder)
+    first = make(name, checkpoint_dir=tmp_path)
     first.train(KEY, hyperparams, n_steps=2, progress=False)
-    again = make(name, checkpoint_dir=folder, restore_agent=True)
+    again = make(name, checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = again.resume(KEY, hyperparams, progress=False)
     assert runner.update_step == 5
     trees.assert_equal(runner, expected)
 
 
-@pytest.mark.parametrize("name", ["PPO", "IPPO"])
-def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
-    assert_goes_on(name, tmp_path)
-
-
-def alone_and_shared(agent, hyperparams, n_devices, n_steps):
+def alone_and_shared(agent, *begin, n_devices, n_steps):
     """The runners of a training on one device, and of the same on several."""
     return (
-        agent.train(KEY, hyperparams, n_steps=n_steps, progress=False, mesh=mesh)[0]
+        agent.train(*begin, n_steps=n_steps, progress=False, mesh=mesh)[0]
         for mesh in (None, make_mesh(n_devices))
     )
 
 
-def test_statistics_are_those_of_all_devices():
-    alone, shared = alone_and_shared(make("IPPO"), CASES["IPPO"].hyperparams(), 4, n_steps=3)
-    trees.assert_equal(shared, alone)
+@functools.cache
+def started():
+    """A runner of A2C, made once, by a program that is compiled quickly if all tests run."""
+    return make("A2C").start(KEY, CASES["A2C"].hyperparams())
+
+
+def test_devices_that_learn_from_their_own_samples_share_statistics():
+    begin = None, None, started()
+    alone, shared = alone_and_shared(make("A2C"), *begin, n_devices=2, n_steps=1)
+    trees.assert_close(statistics_of(shared), statistics_of(alone))
 
 
 @pytest.mark.optimised
 def test_statistics_are_rounded_alike_on_any_number_of_devices():
-    case, sizes = CASES["A2C"], {"batch_size": 8, "rollout_length": 16, "n_groups": 2}
-    agent = case.make(FarOff, False, replicated_updates=True, **sizes, **BOTH)
-    alone, shared = alone_and_shared(agent, case.hyperparams(), 2, n_steps=1)
+    fields = {**OF_AGENTS["A2C"], "replicated_updates": True, "rollout_length": 16}
+    agent = CASES["A2C"].make(FarOff, False, **fields)
+    alone, shared = alone_and_shared(agent, None, None, started(), n_devices=2, n_steps=1)
     trees.assert_equal(shared, alone)
-
-
-def test_devices_that_learn_from_their_own_samples_share_statistics():
-    alone, shared = alone_and_shared(make("A2C"), CASES["A2C"].hyperparams(), 2, n_steps=1)
-    for one, other in (
-        (moments(shared.actor_training), moments(alone.actor_training)),
-        (shared.returns, alone.returns),
-    ):
-        trees.assert_close(one, other)
 
 
 def test_seeds_that_are_trained_together_have_statistics_of_their_own():
     agent, hyperparams = make("A2C"), CASES["A2C"].hyperparams()
     keys = jax.random.split(KEY, 2)
     together, _ = jax.vmap(agent.train, (0, None))(keys, hyperparams)
-    together = jax.tree.map(np.asarray, (moments(together.actor_training), together.returns))
+    together = jax.tree.map(np.asarray, statistics_of(together))
     for i, key in enumerate(keys):
         alone, _ = agent.train(key, hyperparams, progress=False)
         one = jax.tree.map(lambda x, i=i: x[i], together)
-        trees.assert_close(one, (moments(alone.actor_training), alone.returns))
+        trees.assert_close(one, statistics_of(alone))
 
 
 class Structured(Probe):
@@ -241,56 +256,60 @@ def test_observations_of_any_structure():
     assert [None if part is None else part.mean.shape for part in kept] == [None, None, (2,)]
 
 
-def test_a_network_that_normalises_needs_no_switch():
-    actor = Normalised(CategoricalActor(2, features=(8,)))
-    agent = CASES["A2C"].make(FarOff, False, actor_network=actor)
-    runner = agent.advance(agent.start(KEY, CASES["A2C"].hyperparams()), 1)
-    assert moments(runner.actor_training).count == 64
+def test_a_network_that_normalises_needs_no_switch_and_leaves_others_alone():
+    actor = OF_AGENTS["A2C"]["actor_network"]
+    program = CASES["A2C"].make(FarOff, False, actor_network=actor).program
+    runner = jax.eval_shape(program.start, KEY, CASES["A2C"].hyperparams())
+    assert moments(runner.actor_training).mean.shape == (2,)
     assert not runner.critic_training.extra_variables
 
 
-def test_a_learner_that_normalises_needs_no_switch():
-    critic = Normalised(DiscreteCritic(features=(8,), n_actions=2))
-    for name in ("DQN", "PQN"):
-        case = CASES[name]
-        agent = case.make(FarOff, False, critic_network=critic)
-        runner = agent.advance(agent.start(KEY, case.hyperparams()), 1)
-        config = agent.config
-        n_collected = config.rollout_length * config.batch_size
-        observed = runner.buffer.size if name == "DQN" else n_collected
-        assert moments(runner.learner.critic).count == observed
+def test_a_learner_of_rollouts_that_normalises_needs_no_switch():
+    case, critic = CASES["PQN"], OF_AGENTS["DQN"]["critic_network"]
+    agent = case.make(FarOff, False, critic_network=critic)
+    runner = agent.advance(agent.start(KEY, case.hyperparams()), 1)
+    observed = agent.config.rollout_length * agent.config.batch_size
+    assert moments(runner.learner.critic).count == observed
 
 
-def test_an_offline_learner_that_normalises_needs_no_switch():
-    case = CASES["BC"]
-    network = Normalised(Policy(features=(8,), action_dim=1))
-    agent = case.make(FarOff, False, n_steps=1, actor_network=network)
-    runner = agent.start(KEY, case.hyperparams())
-    assert moments(runner.learner.actor).count > 0
+@pytest.mark.parametrize("name", ["SAC", "discrete SAC"])
+def test_every_network_of_a_learner_normalises(name):
+    runner = jax.eval_shape(make(name).program.start, KEY, CASES[name].hyperparams())
+    for state in networks_of(runner.learner).values():
+        assert moments(state).mean.shape == (2,)
 
 
-def test_without_the_switches_a_runner_is_as_before():
-    program = CASES["PPO"].make(FarOff).program
-    runner = jax.eval_shape(program.start, KEY, CASES["PPO"].hyperparams())
+def networks_with_statistics(runner):
+    states = jax.tree.leaves(runner, is_leaf=lambda x: isinstance(x, TrainState))
+    return [x for x in states if isinstance(x, TrainState) and x.extra_variables]
+
+
+@pytest.mark.parametrize("name", ["A2C", "DQN"])
+def test_without_the_switches_a_runner_is_as_before(name):
+    program = CASES[name].make(FarOff, False).program
+    runner = jax.eval_shape(program.start, KEY, CASES[name].hyperparams())
     assert (runner.received, runner.returns) == ((), ())
-    assert not runner.actor_training.extra_variables
+    assert not networks_with_statistics(runner)
 
 
-def share_of_rewards(agent, hyperparams, n_updates):
-    """The share of the rewards that an agent gets in the end."""
-    runner = agent.advance(agent.start(KEY, hyperparams), np.int32(n_updates))
-    agent.collect_training(runner, {})
-    return agent.eval(jax.random.key(0), n_evals=64)["returns"].mean() / 3000.0
+def test_without_the_switch_an_offline_learner_is_as_before():
+    case = CASES["discrete BC"]
+    runner = jax.eval_shape(case.make(FarOff, False).program.start, KEY, case.hyperparams())
+    assert not networks_with_statistics(runner)
 
 
-def test_learns_what_is_far_off_only_if_normalised():
+@pytest.mark.parametrize(
+    ("name", "n_updates"), [("A2C", 80), ("DQN", 400), ("TD3", 600), ("discrete BC", 150)]
+)
+def test_learns_what_is_far_off(name, n_updates):
+    _, metrics = learnt(name, n_updates)
+    assert share_of_rewards(metrics) > 0.95
+
+
+def test_does_not_learn_what_is_far_off_without_normalising():
     case = CASES["A2C"]
-    assert share_of_rewards(make("PPO"), CASES["PPO"].hyperparams(), 80) > 0.95
-    assert share_of_rewards(make("A2C"), case.hyperparams(), 80) > 0.95
-    assert share_of_rewards(case.make(FarOff, False), case.hyperparams(), 80) < 0.8
-
-
-OFF_POLICY = ["DQN", "SAC", "TD3"]
+    _, metrics = trained(case.make(FarOff, False), case.hyperparams(), 80)
+    assert share_of_rewards(metrics) < 0.8
 
 
 def networks_of(learner):
@@ -310,7 +329,7 @@ def discounted(rewards, ends, gamma):
     return np.stack(so_far)
 
 
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", ["DQN", "TD3"])
 def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     agent = make(name)
     runner = agent.advance(agent.start(KEY, CASES[name].hyperparams()), 3)
@@ -336,29 +355,18 @@ def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     assert runner.received.shape == (n_envs,)
 
 
-def test_off_policy_trainings_go_on_bit_for_bit(tmp_path):
-    assert_goes_on("DQN", tmp_path)
-
-
 def test_off_policy_statistics_are_those_of_all_devices():
-    alone, shared = alone_and_shared(make("TD3"), CASES["TD3"].hyperparams(), 2, n_steps=5)
+    begin = KEY, CASES["TD3"].hyperparams()
+    alone, shared = alone_and_shared(make("TD3"), *begin, n_devices=2, n_steps=5)
     trees.assert_equal(shared, alone)
 
 
-def test_off_policy_agents_learn_what_is_far_off_only_if_normalised():
-    case = CASES["DQN"]
-    assert share_of_rewards(make("DQN"), case.hyperparams(), 400) > 0.95
-    assert share_of_rewards(make("SAC"), CASES["SAC"].hyperparams(), 600) > 0.95
-    assert share_of_rewards(case.make(FarOff, False), case.hyperparams(), 400) < 0.8
-
-
 def test_an_exported_learner_normalises_by_itself(tmp_path):
-    agent = make("TD3")
-    agent.train(KEY, CASES["TD3"].hyperparams(), progress=False)
+    agent, _ = learnt("TD3", 600)
     obs = resets(agent)
     agent.export_policy(tmp_path / "policy")
     policy = load_policy(tmp_path / "policy")
-    trees.assert_close(policy(obs), jax.vmap(agent.policy)(obs))
+    trees.assert_close(policy(obs), jax.jit(jax.vmap(agent.policy))(obs))
     assert any("observed" in name for name in policy.weights)
 
 
@@ -382,29 +390,19 @@ def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
     assert learner.sample_actions(obs[0]).shape == (1,)
 
 
-@pytest.mark.parametrize("name", ["IQL", "discrete CQL"])
+@pytest.mark.parametrize("name", ["IQL", "discrete BC"])
 def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name):
-    case = CASES[name]
-    agent = case.make(FarOff, False, normalise_observations=True)
-    runner = agent.start(KEY, case.hyperparams())
+    agent = make(name)
+    runner = agent.start(KEY, CASES[name].hyperparams())
     (rows,) = agent.data.arrays["observations"]
     before = networks_of(runner.learner)
     before = {
         network: jax.tree.map(np.asarray, moments(state)) for network, state in before.items()
     }
-    after = networks_of(agent.advance(runner, 2).learner)
-    for network, found in before.items():
+    for found in before.values():
         np.testing.assert_allclose(found.mean, np.float64(rows).mean(0), rtol=1e-6)
         np.testing.assert_allclose(found.variance, np.float64(rows).var(0), rtol=1e-3)
         assert found.count == len(rows)
+    after = networks_of(agent.advance(runner, 2).learner)
+    for network, found in before.items():
         trees.assert_equal(moments(after[network]), found)
-
-
-def test_an_offline_agent_learns_what_is_far_off_only_if_normalised():
-    case = CASES["discrete BC"]
-    shares = [
-        share_of_rewards(case.make(FarOff, False, **fields), case.hyperparams(), 150)
-        for fields in ({"normalise_observations": True}, {})
-    ]
-    assert shares[0] > 0.95
-    assert shares[1] < 0.8
