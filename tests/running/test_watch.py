@@ -26,39 +26,36 @@ KEY = jax.random.key(0)
 
 
 class Spoilt(MatchSign):
-    """Gives, from some update on, rewards or observations that are not finite."""
+    """Gives, from some update on, rewards that are not finite."""
 
-    def __init__(self, *args, of="reward", share=0.05):
+    def __init__(self, *args, infinite=True, share=0.05):
         super().__init__(*args)
-        self.of = of
+        self.infinite = infinite
         self.share = share
 
     def step_env(self, key, state, action, params):
         obs, state, reward, done, info = super().step_env(key, state, action, params)
         is_spoilt = jax.random.uniform(jax.random.fold_in(key, 7)) < self.share
-        if self.of == "reward":
-            reward = jnp.where(is_spoilt, jnp.inf, reward)
-        else:
-            obs = jnp.where(is_spoilt, jnp.nan, obs)
+        reward = jnp.where(is_spoilt, jnp.inf if self.infinite else jnp.nan, reward)
         return obs, state, reward, done, info
 
 
-def make(name, of="reward", share=0.05, eval_during_training=True, **fields):
+def make(name, infinite=True, share=0.05, eval_during_training=True, **fields):
     case = CASES[name]
-    env = Spoilt(case.n_actors, case.continuous, of=of, share=share)
+    env = Spoilt(case.n_actors, case.continuous, infinite=infinite, share=share)
     agent = case.agent(env, None, case.config(**fields), eval_during_training)
     return agent, case.hyperparams()
 
 
 def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
-    agent, hyperparams = make("PPO", share=0.002, n_steps=1_000, checkpoint_dir=tmp_path)
+    fields = {"share": 0.002, "eval_during_training": False, "n_steps": 1_000}
+    agent, hyperparams = make("PPO", **fields, checkpoint_dir=tmp_path)
     with pytest.raises(NotFiniteError, match="the last one before it is whole"):
         agent.train(jax.random.key(1), hyperparams, progress=False)
     step = agent.previous_training_max_step
     spoilt = agent.training_runner
     assert not_finite(agent.vital_arrays(spoilt))
-    fields = {"n_steps": 1_000, "checkpoint_dir": tmp_path, "restore_agent": True}
-    again, _ = make("PPO", share=0.002, **fields)
+    again, _ = make("PPO", **fields, checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = again.restore("last")
     assert not not_finite(again.vital_arrays(runner))
     assert saved_steps(tmp_path)[-1] == again.previous_training_max_step < step
@@ -90,73 +87,76 @@ def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
 
 class FusedState(ProbeState):
     fuse: jax.Array
+    in_observation: jax.Array
 
 
 class Fused(Endless):
-    """Gives something that is not finite, in one step: after so many as the state says."""
+    """Spoils its reward or its observation in one step: after so many as the state says."""
 
-    def __init__(self, *args, of=REWARDS, fuse=-1):
+    def __init__(self, *args, fuse=-1, of=REWARDS):
         super().__init__(*args)
-        self.of = of
-        self.fuse = fuse
+        self.fuse, self.of = fuse, of
 
     def reset_env(self, key, params):
         obs, state = super().reset_env(key, params)
-        return obs, FusedState(state.time, state.sign, jnp.int32(self.fuse))
+        in_observation = jnp.asarray(self.of == OBSERVATIONS)
+        return obs, FusedState(state.time, state.sign, jnp.int32(self.fuse), in_observation)
 
     def step_env(self, key, state, action, params):
         state = state.replace(fuse=state.fuse - 1)
         obs, state, reward, done, info = super().step_env(key, state, action, params)
         spoil = jnp.where(state.fuse == 0, jnp.nan, 0.0)
-        if self.of == OBSERVATIONS:
-            return obs + spoil, state, reward, done, info
-        return obs, state, reward + spoil, done, info
+        obs = obs + jnp.where(state.in_observation, spoil, 0.0)
+        reward = reward + jnp.where(state.in_observation, 0.0, spoil)
+        return obs, state, reward, done, info
 
 
-def stopped_by_a_fuse(name, of, mesh=None, **fields):
-    """An agent whose environment 3 gave something not finite in update 5, and what its training said."""
+def fused(name, **fields):
+    """An agent of an environment with a fuse, which trains for 60 updates."""
     case = CASES[name]
     sizes = {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000}
-    config = case.config(**sizes, **fields)
-    env = Fused(case.n_actors, case.continuous, of=of)
-    agent = case.agent(env, None, config, eval_during_training=False)
-    runner = agent.start(KEY, case.hyperparams())
+    env = Fused(case.n_actors, case.continuous)
+    return case.agent(env, None, case.config(**sizes, **fields), eval_during_training=False)
+
+
+def lit(agent, name, of, n_steps, environments):
+    """A fresh runner, some of whose environments spoil what they give after so many steps."""
+    runner = agent.start(KEY, CASES[name].hyperparams())
     state = runner.envstate.envstate
-    fuse = state.fuse.at[3].set(4 * config.rollout_length + 1)
-    envstate = runner.envstate.replace(envstate=state.replace(fuse=fuse))
-    with pytest.raises(NotFiniteError) as raised:
-        agent.train(None, None, runner.replace(envstate=envstate), progress=False, mesh=mesh)
-    return agent, str(raised.value)
+    fuse, in_observation = np.full(state.fuse.shape, -1, np.int32), np.full(state.fuse.shape, False)
+    fuse[environments], in_observation[environments] = n_steps, of == OBSERVATIONS
+    state = state.replace(fuse=jnp.asarray(fuse), in_observation=jnp.asarray(in_observation))
+    return runner.replace(envstate=runner.envstate.replace(envstate=state))
 
 
 @pytest.mark.parametrize(
-    ("name", "of", "n_devices"),
+    ("name", "of", "fields", "n_devices"),
     [
-        ("PPO", REWARDS, None),
-        ("IPPO", OBSERVATIONS, None),
-        ("DQN", REWARDS, None),
-        ("SAC", OBSERVATIONS, None),
-        ("PQN", OBSERVATIONS, None),
-        ("PPO", REWARDS, 2),
-        ("DQN", OBSERVATIONS, 2),
+        ("PPO", REWARDS, {"normalise_rewards": True}, None),
+        ("RND", REWARDS, {"normalise_rewards": True}, None),
+        ("IPPO", OBSERVATIONS, {}, None),
+        ("SAC", OBSERVATIONS, {}, None),
+        ("PQN", OBSERVATIONS, {}, None),
+        ("DQN", REWARDS, {"n_groups": 2}, None),
+        ("DQN", OBSERVATIONS, {"n_groups": 2}, 2),
+        ("PPO", REWARDS, {"n_groups": 2}, 2),
     ],
 )
-def test_a_training_stops_and_names_what_environments_gave_with_its_update(name, of, n_devices):
-    fields = {} if n_devices is None else {"n_groups": n_devices}
+def test_a_training_stops_and_names_what_environments_gave_with_its_update(
+    name, of, fields, n_devices
+):
     mesh = None if n_devices is None else make_mesh(n_devices)
-    agent, said = stopped_by_a_fuse(name, of, mesh, **fields)
+    agent = fused(name, **fields)
+    runner = lit(agent, name, of, 4 * agent.config.rollout_length + 1, [3])
+    with pytest.raises(NotFiniteError) as raised:
+        agent.train(None, None, runner, progress=False, mesh=mesh)
+    said = str(raised.value)
     assert not_finite(agent.vital_arrays(agent.training_runner))
     assert 0 < agent.previous_training_max_step < 60
     assert f"since update 5: {of} of environments [3]" in said
     if name in ("PPO", "IPPO"):
         assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
         assert re.search(r"and by update \d+: parameters of the actor", said)
-
-
-@pytest.mark.parametrize("name", ["PPO", "RND"])
-def test_rewards_are_those_that_environments_gave(name):
-    _, said = stopped_by_a_fuse(name, REWARDS, normalise_rewards=True)
-    assert f"since update 5: {REWARDS} of environments [3]" in said
 
 
 def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
@@ -177,12 +177,27 @@ def test_what_an_offline_agent_learns_is_named_with_its_update():
         agent.train(KEY, case.hyperparams(learning_rate=3e38), progress=False)
 
 
-def test_members_of_a_sweep_are_named_with_the_update():
+def blinding():
+    """An agent whose environments observe nothing in update 2, and in each evaluation."""
     case = CASES["REINFORCE"]
-    agent = case.agent(Fused(fuse=12), None, case.config(), eval_during_training=False)
-    everywhere = r"\(0, 1\) since update 2: rewards of environments \[0, 1, 2, .*actor_loss"
+    config = case.config(max_episode_steps=16, stop_if_not_finite=False)
+    return case.agent(Fused(fuse=12, of=OBSERVATIONS), None, config), case.hyperparams()
+
+
+def test_members_of_a_sweep_are_named_with_the_update():
+    agent, hyperparams = blinding()
+    everywhere = r"\(0, 1\) since update 2: observations of environments \[0, 1, 2, .*actor_loss"
     with pytest.warns(UserWarning, match=rf"in 2 of 2 members .* {everywhere}"):
-        agent.sweep(jax.random.split(KEY, 2), case.hyperparams(), progress=False)
+        agent.sweep(jax.random.split(KEY, 2), hyperparams, n_steps=2, progress=False)
+
+
+def test_returns_of_observations_that_are_not_finite_are_no_numbers():
+    agent, hyperparams = blinding()
+    with pytest.warns(match="since update 2"), pytest.warns(match="The evaluation after update 0"):
+        agent.train(KEY, hyperparams, n_steps=2, progress=False)
+    outcomes = agent.eval(KEY, 4)
+    assert np.isnan(outcomes["returns"]).all()
+    assert np.isfinite(outcomes["final_rewards"]).all()
 
 
 def test_names_the_environments():
@@ -225,28 +240,30 @@ def networks_of(agent, runner):
 @pytest.mark.parametrize("name", ["REINFORCE", "DQN"])
 def test_gradients_that_are_not_finite_can_be_skipped(name):
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
-    agent, hyperparams = make(name, share=0.005, eval_during_training=False, **fields)
+    rewards = {"infinite": False, "share": 0.005}  # the slope of the loss at infinity is finite
+    agent, hyperparams = make(name, **rewards, eval_during_training=False, **fields)
     runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
     assert not not_finite(networks_of(agent, runner))
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
+
+
+NORMALISED = {f"normalise_{what}": True for what in ("observations", "rewards", "values")}
 
 
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
 @pytest.mark.parametrize(
     ("name", "of", "switches"),
     [
-        ("PPO", REWARDS, ["normalise_rewards", "normalise_values"]),
-        ("PPO", OBSERVATIONS, ["normalise_observations", "normalise_values"]),
-        ("DQN", REWARDS, ["prioritised_replay"]),
+        ("PPO", REWARDS, NORMALISED),
+        ("PPO", OBSERVATIONS, NORMALISED),
+        ("DQN", REWARDS, {"prioritised_replay": True}),
     ],
 )
 def test_most_steps_are_not_skipped_whatever_is_normalised(name, of, switches):
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
-    fields |= {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000}
-    case = CASES[name]
-    config = case.config(**fields, **dict.fromkeys(switches, True))
-    agent = case.agent(Fused(of=of, fuse=20), None, config, eval_during_training=False)
-    runner, _ = agent.train(KEY, case.hyperparams(), progress=False)
+    agent = fused(name, **fields, **switches)
+    runner = lit(agent, name, of, 20, slice(None))
+    runner, _ = agent.train(None, None, runner, progress=False)
     network = runner.learner.critic if name == "DQN" else runner.actor_training
     assert not not_finite({"the network": (network.params, network.extra_variables)})
     assert not not_finite(networks_of(agent, runner))
@@ -318,23 +335,6 @@ def test_an_evaluation_on_the_host_tells_of_numbers_that_are_not_finite(what):
     assert np.isfinite(metrics["returns"][1:]).all()
 
 
-class Blinding(MatchSign):
-    """Observes nothing at the end of an episode."""
-
-    def observe(self, state):
-        return jnp.where(self.terminated(state), jnp.nan, super().observe(state))
-
-
-def test_returns_of_observations_that_are_not_finite_are_no_numbers():
-    case = CASES["REINFORCE"]
-    agent = case.make(Blinding, n_steps=1, stop_if_not_finite=False)
-    with pytest.warns(match="since update 1"), pytest.warns(match="The evaluation after update 0"):
-        agent.train(KEY, case.hyperparams(), progress=False)
-    outcomes = agent.eval(KEY, 4)
-    assert np.isnan(outcomes["returns"]).all()
-    assert np.isfinite(outcomes["final_rewards"]).all()
-
-
 def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
     def patient(learning_rate):
         plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
@@ -344,7 +344,7 @@ def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
     assert not_finite({"optimizer": state}) == []
     spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
     assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
-    case = CASES["DQN"]
+    case = CASES["BC"]
     agent = case.make(MatchSign, False, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
     agent.train(KEY, case.hyperparams(), progress=False)
     assert saved_steps(tmp_path) == [0, 2]
