@@ -19,9 +19,9 @@ from jaxagents.running.interruption import Interruption
 from jaxagents.running.members import MembersOnDevices
 from jaxagents.running.programs import OnDevice
 
-CASE = AGENTS[0]
-SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
-"""Whose programs are the smallest."""
+CASES = {case.name: case for case in AGENTS}
+PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
+"""An agent of many epochs of minibatches, and one whose programs are the smallest."""
 KEY = jax.random.key(0)
 
 
@@ -105,31 +105,40 @@ def test_loggers_get_the_mean_of_every_metric():
 def test_shows_progress(capfd):
     CASE.make(MatchSign).train(KEY, CASE.hyperparams())
     shown = capfd.readouterr().err
-    assert "PPO on MatchSign: 100%" in shown
+    assert "REINFORCE on MatchSign: 100%" in shown
     assert "5/5" in shown
     CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
     assert capfd.readouterr().err == ""
 
 
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
-    agent, hyperparams = SMALL.make(MatchSign), SMALL.hyperparams()
-    jax.jit(agent.train)(KEY, hyperparams)
-    assert capfd.readouterr().err == ""
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    silent = jax.jit(agent.train).trace(KEY, hyperparams)
+    assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
 
     @jax.jit
     def train(key):
         return agent.train(key, hyperparams, progress=True)
 
+    showing = train.trace(KEY)
+    assert showing.jaxpr.effects
     bare = agent.train(KEY, hyperparams, progress=False)
-    trees.assert_equal(bare, jax.block_until_ready(train(KEY)))
+    assert capfd.readouterr().err == ""
+    trees.assert_equal(bare, jax.block_until_ready(showing.lower().compile()(KEY)))
     jax.effects_barrier()
     assert "4/4" in capfd.readouterr().err
 
 
+@jax.jit
+def first_of(tree):
+    return jax.tree.map(lambda x: x[0], tree)
+
+
 def test_a_stack_of_runners_is_not_one_training():
-    agent = SMALL.make(MatchSign)
-    result = agent.sweep(jax.random.split(KEY, 3), SMALL.hyperparams(), progress=False)
-    stacked = jax.tree.map(lambda x: x[0], (result.runners, result.metrics))
+    agent = CASE.make(MatchSign)
+    result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
+    stacked = first_of((result.runners, result.metrics))
+    runner, metrics = first_of(stacked)
     with pytest.raises(ValueError, match="stack of 3 trainings"):
         agent.collect_training(*stacked)
     with pytest.raises(ValueError, match="stack of 3 trainings"):
@@ -137,8 +146,8 @@ def test_a_stack_of_runners_is_not_one_training():
     with pytest.raises(
         ValueError, match=r"metrics must be those of one training, .* got one of \(3, 4\)"
     ):
-        agent.collect_training(jax.tree.map(lambda x: x[0], stacked[0]), stacked[1])
-    agent.collect_training(*jax.tree.map(lambda x: x[0], stacked))
+        agent.collect_training(runner, stacked[1])
+    agent.collect_training(runner, metrics)
     assert agent.agent_trained
     assert agent.previous_training_max_step == 5
     assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
@@ -178,11 +187,11 @@ def test_the_keys_of_the_evaluations_are_configured():
 
 
 def test_stops_early_once_the_policy_has_moved_too_far():
-    agent = CASE.make(MatchSign, False, actor_epochs=7)
+    agent = PPO.make(MatchSign, False, actor_epochs=7)
     per_epoch = agent.config.n_minibatches
 
     def epochs(kl_threshold):
-        hyperparams = CASE.hyperparams(kl_threshold=kl_threshold)
+        hyperparams = PPO.hyperparams(kl_threshold=kl_threshold)
         runner, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
         assert runner.critic_training.step == per_epoch * agent.config.critic_epochs
         return int(runner.actor_training.step) / per_epoch
@@ -193,41 +202,43 @@ def test_stops_early_once_the_policy_has_moved_too_far():
 
 
 def test_groups_of_environments_are_mixed_apart():
-    whole = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
-    agent = CASE.make(MatchSign, False, n_groups=2)
-    grouped, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
-    assert not trees.equal(whole[0].actor_training.params, grouped.actor_training.params)
+    whole, grouped = (
+        PPO.make(MatchSign, False, actor_epochs=7, n_groups=n_groups).train(
+            KEY, PPO.hyperparams(), progress=False
+        )[0]
+        for n_groups in (1, 2)
+    )
+    assert not trees.equal(whole.actor_training.params, grouped.actor_training.params)
     assert np.isfinite(grouped.info["actor_loss"])
 
 
 def test_a_sweep_refuses_axes_that_do_not_fit():
-    agent = CASE.make(MatchSign)
+    agent = PPO.make(MatchSign)
     with pytest.raises(ValueError, match="one leading axis of seeds"):
-        agent.sweep(KEY, CASE.hyperparams())
-    uneven = CASE.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
+        agent.sweep(KEY, PPO.hyperparams())
+    uneven = PPO.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
     with pytest.raises(ValueError, match="must share one leading axis of sets"):
         agent.sweep(jax.random.split(KEY, 2), uneven)
 
 
 def test_a_sweep_without_evaluation_has_no_best():
-    agent = SMALL.make(MatchSign, False)
-    result = agent.sweep(jax.random.split(KEY, 2), SMALL.hyperparams(), n_steps=1, progress=False)
+    agent = CASE.make(MatchSign, False)
+    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
     assert result.best is None
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
 def test_members_on_several_devices_are_those_on_cores():
-    agent, hyperparams = SMALL.make(MatchSign), SMALL.hyperparams()
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
     runners, _ = devices.watch(devices.start(keys, sets), np.int32(agent.config.n_steps))
-    metrics = jax.tree.map(lambda x: x[None, :, None], devices.evaluate(runners))
+    metrics = jax.device_get(devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
-    last = jax.tree.map(lambda x: x[:, :, -1:], cores.metrics)
+    last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)
     trees.assert_close(last, metrics)
-    runners = jax.tree.map(lambda x: x[None], devices.gather(runners))
-    trees.assert_close(cores.runners, runners)
+    trees.assert_close(first_of(cores.runners), devices.gather(runners))
     assert not collectives_of(devices.lowered_advance(keys, sets))
 
 
