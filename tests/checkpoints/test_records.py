@@ -31,7 +31,8 @@ from jaxagents.ppo import OptimizerParams
 
 CASE = AGENTS[0]
 CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "BC")]
-SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
+REINFORCE = next(case for case in AGENTS if case.name == "REINFORCE")
+SMALL = CASES[-1]
 """For tests that need programs of their own: its are the smallest."""
 KEY = jax.random.key(0)
 
@@ -41,8 +42,8 @@ def make(folder, restore_agent=False, env=MatchSign, **fields):
     return CASE.make(env, checkpoint_dir=folder, restore_agent=restore_agent, **fields)
 
 
-def small(folder=None, **fields):
-    return SMALL.make(MatchSign, False, n_steps=6, checkpoint_dir=folder, **fields)
+def small(folder=None, case=SMALL, **fields):
+    return case.make(MatchSign, False, n_steps=6, checkpoint_dir=folder, **fields)
 
 
 def trained(folder, n_steps=6, **fields):
@@ -264,8 +265,8 @@ class WithMomentum(OptimizerParams):
 
 
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
-    hyperparams = SMALL.hyperparams(actor_optimizer_params=WithMomentum())
-    agent = small(tmp_path)
+    hyperparams = REINFORCE.hyperparams(actor_optimizer_params=WithMomentum())
+    agent = small(tmp_path, REINFORCE)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
     with pytest.raises(ValueError, match="does not fit this agent"):
         agent.restore("last")
@@ -278,8 +279,8 @@ def test_an_optimizer_may_need_parameters_of_an_own_type(tmp_path):
         return optax.adam(learning_rate, b1)
 
     both = {f"{name}_optimizer_params": WithMomentum() for name in ("actor", "critic")}
-    hyperparams = SMALL.hyperparams(**both)
-    agent = small(tmp_path, optimizer=needs_b1)
+    hyperparams = REINFORCE.hyperparams(**both)
+    agent = small(tmp_path, REINFORCE, optimizer=needs_b1)
     agent.train(KEY, hyperparams, n_steps=2, progress=False)
     runner, _ = agent.restore("last", hyperparams=hyperparams)
     assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
@@ -321,12 +322,12 @@ def wait_for_checkpoints(process, folder, after):
 
 def assert_goes_on_as_if_uninterrupted(folder):
     fields = {"n_steps": 100_000, "eval_frequency": 20}
-    agent = SMALL.make(MatchSign, False, **fields, checkpoint_dir=folder, restore_agent=True)
+    agent = REINFORCE.make(MatchSign, False, **fields, checkpoint_dir=folder, restore_agent=True)
     runner, _ = agent.restore("last")
     step = agent.previous_training_max_step
     resumed, _ = agent.train(None, None, runner, n_steps=20, progress=False)
-    uninterrupted = SMALL.make(MatchSign, False, **fields)
-    whole, _ = uninterrupted.train(KEY, SMALL.hyperparams(), n_steps=step + 20, progress=False)
+    uninterrupted = REINFORCE.make(MatchSign, False, **fields)
+    whole, _ = uninterrupted.train(KEY, REINFORCE.hyperparams(), n_steps=step + 20, progress=False)
     trees.assert_equal(whole, resumed)
 
 
@@ -433,8 +434,8 @@ LINEAR, COSINE = (kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule
 @pytest.mark.parametrize(("first", "then"), [(0.5, 0.25), (LINEAR, COSINE), (0.5, LINEAR)])
 def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first, then):
     agent = small(tmp_path)
-    agent.train(KEY, SMALL.hyperparams(gamma=first), n_steps=2, progress=False)
-    changed = SMALL.hyperparams(gamma=then)
+    agent.train(KEY, SMALL.hyperparams(first), n_steps=2, progress=False)
+    changed = SMALL.hyperparams(then)
     went_on, _ = agent.train(None, changed, agent.training_runner, n_steps=2, progress=False)
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
     agent = small(tmp_path, restore_agent=True)
@@ -476,13 +477,13 @@ def test_a_history_that_is_not_given_is_not_lost(tmp_path):
 
 @pytest.mark.parametrize("gamma", [0.5, LINEAR])
 def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
-    agent = small(tmp_path, keep_checkpoints=None)
-    agent.train(KEY, SMALL.hyperparams(), progress=False)
-    hyperparams = SMALL.hyperparams(gamma=gamma)
+    agent = small(tmp_path, REINFORCE, keep_checkpoints=None)
+    agent.train(KEY, REINFORCE.hyperparams(), progress=False)
+    hyperparams = REINFORCE.hyperparams(gamma=gamma)
     agent.train(None, hyperparams, agent.training_runner, n_steps=2, progress=False)
     before = contents(tmp_path)
     for given in (None, hyperparams):
-        agent = small(tmp_path, restore_agent=True, keep_checkpoints=None)
+        agent = small(tmp_path, REINFORCE, restore_agent=True, keep_checkpoints=None)
         runner, _ = agent.restore("last")
         agent.train(None, given, runner, n_steps=2, progress=False)
         assert before.items() <= contents(tmp_path).items()
