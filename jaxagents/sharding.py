@@ -203,7 +203,7 @@ def n_devices() -> int:
 
 
 def whole(tree: PyTree) -> PyTree:
-    """Asks the compiler for a copy on every device of the mesh of `jax.set_mesh`, if there is one.
+    """Asks the compiler for a copy on every device over which the mesh of `jax.set_mesh` splits rows.
 
     Args:
         tree: Pytree of arrays.
@@ -211,7 +211,7 @@ def whole(tree: PyTree) -> PyTree:
     Returns:
         The pytree.
     """
-    if jax.sharding.get_abstract_mesh().empty:
+    if n_devices() == 1:
         return tree
     return jax.lax.with_sharding_constraint(tree, PartitionSpec())
 

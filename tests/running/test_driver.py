@@ -228,8 +228,9 @@ def test_a_sweep_without_evaluation_has_no_best():
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
-def test_members_on_several_devices_are_those_on_cores():
-    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+@pytest.mark.parametrize("name", [CASE.name, "DQN", "BC"])
+def test_members_on_several_devices_are_those_on_cores(name):
+    agent, hyperparams = CASES[name].make(MatchSign), CASES[name].hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
