@@ -79,16 +79,6 @@ def test_names_explored_actions_of_another_shape_or_kind(continuous, actions, er
         jax.eval_shape(agent.behaviour._training_step, runner)
 
 
-def test_explored_actions_stay_in_the_box():
-    actions = jnp.linspace(-3.0, 3.0, 8).reshape(4, 2)
-    agent = exploring(SAC, actions)(Target(), None, sac.AgentConfig(**SMALL))
-    runner = jax.jit(agent.program.start)(KEY, sac.HyperParameters())
-    taken = agent.advance(runner, np.int32(1)).buffer.storage["actions"]
-    assert ((taken >= -2.0) & (taken <= 1.0)).all()
-    assert (taken == -2.0).any()
-    assert (taken == 1.0).any()
-
-
 class Counter(Probe):
     """Counts from a random number on, for three steps or, from negative ones, for ever.
 
@@ -191,26 +181,53 @@ class Matrix(Target):
         return -jnp.square(action - 0.5 * state.sign).sum()
 
 
-def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_learner():
-    agent = small_sac(Matrix())
+class Daring(SAC):
+    """Explores beyond the bounds."""
+
+    def _explore(self, *args):
+        return 3.0 * super()._explore(*args)
+
+
+@pytest.fixture(scope="module")
+def of_matrices():
+    """An agent after ten updates, and its runner; the first twelve actions were random."""
+    agent = Daring(Matrix(), None, sac.AgentConfig(**SMALL), eval_during_training=False)
     runner, _ = agent.train(KEY, sac.HyperParameters(), n_steps=10, progress=False)
-    assert runner.buffer.storage["actions"].shape == (64, 2, 3)
+    return agent, runner
+
+
+def test_explored_actions_stay_in_the_box(of_matrices):
+    taken = np.asarray(of_matrices[1].buffer.storage["actions"])[12 : 12 + 10 * 4]
+    assert ((taken >= -2.0) & (taken <= 1.0)).all()
+    assert (taken == -2.0).any()
+    assert (taken == 1.0).any()
+
+
+def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_learner(of_matrices):
+    agent, runner = of_matrices
+    stored = np.asarray(runner.buffer.storage["actions"])
+    assert stored.shape == (64, 2, 3)
+    assert -2.0 <= stored[:12].min() < -1.2
+    assert 0.2 < stored[:12].max() <= 1.0
     rows = runner.buffer.to_dataset()
     actions, observations = np.asarray(rows["actions"]), np.asarray(rows["observations"])
-    assert -2.0 <= actions.min() < -1.2
-    assert 0.2 < actions.max() <= 1.0
     distance = np.square(actions - 0.5 * observations[:, :1, None]).sum((1, 2))
     np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)
     obs = np.array([1.0, 0.0], np.float32)
-    unit = np.asarray(runner.learner.sample_actions(obs))
+
+    @jax.jit
+    def seen_by_the_learner(runner):
+        unit = runner.learner.sample_actions(obs)
+        values = runner.learner.critic(obs, unit)
+        return unit, values, agent.behaviour._batch(runner.buffer, np.arange(8), runner.hyperparams)
+
+    unit, values, batch = jax.tree.map(np.asarray, seen_by_the_learner(runner))
     assert unit.shape == (6,)
-    assert runner.learner.critic(obs, unit).shape == (2,)
+    assert values.shape == (2,)
     expected = -0.5 + 1.5 * unit.reshape(2, 3)
     np.testing.assert_allclose(agent.policy(runner.learner, obs), expected, rtol=1e-6)
     np.testing.assert_allclose(agent.policy(obs), expected, rtol=1e-6)
-    batch = agent.behaviour._batch(runner.buffer, np.arange(8), runner.hyperparams)
-    stored = np.asarray(runner.buffer.storage["actions"])[:8].reshape(8, 6)
-    np.testing.assert_allclose(-0.5 + 1.5 * np.asarray(batch["actions"]), stored, atol=1e-6)
+    np.testing.assert_allclose(-0.5 + 1.5 * batch["actions"], stored[:8].reshape(8, 6), atol=1e-6)
 
 
 class Images(Probe):
@@ -321,20 +338,30 @@ def test_prioritised_replay_draws_what_was_estimated_worst():
     hyperparams = dqn.HyperParameters(priority_exponent=1.0)
     runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
     buffer, learner = runner.buffer, runner.learner
-    _, probabilities = buffer.sample_prioritised(KEY, 8)
+    _, probabilities = draw(buffer)
     assert np.ptp(probabilities) > 0.0
-    priorities = np.asarray(buffer.priorities.levels[0][: int(buffer.size)])
+    priorities = np.asarray(buffer.priorities.levels[0])[: int(buffer.size)]
     indices, weights = np.arange(len(priorities)), np.ones(len(priorities), np.float32)
-    batch = {**buffer.take(indices), "weights": weights}
-    _, info = learner.update(batch)
-    assert np.corrcoef(priorities, info["td_errors"])[0, 1] > 0.5
+
+    @jax.jit
+    def errors(learner, buffer):
+        _, info = learner.update({**buffer.take(indices), "weights": weights})
+        return info["td_errors"]
+
+    assert np.corrcoef(priorities, errors(learner, buffer))[0, 1] > 0.5
+
+
+@jax.jit
+def draw(buffer):
+    """Indices of eight transitions, and their probabilities."""
+    return buffer.sample_prioritised(KEY, 8)
 
 
 def test_uniform_priorities_are_uniform_replay_without_weights():
     agent = counting(prioritised_replay=True)
     hyperparams = dqn.HyperParameters(priority_exponent=0.0)
     runner, _ = agent.train(KEY, hyperparams, n_steps=4, progress=False)
-    _, probabilities = runner.buffer.sample_prioritised(KEY, 8)
+    _, probabilities = draw(runner.buffer)
     np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
 
 
@@ -374,6 +401,8 @@ def test_q_and_policy_are_those_of_the_trained_agent():
     assert values.shape == (2, 2)
     np.testing.assert_array_equal(agent.policy(observations), values.argmax(-1))
     np.testing.assert_array_equal(agent.policy(agent.learner, observations[0]), values[0].argmax())
+    assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
+    assert isinstance(agent.learner.epsilon_greedy(jnp.zeros(2), 0.1), ops.EpsilonGreedy)
     with pytest.raises(
         ValueError, match=r"q takes one observation, of shape \(2,\).* got shape \(3,"
     ):
@@ -577,8 +606,6 @@ def test_discrete_spaces_are_told_by_their_number():
         def action_space(self, params):
             return Discrete(3)
 
-    agent = small_dqn(Three(), evaluates=False)
-    agent.train(KEY, dqn.HyperParameters(), progress=False)
-    assert agent.q(jnp.zeros(2)).shape == (3,)
-    assert isinstance(agent.learner.sample_actions(jnp.zeros(2), seed=KEY), jax.Array)
-    assert isinstance(agent.learner.epsilon_greedy(jnp.zeros(2), 0.1), ops.EpsilonGreedy)
+    start = small_dqn(Three(), evaluates=False).program.start
+    learner = jax.eval_shape(start, KEY, dqn.HyperParameters()).learner
+    assert jax.eval_shape(lambda learner: learner.q(jnp.zeros(2)), learner).shape == (3,)
