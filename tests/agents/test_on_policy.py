@@ -157,11 +157,19 @@ def test_minibatches_may_be_counted_and_be_more_than_environments():
     by_size = AgentConfig(batch_size=4, minibatch_size=2, **sizes)
     by_number = AgentConfig(batch_size=4, minibatches_per_epoch=2, **sizes)
     assert by_size.n_minibatches == by_number.n_minibatches == 2
-    config = AgentConfig(batch_size=1, minibatches_per_epoch=4, **sizes)
-    agent = PPO(*gymnax.make("CartPole-v1"), config, eval_during_training=False)
-    runner = agent.advance(agent.start(KEY, HyperParameters()), 1)
+    runner, _ = by_number_and_in_half_precision()
     assert n_gradient_steps(runner.actor_training) == 4
     assert n_gradient_steps(runner.critic_training) == 2 * 4
+
+
+@functools.cache
+def by_number_and_in_half_precision():
+    """A training of one environment, more minibatches than that, and parameters in half precision."""
+    sizes = {"n_steps": 1, "rollout_length": 8, "actor_epochs": 1, "critic_epochs": 2}
+    actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
+    networks = {"actor_network": actor, "critic_network": critic}
+    config = AgentConfig(batch_size=1, minibatches_per_epoch=4, **sizes, **networks)
+    return make(config=config).train(KEY, HyperParameters(), progress=False)
 
 
 def n_gradient_steps(training):
@@ -307,9 +315,7 @@ class InHalfPrecision(nn.Module):
 
 
 def test_networks_may_have_parameters_in_half_precision():
-    actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
-    config = CONFIG.replace(actor_network=actor, critic_network=critic)
-    runner, metrics = make(config=config).train(KEY, HyperParameters(), progress=False)
+    runner, metrics = by_number_and_in_half_precision()
     for name in ("actor", "critic"):
         params = getattr(runner, f"{name}_training").params
         assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.bfloat16)}
