@@ -41,18 +41,8 @@ def train(agent, **options):
     return agent.train(KEY, hyperparams, progress=False, **options)
 
 
-@pytest.fixture(scope="module")
-def learnt():
-    """An agent that has learnt to remember, and the metrics of its training."""
-    agent = make(DDQN, **LEARNING, memory_size=16)
-    _, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
-    return agent, metrics
-
-
 LEARNING = {
     "n_steps": 250,
-    "eval_frequency": 250,
-    "n_evals": 64,
     "batch_size": 8,
     "buffer_size": 4096,
     "learning_starts": 256,
@@ -60,29 +50,58 @@ LEARNING = {
     "sequence_length": 8,
     "burn_in": 1,
     "features": (16, 16),
+    "memory_size": 16,
 }
+SHARED = {"n_groups": 2, "replicated_updates": True, "normalise_observations": True}
+"""Fields of an agent that two devices may share."""
 HYPERPARAMS = HyperParameters(gamma=0.9, critic_learning_rate=3e-3, epsilon_steps=1_000)
 
 
+def remembering(**fields):
+    """The agent that learns to remember, and is trained in all ways."""
+    of_sequences = {"prioritised_replay": True, "n_step_returns": 3}
+    return make(DDQN, evaluates=False, **{**LEARNING, **SHARED, **of_sequences, **fields})
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent that has learnt to remember."""
+    agent = remembering()
+    agent.train(KEY, HYPERPARAMS, progress=False)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def filled():
+    """An agent with priorities, and its runner when its buffer holds ten steps of all environments."""
+    agent = make(prioritised_replay=True, burn_in=1, learning_starts=40, evaluates=False)
+    hyperparams = HyperParameters(priority_exponent=0.9, importance_exponent=0.6)
+    return agent, jax.jit(agent.program.start)(KEY, hyperparams)
+
+
 def test_learns_what_only_a_memory_can(learnt):
-    assert learnt[1]["returns"][-1].mean() == 1.0
-    forgetful = make(DDQN, **LEARNING, memory=None)
-    _, metrics = forgetful.train(KEY, HYPERPARAMS, progress=False)
-    assert metrics["returns"][-1].mean() < 0.8
+    assert learnt.eval(KEY, n_evals=64)["returns"].mean() == 1.0
+
+
+def test_agents_without_a_memory_leave_the_length_of_sequences_alone():
+    program = remembering(memory=None).program
+    runner = jax.eval_shape(program.start, KEY, HYPERPARAMS)
+    assert "carries" not in runner.buffer.storage
+    jax.eval_shape(program.advance, runner, np.int32(1))
 
 
 def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
-    check_acts_with_its_memory(learnt[0], tmp_path)
+    check_acts_with_its_memory(learnt, tmp_path)
 
 
 def test_says_how_to_act_where_the_memory_is_missing(learnt):
-    for ask in (learnt[0].policy, learnt[0].q):
+    for ask in (learnt.policy, learnt.q):
         with pytest.raises(TypeError, match=r"has a memory: call agent.act\(learner, carry, obs\)"):
             ask(jnp.zeros(2))
     with pytest.raises(
         ValueError, match=r"needs a memory of shape .* agent.initial_carry\(learner\)"
     ):
-        learnt[0].act(learnt[0].learner, (), jnp.zeros(2))
+        learnt.act(learnt.learner, (), jnp.zeros(2))
 
 
 def test_distributions_of_returns_are_learnt_for_allowed_actions():
@@ -176,21 +195,26 @@ def test_nothing_is_learnt_from_the_burn_in():
     np.testing.assert_array_equal(of_carry, 0.0)
 
 
-def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence():
+def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     """A gradient step draws by them, weighs each step of a sequence alike, and sets them anew."""
-    agent = make(prioritised_replay=True, burn_in=1, evaluates=False).behaviour
-    hyperparams = HyperParameters(priority_exponent=0.9, importance_exponent=0.6)
-    runner = jax.jit(agent.program.start)(KEY, hyperparams)
-    learner, buffer = runner.learner, runner.buffer
-    starts = jnp.arange(buffer.size - 3 * buffer.n_envs)  # the last three rows start no sequence
-    given = jnp.linspace(0.1, 0.9, len(starts))
-    buffer = buffer.with_priorities(starts, given)
-    drawn, probabilities = buffer.sample_prioritised(KEY, 4)
+    agent, runner = filled
+    agent, learner = agent.behaviour, runner.learner
+    starts = np.arange(runner.buffer.size - 3 * 4)  # the last three rows start no sequence
+    given = np.linspace(0.1, 0.9, len(starts), dtype=np.float32)
+
+    @jax.jit
+    def draw(buffer):
+        buffer = buffer.with_priorities(starts, given)
+        drawn, probabilities = buffer.sample_prioritised(KEY, 4)
+        batch = agent._batch(buffer, buffer.sequences(drawn, 4), runner.hyperparams)
+        return buffer, drawn, probabilities, batch
+
+    buffer, drawn, probabilities, batch = draw(runner.buffer)
+    drawn, probabilities = np.asarray(drawn), np.asarray(probabilities)
     np.testing.assert_allclose(probabilities, given[drawn] / given.sum(), rtol=1e-5)
-    batch = agent._batch(buffer, buffer.sequences(drawn, 4), hyperparams)
     of_sequences = (probabilities.min() / probabilities) ** 0.6
     weights = np.repeat(of_sequences, 4) * np.tile([0.0, 4 / 3, 4 / 3, 4 / 3], 4)
-    expected, info = learner.update({**batch, "weights": jnp.asarray(weights)})
+    expected, info = learner.update({**batch, "weights": np.float32(weights)})
     errors = np.asarray(info["td_errors"]).reshape(4, 4)[:, 1:]
     priorities = (0.9 * errors.max(axis=1) + 0.1 * errors.mean(axis=1)) ** 0.9
     step = jax.jit(lambda *args: agent._gradient_step(*args, lambda batch: batch))
@@ -203,10 +227,9 @@ def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence():
     np.testing.assert_array_equal(found[others], given[others])
 
 
-def test_the_buffer_holds_the_memories_that_were_acted_by():
+def test_the_buffer_holds_the_memories_that_were_acted_by(filled):
+    _, runner = filled
     n_envs, n_times = 4, 10
-    agent = make(learning_starts=n_envs * n_times)
-    runner = agent.start(KEY, HyperParameters())
     rows = jax.tree.map(
         lambda x: np.asarray(x)[: n_envs * n_times].reshape(n_times, n_envs, *x.shape[1:]),
         runner.buffer.storage,
@@ -223,28 +246,30 @@ def test_the_buffer_holds_the_memories_that_were_acted_by():
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):
-    fields = {"normalise_observations": True, "burn_in": 1, "n_step_returns": 3}
-    fields |= {"prioritised_replay": True}
-    whole, _ = train(make(n_steps=4, **fields))
-    train(make(n_steps=2, checkpoint_dir=tmp_path, **fields))
-    agent = make(n_steps=4, checkpoint_dir=tmp_path, restore_agent=True, **fields)
+    whole, _ = remembering().train(KEY, HYPERPARAMS, n_steps=4, progress=False)
+    saving = remembering(checkpoint_dir=tmp_path)
+    saving.train(KEY, HYPERPARAMS, n_steps=2, progress=False)
+    agent = remembering(checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = agent.restore("last")
     resumed, _ = agent.train(None, None, runner, n_steps=2, progress=False)
     trees.assert_equal(whole, resumed)
 
 
 def test_two_devices_make_the_training_of_one():
-    fields = {"n_step_returns": 3, "prioritised_replay": True, "replicated_updates": True}
-    agent = make(n_groups=2, evaluates=False, **fields)
-    alone, shared = (train(agent, mesh=mesh) for mesh in (None, make_mesh(2)))
+    agent = remembering()
+    alone, shared = (
+        agent.train(KEY, HYPERPARAMS, n_steps=3, progress=False, mesh=mesh)
+        for mesh in (None, make_mesh(2))
+    )
     trees.assert_close(alone, shared)
 
 
 def test_seeds_can_be_vmapped():
-    agent, keys = make(evaluates=False), jax.random.split(KEY, 2)
-    runners, _ = jax.vmap(lambda key: agent.train(key, HyperParameters()))(keys)
-    alone, _ = agent.train(keys[1], HyperParameters(), progress=False)
-    trees.assert_close(jax.tree.map(lambda x: x[1], runners.learner), alone.learner)
+    agent, keys = remembering(), jax.random.split(KEY, 2)
+    runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS, n_steps=3))(keys)
+    alone, _ = agent.train(keys[1], HYPERPARAMS, n_steps=3, progress=False)
+    second = jax.jit(lambda tree: jax.tree.map(lambda x: x[1], tree))
+    trees.assert_close(second(runners.learner), alone.learner)
 
 
 @pytest.mark.parametrize(
