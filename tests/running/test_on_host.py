@@ -31,10 +31,10 @@ def config(**changes):
     return AgentConfig(**{**small, **changes})
 
 
-def small(env, evaluated=False, **changes):
+def small(env, evaluated=False, agent=A2C, **changes):
     """An agent with smaller programs, for tests that need some of their own."""
     sizes = {"n_steps": 5, "batch_size": 4, "rollout_length": 8, "eval_frequency": 20, "n_evals": 6}
-    return A2C(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
+    return agent(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
 
 
 SMALL_HYPERPARAMS = a2c.HyperParameters()
@@ -122,56 +122,65 @@ def test_an_earlier_runner_goes_on_as_before(uninterrupted, collects_ahead):
     trees.assert_equal(once, uninterrupted[0])
 
 
-ONE_STEP = {"memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
-"""The actor makes a single gradient step in each update."""
+def ahead(memory=None):
+    """An agent whose actor makes a single gradient step in each update, of rollouts that hold infos."""
+    one_step = {"memory": memory, "memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
+    names = {"summed_info": ("action",), "final_info": ("seldom",)}
+    env = walk(collects_ahead=True)
+    return PPO(env, None, config(**one_step, **names), eval_during_training=False)
 
 
-def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update():
-    agent = PPO(walk(collects_ahead=True), None, config(**ONE_STEP), eval_during_training=False)
+@pytest.fixture(scope="module")
+def ahead_without_memory():
+    """Such an agent, whose programs are kept meanwhile."""
+    return ahead()
+
+
+def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update(ahead_without_memory):
+    agent = ahead_without_memory
     earlier = agent.start(KEY, HYPERPARAMS)
-    later = agent.advance(jax.tree.map(jnp.copy, earlier), 1)
+    later = agent.advance(jax.device_put(earlier, may_alias=False), 1)
 
+    @jax.jit
     def log_probs(training):
         each = jax.vmap(jax.vmap(agent._log_prob, (None, None, 0, 0)), (None, None, 0, 0))
         return each(training, training.params, later.ahead.obs, later.ahead.action)
 
-    taken = later.ahead.log_prob
+    taken = np.asarray(later.ahead.log_prob)
     np.testing.assert_allclose(log_probs(earlier.actor_training), taken, rtol=1e-5)
-    assert np.abs(log_probs(later.actor_training) - taken).max() > 1e-3
+    assert np.abs(np.asarray(log_probs(later.actor_training)) - taken).max() > 1e-3
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.usefixtures("ahead_without_memory")
 def test_what_is_collected_ahead_is_clipped_around_the_policy_that_learns_from_it(memory):
-    fields = {"memory": memory, **ONE_STEP}
-    agent = PPO(walk(collects_ahead=True), None, config(**fields), eval_during_training=False)
+    agent = ahead(memory)
     runner = agent.start(KEY, HYPERPARAMS)
     played = Transition(value=NOT_YET, **runner.ahead._asdict())
-    found = agent._log_probs(runner.actor_training, played)
+    found = jax.jit(agent._log_probs)(runner.actor_training, played)
     np.testing.assert_allclose(found, played.log_prob, rtol=1e-4, atol=1e-5)
     second = agent.advance(agent.advance(runner, 1), 1)
     np.testing.assert_allclose(second.info["kl"], 0.0, atol=1e-6)
 
 
-def test_rollouts_hold_infos():
-    names = {"summed_info": ("action",), "final_info": ("seldom",)}
-    agent = PPO(walk(collects_ahead=True), None, config(**names), eval_during_training=False)
-    rollout = agent.start(KEY, HYPERPARAMS).ahead
+def test_rollouts_hold_infos(ahead_without_memory):
+    rollout = ahead_without_memory.start(KEY, HYPERPARAMS).ahead
     np.testing.assert_array_equal(rollout.info["action"], rollout.action)
     assert np.isnan(rollout.info["seldom"]).all()
 
 
-class Counting(PPO):
+class Counting(A2C):
     def _eval_metrics(self, terminated, truncated, final_rewards, returns):
         metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
         return {**metrics, "ended": int(np.sum(terminated))}
 
 
 def test_metrics_go_on_with_the_entries_that_they_began_with():
-    agent = Counting(walk(), None, config(n_steps=1, final_info=("won",)))
-    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    agent = small(walk(), True, Counting, n_steps=1, final_info=("won",))
+    runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
     runner, _ = agent.train(None, None, runner, progress=False)
     assert agent.training_metrics["won"].shape == (3, 6)
-    other = Counting(walk(), None, config(n_steps=1))
+    other = small(walk(), True, Counting, n_steps=1)
     other.collect_training(runner, agent.training_metrics)
     with pytest.raises(ValueError, match=r"training had \['won'\] so far, which the agent lacks\."):
         other.train(None, None, runner, progress=False)
@@ -210,13 +219,13 @@ def test_agents_take_turns_in_environments_that_are_given():
     agent, other = (small(vector, batch_size=2, rollout_length=3) for _ in range(2))
     runner = agent.advance(agent.start(KEY, SMALL_HYPERPARAMS), 1)
     other.start(jax.random.key(1), SMALL_HYPERPARAMS)
-    gone_on = agent.advance(jax.tree.map(jnp.copy, runner), 1)
+    gone_on = agent.advance(jax.device_put(runner, may_alias=False), 1)
     trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
 
 
 def test_environments_in_processes_make_the_same_training(in_turns):
     env = walk(vectorization_mode="async")
-    agent = PPO(env, None, config(), eval_during_training=False)
+    agent = PPO(env, None, config())
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
     env.close()
     trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
@@ -283,8 +292,8 @@ class Plain(gymnasium.Wrapper):
 
 def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
-    agent = PPO(gymnasium.make("PlainWalk-v0"), None, config())
-    _, metrics = agent.train(KEY, HYPERPARAMS, n_steps=1, progress=False)
+    agent = small(gymnasium.make("PlainWalk-v0"), True)
+    _, metrics = agent.train(KEY, SMALL_HYPERPARAMS, n_steps=1, progress=False)
     assert np.isfinite(metrics["returns"]).all()
     del gymnasium.registry["PlainWalk-v0"]
 
@@ -301,7 +310,7 @@ def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
 
     def agent():
-        return PPO(Walks(Unseeded), None, config(**folder), eval_during_training=False)
+        return PPO(Walks(Unseeded), None, config(**folder))
 
     agent().train(KEY, HYPERPARAMS, n_steps=1, progress=False)
     with pytest.warns(UserWarning, match="not as if it had never stopped, with new episodes"):
@@ -362,6 +371,6 @@ def test_new_episodes_in_the_place_of_others_begin_without_memories():
     forgotten = without_past(runner, np.ones(4, bool))
     forgotten = forgotten.replace(carry=jnp.zeros_like(runner.carry))
     after, expected = (
-        remembering().advance(jax.tree.map(jnp.copy, it), 1) for it in (runner, forgotten)
+        remembering().advance(jax.device_put(it, may_alias=False), 1) for it in (runner, forgotten)
     )
     trees.assert_equal(after, expected)
