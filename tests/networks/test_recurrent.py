@@ -76,25 +76,26 @@ def test_masks_are_known_at_every_step(wrap):
 
 
 def test_a_minimal_gru_is_that_of_its_equations():
-    cell, x = MinGRUCell(4), OBS[:, 0]
-    variables = cell.init(KEY, jnp.zeros(4), x[0])
+    cell, x = MinGRUCell(4), np.asarray(OBS)[:, 0]
+    variables = jax.jit(cell.init)(KEY, np.zeros(4, np.float32), x[0])
     layer = jax.tree.map(np.asarray, variables["params"]["layer"])
-    gate, candidate = np.split(np.asarray(x) @ layer["kernel"] + layer["bias"], 2, axis=1)
+    gate, candidate = np.split(x @ layer["kernel"] + layer["bias"], 2, axis=1)
     z, h, expected = 1.0 / (1.0 + np.exp(-gate)), np.ones(4), []
     for t in range(len(x)):
         h = np.zeros(4) if FIRST[t] else h
         h = (1.0 - z[t]) * h + z[t] * candidate[t]
         expected.append(h)
-    _, outputs = cell.apply(variables, jnp.ones(4), x, FIRST, method="unroll")
+    unroll = jax.jit(lambda *inputs: cell.apply(*inputs, method="unroll"))
+    _, outputs = unroll(variables, np.ones(4, np.float32), x, FIRST)
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.LSTMCell(4), nn.OptimizedLSTMCell(4)])
 def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
     network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
-    carry = jax.tree.map(lambda x: x + 0.3, network.initial())
-    params = network.init(KEY, carry, OBS[0, 0])
-    params = jax.tree.map(lambda x: x + 0.1, params)
+    carry = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), network.initial())
+    params = jax.jit(network.init)(KEY, carry, np.asarray(OBS)[0, 0])
+    params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.1), params)
 
     def unrolled(params, carry, obs):
         return network.apply(params, carry, obs, FIRST, method="unroll")[1]
@@ -122,7 +123,7 @@ def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4)])
 def test_a_gradient_through_a_sequence_takes_one_loop_forth_and_one_back(cell):
     network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
-    params = network.init(KEY, network.initial(), OBS[0, 0])
+    params = jax.eval_shape(network.init, KEY, network.initial(), np.asarray(OBS)[0, 0])
 
     def loss(params):
         return network.apply(params, network.initial(), OBS[:, 0], FIRST, method="unroll")[1].sum()
@@ -143,9 +144,10 @@ def test_refuses_what_is_no_cell(cell, found):
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
 def test_says_which_memory_is_needed(cell):
     network = WithMemory(CategoricalActor(2, features=()), cell)
-    variables = network.init(KEY, network.initial(), OBS[0, 0])
-    for wrong in ((), None, jnp.zeros(3)):
+    obs = np.asarray(OBS)[0, 0]
+    variables = jax.eval_shape(network.init, KEY, network.initial(), obs)
+    for wrong in ((), None, np.zeros(3, np.float32)):
         with pytest.raises(
             ValueError, match=r"\(4,\).*: at first that of agent\.initial_carry\(train"
         ):
-            network.apply(variables, wrong, OBS[0, 0])
+            jax.eval_shape(network.apply, variables, wrong, obs)
