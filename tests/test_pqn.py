@@ -40,25 +40,30 @@ class RecordingPQN(PQN):
     _discrete_learner = Recorder
 
 
-def test_targets_are_the_returns_of_the_true_successors():
-    whole = {"minibatch_size": 64, "gradient_steps": 1, "max_episode_steps": 3}
-    config = CASE.config(**whole)
+@pytest.fixture(scope="module")
+def recording():
+    """An agent that learns nothing, so that all of an update sees one network, and its runner."""
+    config = CASE.config(max_episode_steps=3)
     agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
-    runner = agent.start(KEY, CASE.hyperparams(q_lambda=0.7))
+    return agent, agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))
+
+
+def test_targets_are_the_returns_of_the_true_successors(recording):
+    agent, runner = recording
     _, steps, _ = jax.jit(agent._play)(runner)
     assert np.asarray(steps.truncated).any()
     assert np.asarray(steps.terminated).any()
     expected = returns_by_loops(steps, 0.5, 0.7)
-    after = agent.advance(runner, 1)
+    after = agent.advance(jax.device_put(runner, may_alias=False), 1)
     np.testing.assert_allclose(after.info["targets"], expected.mean(), rtol=1e-5)
     np.testing.assert_allclose(after.info["squares"], (expected**2).mean(), rtol=1e-5)
 
 
-def test_every_transition_is_learned_from_once_an_epoch():
-    agent = RecordingPQN(MatchSign(None), None, CASE.config(), eval_during_training=False)
-    runner = agent.start(KEY, CASE.hyperparams())
+def test_every_transition_is_learned_from_once_an_epoch(recording):
+    agent, runner = recording
     seen = np.asarray(jax.jit(agent.program.reports_of_minibatches)(runner)["targets"])
     assert seen.shape == (4,)
+    assert len(np.unique(seen)) == 4
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
 
 
