@@ -16,7 +16,7 @@ SIZES = {"n_steps": 6, "eval_frequency": 6}
 def replayed(folder, name, hyperparams=None, **fields):
     """A training of six updates, and the replay of its last four."""
     case = CASES[name]
-    agent = case.make(MatchSign, **SIZES, checkpoint_dir=folder, **fields)
+    agent = case.make(MatchSign, False, **SIZES, checkpoint_dir=folder, **fields)
     runner, _ = agent.train(KEY, case.hyperparams(**hyperparams or {}), progress=False)
     return runner, agent.replay(2, 4)
 
@@ -30,7 +30,7 @@ def means(minibatches):
 def test_hyperparameters_change_where_they_did(tmp_path):
     case = CASES["PPO"]
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
-    agent = case.make(MatchSign, **SIZES, actor_epochs=3, **fields)
+    agent = case.make(MatchSign, False, **SIZES, actor_epochs=3, **fields)
     runner, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)
     changed, _ = agent.train(None, case.hyperparams(gamma=0.2), runner, n_steps=4, progress=False)
     trees.assert_equal(agent.replay(3, 5).runner, changed)
