@@ -122,10 +122,10 @@ class Records:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Writes what is left, and unlocks the folder; warns if the last checkpoint is missing."""
+        """Writes what is left, and unlocks the folder; warns of a training whose end is not saved."""
         self.logger.write()
         self._writer.__exit__(*exception)
-        if self._has_failed or self._writer.is_behind:
+        if (self._has_failed or self._writer.is_behind) and exception[0] is None:
             steps = self._store.steps()
             held = f"checkpoints up to {self._store.unit} {steps[-1]}" if steps else "no checkpoint"
             warnings.warn(
