@@ -26,6 +26,6 @@ def test_threads_train_at_once(tmp_path):
 def test_a_spawned_process_trains_as_this_one():
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as processes:
-        spawned = processes.submit(alone.train, "BC")
-        here = alone.train("BC")
+        spawned = processes.submit(alone.train, "REINFORCE")
+        here = alone.train("REINFORCE")
         trees.assert_equal(spawned.result(timeout=300), here)
