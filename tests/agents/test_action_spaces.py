@@ -69,6 +69,7 @@ class Parts(Probe):
     ("case", "space"),
     [
         (OnPolicyCase("several discrete", A2C), MultiDiscrete((3, 2, 5))),
+        (OnPolicyCase("mixed", A2C), MIXED),
         (OnPolicyCase("mixed, of two actors", IPPO, LOOPS, n_actors=2), MIXED),
     ],
     ids=lambda x: x.name if isinstance(x, OnPolicyCase) else "",

@@ -22,10 +22,10 @@ def make(name, **fields):
     return CASES[name].make(MatchSign, name == "DQN", **fields)
 
 
-def a2c_hyperparams(rate, **fields):
+def ppo_hyperparams(rate, **fields):
     optimizer = OptimizerParams(learning_rate=rate)
     params = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
-    return CASES["A2C"].agent._hyperparams_type(**params, **fields)
+    return CASES["PPO"].agent._hyperparams_type(**params, **fields)
 
 
 def reached(agent, hyperparams, n_updates=N):
@@ -40,10 +40,10 @@ def stepwise(agent, hyperparams, n_updates=N):
     return runner
 
 
-def scheduled_a2c(rate):
+def scheduled_ppo(rate):
     """Learning rates from a number to zero, beside another schedule."""
-    weight = LinearSchedule(0.2, 0.0, N)
-    return a2c_hyperparams(LinearSchedule(rate, 0.0, N), ent_coeff=weight)
+    clip = LinearSchedule(0.2, 0.0, N)
+    return ppo_hyperparams(LinearSchedule(rate, 0.0, N), eps_clip=clip)
 
 
 def scheduled_dqn(rate):
@@ -55,10 +55,10 @@ def scheduled_dqn(rate):
     )
 
 
-OF_RATE = {"A2C": scheduled_a2c, "DQN": scheduled_dqn}
+OF_RATE = {"PPO": scheduled_ppo, "DQN": scheduled_dqn}
 OF_FUNCTION = CASES["discrete BC"].hyperparams(lambda t: 2.0**-7 * (N - t))
 SCHEDULED = {
-    "A2C": scheduled_a2c(1e-2),
+    "PPO": scheduled_ppo(1e-2),
     "DQN": scheduled_dqn(1e-2),
     "discrete BC": OF_FUNCTION,
 }
@@ -73,8 +73,8 @@ def test_each_update_has_its_numbers(name):
 
 
 def test_a_learning_rate_of_zero_learns_nothing():
-    agent = make("A2C")
-    done = reached(agent, SCHEDULED["A2C"])
+    agent = make("PPO")
+    done = reached(agent, SCHEDULED["PPO"])
     params = jax.tree.map(np.asarray, done.actor_training.params)
     assert_equal(params, agent.advance(done, 2).actor_training.params)
 
@@ -91,7 +91,7 @@ def test_agents_train_evaluate_and_act_with_schedules():
     assert int(agent.learner.n_updates) == int(runner.update_step) == N
 
 
-@pytest.mark.parametrize("name", ["A2C", "DQN"])
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_vmapped_trainings_have_schedules_of_their_own(name):
     agent, hyperparams = CASES[name].make(MatchSign, False), OF_RATE[name]
 
@@ -106,17 +106,17 @@ def test_vmapped_trainings_have_schedules_of_their_own(name):
 
 
 def test_sweeps_over_the_number_of_a_schedule():
-    agent = make("A2C")
-    rates = scheduled_a2c(np.array([1e-3, 1e-2]))
-    result = CASES["A2C"].make(MatchSign).sweep(KEY[None], rates, progress=False)
-    alone = reached(agent, scheduled_a2c(1e-2))
+    agent = make("PPO")
+    rates = scheduled_ppo(np.array([1e-3, 1e-2]))
+    result = CASES["PPO"].make(MatchSign).sweep(KEY[None], rates, progress=False)
+    alone = reached(agent, scheduled_ppo(1e-2))
     member = jax.tree.map(lambda x: x[1, 0], result.runners)
     assert_equal(agent.vital_arrays(member), agent.vital_arrays(alone))
     best = result.best_hyperparams.actor_optimizer_params.learning_rate
     assert isinstance(best, LinearSchedule)
 
 
-@pytest.mark.parametrize("name", ["A2C", "DQN"])
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_interrupted_trainings_are_the_same(name, tmp_path):
     hyperparams, folder = SCHEDULED[name], {"checkpoint_dir": tmp_path, "restore_agent": True}
     agent = make(name, **folder)
@@ -132,9 +132,9 @@ def test_interrupted_trainings_are_the_same(name, tmp_path):
 
 @pytest.mark.parametrize("begins_with_numbers", [True, False])
 def test_a_training_goes_on_with_numbers_or_schedules(begins_with_numbers, tmp_path):
-    both = [a2c_hyperparams(1e-2), SCHEDULED["A2C"]]
+    both = [ppo_hyperparams(1e-2), SCHEDULED["PPO"]]
     first, second = both if begins_with_numbers else reversed(both)
-    agent = make("A2C", checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make("PPO", checkpoint_dir=tmp_path, restore_agent=True)
     agent.train(KEY, first, n_steps=2, progress=False)
     runner, _ = agent.resume(KEY, second, progress=False)
     assert runner.update_step == N
