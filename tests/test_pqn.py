@@ -48,6 +48,15 @@ def recording():
     return agent, agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))
 
 
+def test_values_of_successors_are_of_allowed_actions(recording):
+    agent, _ = recording
+    obs, actions = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
+    seen = {"observation": obs, "action_mask": np.eye(3, dtype=bool)}
+    learner = PQNLearner.create(0, seen, actions, n_actions=3, features=(4,))
+    found = jax.jit(agent._largest_value)(learner, seen)
+    np.testing.assert_allclose(found, np.diag(learner.q(seen)))
+
+
 def test_targets_are_the_returns_of_the_true_successors(recording):
     agent, runner = recording
     _, steps, _ = jax.jit(agent._play)(runner)

@@ -15,6 +15,7 @@ from learner_registry import LEARNERS, transitions
 from trees import assert_close, assert_equal, equal
 
 from jaxagents.c51 import C51Learner
+from jaxagents.core.observed import network_input
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.learner import Learner
 from jaxagents.learners.q_learning import QLearner
@@ -37,7 +38,7 @@ class Linear(nn.Module):
     def __call__(self, observations):
         shape = (OBS_DIM, N_ACTIONS, *self.outputs)
         weights = self.param("weights", nn.initializers.normal(1.0), shape)
-        return jnp.tensordot(observations, weights, axes=1)
+        return jnp.tensordot(network_input(observations), weights, axes=1)
 
 
 # The formulas of the papers, for linear networks.
@@ -220,6 +221,18 @@ def test_targets_are_those_of_the_paper(reference, further):
     weights, target_weights, hp = numbers_of(learner)
     expected = reference.targets(weights, target_weights, batch, hp)
     assert_close(targets_of(learner, batch), expected)
+
+
+@every_reference
+def test_targets_are_of_allowed_actions_alone(reference):
+    learner, batch, allowed = reference.create(), batch_with(), [0, 2]
+    mask = np.broadcast_to(np.isin(np.arange(N_ACTIONS), allowed), (16, N_ACTIONS))
+    seen = {"observation": batch["next_observations"], "action_mask": mask}
+    weights, target_weights, hp = numbers_of(learner)
+    others = reference.targets(weights, target_weights, batch, hp)
+    expected = reference.targets(weights[:, allowed], target_weights[:, allowed], batch, hp)
+    assert not np.allclose(expected, others)
+    assert_close(targets_of(learner, {**batch, "next_observations": seen}), expected)
 
 
 @every_reference
