@@ -39,7 +39,7 @@ def to_json(x: Any) -> Any:
         return [to_json(item) for item in x]
     if dataclasses.is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "apply"):
         kind = {"schedule": type(x).__name__} if isinstance(x, Schedule) else {}
-        return kind | {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+        return {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)} | kind
     return name_of(x)
 
 

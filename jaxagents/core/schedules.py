@@ -33,7 +33,18 @@ class Schedule(struct.PyTreeNode):
 
     Its numbers are traced, as hyperparameters are: each may be swept and vmapped. Subclass it for
     another shape, with the numbers as fields.
+
+    Attributes:
+        schedule: Class of the schedule (static), by which compiled programs tell schedules apart.
     """
+
+    schedule: "type[Schedule] | None" = struct.field(
+        pytree_node=False, default=None, kw_only=True, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
+        object.__setattr__(self, "schedule", type(self))
 
     @abc.abstractmethod
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:

@@ -1,3 +1,5 @@
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -162,3 +164,16 @@ def test_one_training_takes_single_numbers():
     several = LinearSchedule(np.ones(3), 0.5, 10)
     with pytest.raises(ValueError, match=r"gamma\.initial is an array of shape \(3,\)"):
         ppo.HyperParameters(gamma=several).check_single()
+
+
+def test_programs_tell_schedules_of_the_same_numbers_apart():
+    """By structures that JAX holds to be equal, it would call the program of the wrong one at times."""
+
+    class Halved(LinearSchedule):
+        pass
+
+    numbers = [kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule, Halved)]
+    structures = [jax.tree.structure(schedule) for schedule in numbers]
+    assert len(set(structures)) == 3
+    assert not any(one == other for one, other in itertools.combinations(structures, 2))
+    assert structures[0] == jax.tree.structure(LinearSchedule(1.0, 2.0, 3).replace(final=4.0))
