@@ -39,7 +39,8 @@ def to_json(x: Any) -> Any:
         return [to_json(item) for item in x]
     if dataclasses.is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "apply"):
         kind = {"schedule": type(x).__name__} if isinstance(x, Schedule) else {}
-        return {f.name: to_json(getattr(x, f.name)) for f in dataclasses.fields(x)} | kind
+        shown = [field.name for field in dataclasses.fields(x) if field.repr]
+        return kind | {name: to_json(getattr(x, name)) for name in shown}
     return name_of(x)
 
 

@@ -35,16 +35,16 @@ class Schedule(struct.PyTreeNode):
     another shape, with the numbers as fields.
 
     Attributes:
-        schedule: Class of the schedule (static), by which compiled programs tell schedules apart.
+        schedule_type: Class of the schedule (static), by which compiled programs tell schedules apart.
     """
 
-    schedule: "type[Schedule] | None" = struct.field(
+    schedule_type: "type[Schedule] | None" = struct.field(
         pytree_node=False, default=None, kw_only=True, repr=False
     )
 
     def __post_init__(self) -> None:
         """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
-        object.__setattr__(self, "schedule", type(self))
+        object.__setattr__(self, "schedule_type", type(self))
 
     @abc.abstractmethod
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:

@@ -64,10 +64,11 @@ def initial_variables(
         ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
             numbers.
     """
-    bridges = []
+    holds_nnx = False
 
     def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
-        bridges.extend([context.module] * type(context.module).__module__.startswith("flax.nnx"))
+        nonlocal holds_nnx
+        holds_nnx |= type(context.module).__module__.startswith("flax.nnx")
         return call(*args, **kwargs)
 
     try:
@@ -82,7 +83,7 @@ def initial_variables(
             f"rngs.{missing[1]}, of which there are none here: only rngs.params, for its parameters. "
             f"{_WITHOUT_DRAWS}"
         ) from error
-    if bridges:
+    if holds_nnx:
         _check_depends_on_its_inputs_alone(network, variables, inputs, options)
     return variables
 
