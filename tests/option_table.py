@@ -74,7 +74,7 @@ def _kind_in_words(kind: Any) -> str | None:
 def _hyperparams(hyperparams: Any, texts: dict[str, str]) -> dict[str, Any]:
     said, defaults = _texts(type(hyperparams)), {}
     for field in dataclasses.fields(hyperparams):
-        if field.name == _OF_ENVIRONMENT:
+        if field.name == _OF_ENVIRONMENT or not field.repr:
             continue
         value, (place, text) = getattr(hyperparams, field.name), said[field.name]
         if dataclasses.is_dataclass(value):
