@@ -26,6 +26,7 @@ from jaxagents import (
     ppo,
     pqn,
     qrdqn,
+    rnd,
     sac,
     td3,
     td3bc,
@@ -285,7 +286,12 @@ ON_POLICY = [
     OnPolicyCase("MAPPO", MAPPO, {**_MINIBATCHES, "actor_epochs": 3}, n_actors=2),
     OnPolicyCase("REINFORCE", REINFORCE),
     OnPolicyCase("A2C", A2C),
-    OnPolicyCase("RND", RND, _MINIBATCHES, hyper={"intrinsic_coeff": 0.01}),
+    OnPolicyCase(
+        "RND",
+        RND,
+        {**_MINIBATCHES, "embedding_network": rnd.Embedding(features=(16,), size=8)},
+        hyper={"intrinsic_coeff": 0.01},
+    ),
 ]
 
 VALUE_BASED = [

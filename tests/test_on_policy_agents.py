@@ -1,6 +1,5 @@
 """The shared suite for the on-policy agents."""
 
-import dataclasses
 import re
 
 import jax
@@ -9,18 +8,7 @@ from registry import ON_POLICY
 from suite import *  # noqa: F403
 from suite import KEY
 
-from jaxagents import rnd
-
-
-def quick(case):
-    """The same with a small embedding, if it has one, whose usual size takes seconds to run."""
-    if case.agent is not rnd.RND:
-        return case
-    small = rnd.Embedding(features=(16,), size=8)
-    return dataclasses.replace(case, fields={**case.fields, "embedding_network": small})
-
-
-CASES = [quick(case) for case in ON_POLICY]
+CASES = ON_POLICY
 
 
 def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):
