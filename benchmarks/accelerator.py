@@ -1,4 +1,4 @@
-"""Measures the training speed of PPO and IPPO on an accelerator, beside other libraries on JAX.
+"""Measures the training speed of PPO, IPPO and MAPPO on an accelerator, beside other libraries on JAX.
 
     JAX_PLATFORMS=cuda,cpu python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
 
@@ -59,6 +59,8 @@ WORKS = {
     ),
     "IPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "IPPO", 30),
     "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
+    "MAPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "MAPPO", 30),
+    "MAPPO with a memory, SMAX 3m, 128 environments": teams("3m", "MAPPO", 15),
     "a trial": ppo("CartPole-v1", 4, 1),
 }
 DEFAULT_WORKS = list(WORKS)[:-1]
