@@ -83,8 +83,7 @@ def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
             "optimizer, and values are normalised.\n"
             "- The critic of MAPPO is one network with a value for each actor here. In the baselines it "
             "runs once for each actor.\n"
-            "- Returns are bootstrapped here where episodes are cut. The baselines take a limit for an "
-            "end, and clip the loss of values.\n"
+            "- The baselines clip the loss of values.\n"
             "- Units of SMAX that have fallen weigh nothing here.",
             "Returns and the share of battles won are those of actions drawn from the policy, at the "
             "end of a training: here of 256 episodes, in the baselines of the episodes of the last "

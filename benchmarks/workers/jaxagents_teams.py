@@ -100,6 +100,7 @@ def make_agent(
     config = ppo.AgentConfig(
         n_steps=n_updates,
         eval_deterministic=False,
+        terminate_at_limits=True,
         final_info=("won",) if task.shows_wins else (),
         batch_size=settings.n_envs,
         rollout_length=settings.rollout_length,

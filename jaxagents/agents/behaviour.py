@@ -127,6 +127,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             self._actors_shape,
             info_names,
             self._shows_critic_state,
+            config.terminate_at_limits,
         )
 
     # The waist: what a family of agents fills in.

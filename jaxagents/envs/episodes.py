@@ -108,6 +108,7 @@ class Episodes:
         actors_shape: `()` for one actor, `(n_actors,)` for several.
         info_names: Names of the entries of the environment's info that are kept.
         shows_critic_state: Whether observations hold what a centralised critic sees.
+        terminate_at_limits: Whether truncated episodes count as terminated.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
@@ -120,6 +121,7 @@ class Episodes:
         actors_shape: tuple[int, ...] = (),
         info_names: InfoNames | None = None,
         shows_critic_state: bool = False,
+        terminate_at_limits: bool = False,
     ) -> None:
         """Wraps an environment.
 
@@ -129,6 +131,7 @@ class Episodes:
             actors_shape: `()` for one actor, `(n_actors,)` for several.
             info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
             shows_critic_state: Whether observations hold what a centralised critic sees.
+            terminate_at_limits: Whether truncated episodes count as terminated.
 
         Raises:
             TypeError: The environment declares something else than spaces, or its limit is no integer.
@@ -140,6 +143,7 @@ class Episodes:
         check_observed(env.observation_space, f"{name}.observation_space")
         self.env = env
         self.shows_critic_state = shows_critic_state
+        self.terminate_at_limits = terminate_at_limits
         self.info_names = info_names or InfoNames()
         self.max_steps = max_steps
         if env.max_steps is not None:
@@ -259,6 +263,8 @@ class Episodes:
         step = state.step + 1
         terminated = jnp.asarray(outcome.terminated, bool).reshape(())
         truncated = jnp.asarray(outcome.truncated, bool).reshape(()) | (step >= self.max_steps)
+        if self.terminate_at_limits:
+            terminated = terminated | truncated
         return Timestep(
             obs=obs,
             envstate=EpisodeState(envstate=envstate, step=step),

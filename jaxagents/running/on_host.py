@@ -48,7 +48,12 @@ class OnHost(Generic[PlayingRunnerT]):
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         episodes = agent.episodes
-        self._terms = Terms(episodes.max_steps, episodes.shows_critic_state, episodes.info_names)
+        self._terms = Terms(
+            episodes.max_steps,
+            episodes.shows_critic_state,
+            episodes.info_names,
+            episodes.terminate_at_limits,
+        )
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> PlayingRunnerT:

@@ -82,6 +82,15 @@ def test_a_truncation_that_the_environment_reports(done_is_either):
     np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
 
 
+@pytest.mark.parametrize(("truncate_at", "max_steps"), [(None, 3), (3, 100)])
+def test_truncated_episodes_terminate_if_they_are_to(truncate_at, max_steps):
+    env = as_environment(Counter(truncate_at=truncate_at))
+    steps = play(Episodes(env, max_steps, terminate_at_limits=True), 4)
+    np.testing.assert_array_equal(steps.terminated, [0, 0, 1, 0])
+    np.testing.assert_array_equal(steps.truncated, [0, 0, 0, 0])
+    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])
+
+
 def test_gymnax_parameters_limit_the_time():
     env, params = gymnax.make("MountainCar-v0")
     episodes = Episodes(as_environment(env, params.replace(max_steps_in_episode=3)), 100)
@@ -143,8 +152,9 @@ def rollout_with_targets(agent, runner):
     return jax.tree.map(np.asarray, collect(runner))
 
 
-def test_targets_across_a_truncation_by_hand():
-    """Three steps of reward 1, 2, 3 with a time limit of 2, and a critic V(obs) = 10 * obs."""
+@pytest.mark.parametrize("terminates", [False, True])
+def test_targets_across_a_limit_by_hand(terminates):
+    """Three steps of reward 1, 2, 1 with a time limit of 2, and a critic V(obs) = 10 * obs."""
 
     class TenTimes(nn.Module):
         @nn.compact
@@ -165,18 +175,23 @@ def test_targets_across_a_truncation_by_hand():
         minibatch_size=1,
         rollout_length=3,
         max_episode_steps=2,
+        terminate_at_limits=terminates,
         actor_network=Actor(),
         critic_network=TenTimes(),
     )
     agent = PPO(Counting(), None, config)
     traj = rollout_with_targets(agent, started(agent, gamma=0.5, gae_lambda=0.8))
     np.testing.assert_array_equal(traj.reward[:, 0], [1, 2, 1])
-    np.testing.assert_array_equal(traj.truncated[:, 0], [0, 1, 0])
+    np.testing.assert_array_equal(traj.truncated[:, 0], [0, not terminates, 0])
+    np.testing.assert_array_equal(traj.terminated[:, 0], [0, terminates, 0])
     np.testing.assert_array_equal(traj.value[:, 0], [0, 10, 0])
     np.testing.assert_array_equal(traj.next_value[:, 0], [10, 20, 10])
-    # delta = [1 + 5 - 0, 2 + 10 - 10, 1 + 5 - 0]; the trace is cut after the second step.
-    np.testing.assert_allclose(traj.advantage[:, 0], [6 + 0.5 * 0.8 * 2, 2, 6])
-    np.testing.assert_allclose(traj.target[:, 0], [6.8, 12, 6])
+    # delta = [1 + 5 - 0, 2 + 10 - 10, 1 + 5 - 0], without the 10 if nothing follows the second step,
+    # after which the trace is cut.
+    delta = 2 - 10 if terminates else 2 + 10 - 10
+    first = 6 + 0.5 * 0.8 * delta
+    np.testing.assert_allclose(traj.advantage[:, 0], [first, delta, 6], rtol=1e-6)
+    np.testing.assert_allclose(traj.target[:, 0], [first, delta + 10, 6], rtol=1e-6)
 
 
 def test_random_numbers_belong_to_the_index_of_an_environment():

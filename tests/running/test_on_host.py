@@ -271,10 +271,13 @@ class Masked(gymnasium.Env):
         return {"observation": np.zeros(2, np.float32), "action_mask": mask}
 
 
-def test_masks_are_heeded_whatever_their_type():
-    agent = small(Gymnasium(Masked), True, n_steps=2)
-    runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
+def test_masks_of_any_type_and_limits_that_terminate():
+    limits = {"max_episode_steps": 2, "terminate_at_limits": True}
+    agent = small(Gymnasium(Masked), True, n_steps=2, **limits)
+    runner, metrics = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
     assert runner.obs["action_mask"].dtype == bool
+    assert metrics["terminated"].all()
+    assert not metrics["truncated"].any()
 
 
 def test_equal_environments_make_equal_agents_that_share_programs():

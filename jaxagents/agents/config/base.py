@@ -41,6 +41,9 @@ class Config(StaticConfig):
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
+        terminate_at_limits: Whether a truncated episode counts as terminated, so that its last successor
+            is worth nothing. Right for agents that can tell the time, as those with a memory can, in
+            episodes of a fixed length.
         final_info: Names of entries of the environment's `info` whose values at the last step of each
             episode are among the metrics, such as whether it was won.
         summed_info: Names of entries whose sums over each episode are, such as costs. Rollouts of
@@ -65,6 +68,7 @@ class Config(StaticConfig):
     n_evals: int | None = None
     eval_deterministic: bool = True
     max_episode_steps: int = 9999
+    terminate_at_limits: bool = False
     final_info: tuple[str, ...] = ()
     summed_info: tuple[str, ...] = ()
     checkpoint_dir: str | os.PathLike | None = None

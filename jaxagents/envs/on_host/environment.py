@@ -38,11 +38,13 @@ class Terms(NamedTuple):
         max_steps: Longest episode, in steps.
         shows_critic_state: Whether observations hold what a centralised critic sees.
         info_names: Names of the entries of infos that are kept.
+        terminate_at_limits: Whether truncated episodes count as terminated.
     """
 
     max_steps: int
     shows_critic_state: bool = False
     info_names: InfoNames = InfoNames()
+    terminate_at_limits: bool = False
 
 
 class HostEnvironment(Environment):
@@ -133,7 +135,8 @@ class HostEnvironment(Environment):
         """
         if not self.can_draw:
             raise NotImplementedError(self.why_it_cannot_draw)
-        return HostEpisodes(self._others("film", 1, terms), terms.max_steps, draws=True)
+        copies = self._others("film", 1, terms)
+        return HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws=True)
 
     def close(self) -> None:
         """Closes the copies that were made, such as to end their processes; agents make new ones."""
@@ -145,7 +148,8 @@ class HostEnvironment(Environment):
         """The episodes of a purpose, always the same."""
         key = purpose, n_envs, terms
         if key not in self._live:
-            self._live[key] = HostEpisodes(self._others(purpose, n_envs, terms), terms.max_steps)
+            copies = self._others(purpose, n_envs, terms)
+            self._live[key] = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits)
         return self._live[key]
 
     def _others(self, purpose: str, n_envs: int, terms: Terms) -> Copies:

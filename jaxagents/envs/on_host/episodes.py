@@ -31,17 +31,25 @@ class HostEpisodes:
             of each step.
     """
 
-    def __init__(self, vector: Copies, max_steps: int, draws: bool = False) -> None:
+    def __init__(
+        self,
+        vector: Copies,
+        max_steps: int,
+        terminate_at_limits: bool = False,
+        draws: bool = False,
+    ) -> None:
         """Starts nothing yet.
 
         Args:
             vector: The environments.
             max_steps: Longest episode, in steps, unless the vector starts episodes by itself.
+            terminate_at_limits: Whether truncated episodes count as terminated.
             draws: Whether pictures of the first environment are taken.
         """
         self.max_steps = max_steps
         self.obs: PyTree = None
         self.pictures: list[UInt8[np.ndarray, "height width 3"]] = []
+        self._terminate_at_limits = terminate_at_limits
         self._draws = draws
         self._played: Played | None = None
         self._mark = object()
@@ -110,6 +118,9 @@ class HostEpisodes:
         if not self._vector.starts_episodes:
             too_long = (played.step >= self.max_steps) & ~step.terminated
             step = step._replace(truncated=step.truncated | too_long)
+        if self._terminate_at_limits:
+            none = np.zeros_like(step.truncated)
+            step = step._replace(terminated=step.terminated | step.truncated, truncated=none)
         self.obs = step.obs
         self._start_next(step.terminated | step.truncated)
         return step._replace(obs=self.obs)

@@ -179,13 +179,15 @@ def test_episodes_too_long_to_be_kept_are_not_played_again():
         episodes.go_to(played, obs)
 
 
-def test_a_limit_of_the_agent_cuts_episodes():
-    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), max_steps=2)
+@pytest.mark.parametrize("terminates", [False, True])
+def test_a_limit_of_the_agent_cuts_episodes(terminates):
+    episodes = HostEpisodes(vector(AutoresetMode.DISABLED), 2, terminate_at_limits=terminates)
     episodes.go_to(fresh(), NOT_SEEN)
     for time in range(6):
         step = episodes.step(actions_of(time))
         assert (step.terminated | step.truncated).all() == (time % 2 == 1)
-    assert not (step.terminated & step.truncated).any()
+        assert not (step.terminated & step.truncated).any()
+        assert not (terminates and step.truncated.any())
 
 
 def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
