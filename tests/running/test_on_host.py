@@ -225,7 +225,7 @@ def test_agents_take_turns_in_environments_that_are_given():
 
 def test_environments_in_processes_make_the_same_training(in_turns):
     env = walk(vectorization_mode="async")
-    agent = PPO(env, None, config())
+    agent = PPO(env, None, config(n_evals=1))
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
     env.close()
     trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
