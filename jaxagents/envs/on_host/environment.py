@@ -135,8 +135,7 @@ class HostEnvironment(Environment):
         """
         if not self.can_draw:
             raise NotImplementedError(self.why_it_cannot_draw)
-        copies = self._others("film", 1, terms)
-        return HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws=True)
+        return self._new_episodes("film", 1, terms, draws=True)
 
     def close(self) -> None:
         """Closes the copies that were made, such as to end their processes; agents make new ones."""
@@ -148,16 +147,17 @@ class HostEnvironment(Environment):
         """The episodes of a purpose, always the same."""
         key = purpose, n_envs, terms
         if key not in self._live:
-            copies = self._others(purpose, n_envs, terms)
-            self._live[key] = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits)
+            self._live[key] = self._new_episodes(purpose, n_envs, terms)
         return self._live[key]
 
-    def _others(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
-        """Copies that are others than those of other purposes; see `_copies`."""
+    def _new_episodes(
+        self, purpose: str, n_envs: int, terms: Terms, draws: bool = False
+    ) -> HostEpisodes:
+        """Episodes in copies that are others than those of other purposes; see `_copies`."""
         copies = self._copies(purpose, n_envs, terms)
         others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
         check_distinct(copies.environments, [env for each in others for env in each.environments])
-        return copies
+        return HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
