@@ -27,6 +27,7 @@ import equal_programs
 import jax
 import pytest
 import quick_bits
+import shared_contexts
 from jax._src import compiler
 from jaxtyping import install_import_hook
 from xdist.scheduler import LoadScopeScheduling
@@ -111,6 +112,7 @@ get_compile_options = compiler.get_compile_options
 draws_quickly = QUICK
 quick_bits.choose(lambda: draws_quickly)
 equal_programs.share()
+shared_contexts.share()
 
 
 def is_optimised(item):
@@ -153,5 +155,6 @@ def unload_programs():
     if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
         equal_programs.release()
+        shared_contexts.release()
         gc.unfreeze()
         gc.collect()
