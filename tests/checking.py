@@ -1,17 +1,38 @@
 """The checker of types in tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jaxtyping
 from beartype import beartype
 
 UNCHECKED = "Dense.__init__"
 """A constructor with types of flax that cannot be checked: protocols."""
 
+_jaxtyped = jaxtyping.jaxtyped
 
-def checked(function: Callable) -> Callable:
-    """A function or class whose types are checked, but for functions that a call makes.
+
+def check_types(modules: Sequence[str]) -> None:
+    """Has the types of the functions of modules checked, but for functions that a call makes.
 
     Checks of these are made anew at every call, which would take a fifth of the time of tracing.
     """
-    name = function.__qualname__
-    return function if "<locals>" in name or name == UNCHECKED else beartype(function)
+    jaxtyping.jaxtyped = _jaxtyped_once
+    jaxtyping.install_import_hook(modules, "checking.checked")
+
+
+def checked(function: Callable) -> Callable:
+    """A function or class whose types are checked."""
+    return function if function.__qualname__ == UNCHECKED else beartype(function)
+
+
+def _jaxtyped_once(*, typechecker: Callable) -> Callable:
+    """The decorator that the import hook gives to every function and class."""
+    decorate = _jaxtyped(typechecker=typechecker)
+
+    def decorate_once(function: Any) -> Any:
+        return (
+            function if "<locals>" in getattr(function, "__qualname__", "") else decorate(function)
+        )
+
+    return decorate_once

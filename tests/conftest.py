@@ -28,8 +28,8 @@ import jax
 import pytest
 import quick_bits
 import shared_contexts
+from checking import check_types
 from jax._src import compiler
-from jaxtyping import install_import_hook
 from xdist.scheduler import LoadScopeScheduling
 
 CHECKED = [
@@ -71,7 +71,7 @@ gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of t
 jax.config.update("jax_numpy_rank_promotion", "raise")  # users may have it so, to find mistakes
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 pytest.register_assert_rewrite("suite")
-install_import_hook(CHECKED, "checking.checked")
+check_types(CHECKED)
 
 
 class Scheduling(LoadScopeScheduling):
