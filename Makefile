@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 SHOWN := tests/examples tests/benchmarks
 
+# Processes that tests start would compile all modules anew, where the environment says not to keep them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test examples lint format options docs site bench dist clean
 
@@ -16,7 +19,7 @@ help: ## show this list
 setup: $(STAMP) ## create .venv with the package and its development tools
 
 demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
-	PYTHONDONTWRITEBYTECODE= $(BIN)/jaxagents train --preset ppo-cartpole
+	$(BIN)/jaxagents train --preset ppo-cartpole
 	@echo 'These need the environment that was just made: . $(BIN)/activate'
 
 test: $(STAMP) ## run the tests of the package (make test ARGS="-k ppo" selects some)
