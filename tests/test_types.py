@@ -15,6 +15,8 @@ def test_shapes_of_arguments_are_checked():
 
 def test_shapes_of_results_are_checked(monkeypatch):
     ones, ends = jnp.ones((3, 2)), jnp.zeros((3, 2), bool)
-    monkeypatch.setattr("jaxagents.ops.returns.scan_backwards", lambda *args, **kwargs: jnp.zeros(3))
+    monkeypatch.setattr(
+        "jaxagents.ops.returns.scan_backwards", lambda *args, **kwargs: jnp.zeros(3)
+    )
     with pytest.raises(TypeCheckError, match="return value"):
         generalised_advantages(ones, ones, ones, ends, ends, 0.9, 0.9)
