@@ -27,12 +27,10 @@ def checked(function: Callable) -> Callable:
 
 
 def _jaxtyped_once(*, typechecker: Callable) -> Callable:
-    """The decorator that the import hook gives to every function and class."""
-    decorate = _jaxtyped(typechecker=typechecker)
+    """The import hook's decorator, which leaves functions and classes that a call makes as they are."""
 
-    def decorate_once(function: Any) -> Any:
-        return (
-            function if "<locals>" in getattr(function, "__qualname__", "") else decorate(function)
-        )
+    def decorate(function: Any) -> Any:
+        is_made_by_a_call = "<locals>" in getattr(function, "__qualname__", "")
+        return function if is_made_by_a_call else _jaxtyped(function, typechecker=typechecker)
 
-    return decorate_once
+    return decorate

@@ -1,5 +1,6 @@
 """Trainings that several processes share."""
 
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
-from jaxagents.plotting.folders import read_points
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -167,8 +167,10 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
     )
     resumed = agent.resume(KEY, hyperparams, progress=False, mesh=make_mesh(8))
     trees.assert_equal(whole, resumed)
-    points = read_points(tmp_path / "metrics.jsonl")  # the survivor may have written one more
-    assert [point["update_step"] for point in points] == [0, 2, 4, 6, 8, 10]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["update_step"] for line in lines]
+    # The survivor may have written one point more before it noticed.
+    assert steps in ([0, 2, 4, 6, 8, 10], [0, 2, 4, 6, 6, 8, 10])
 
 
 def printed_without_a_launcher(script):
