@@ -1,4 +1,4 @@
-"""Measures the training speed of PPO, IPPO and MAPPO on an accelerator, beside other libraries on JAX.
+"""Measures the speed of trainings on an accelerator, beside other libraries on JAX.
 
     JAX_PLATFORMS=cuda,cpu python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
 
@@ -48,6 +48,11 @@ def teams(task: str, algorithm: str, n_updates: int) -> Work:
     return Work("teams", "jaxmarl", options)
 
 
+def off_policy(work: str, n_updates: int) -> Work:
+    """An agent with a replay buffer, from the settings of `workers/replay.py`."""
+    return Work("replay", "rejax", (f"--work={work}", f"--updates={n_updates}"))
+
+
 WORKS = {
     "PPO, CartPole-v1, 64 environments": ppo("CartPole-v1", 64, 200),
     "PPO, CartPole-v1, 1,024 environments": ppo("CartPole-v1", 1024, 150),
@@ -61,6 +66,17 @@ WORKS = {
     "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
     "MAPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "MAPPO", 30),
     "MAPPO with a memory, SMAX 3m, 128 environments": teams("3m", "MAPPO", 15),
+    "DDQN, CartPole-v1, 10 environments": off_policy(
+        "DDQN, an update of 128 each ten steps", 4_000
+    ),
+    "DDQN, CartPole-v1, 10 environments, 16 seeds": off_policy("the same, 16 seeds", 3_000),
+    "DDQN, CartPole-v1, 1,024 environments": off_policy(
+        "DDQN, an update of 1,024 each 1,024 steps", 4_000
+    ),
+    "SAC, Pendulum-v1, 1 environment": off_policy("SAC, an update of 256 each step", 3_000),
+    "SAC, Pendulum-v1, 1 environment, a buffer of a million": off_policy(
+        "the same, a buffer of a million", 3_000
+    ),
     "a trial": ppo("CartPole-v1", 4, 1),
 }
 DEFAULT_WORKS = list(WORKS)[:-1]
@@ -154,8 +170,9 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             f"{datetime.date.today()}: {', '.join(sorted(backends))}.",
             "Environment steps a second of trainings without evaluation, after compilation. Each ratio "
             "is of two runs that followed each other, ours over the other's. The settings are those of "
-            "the pages about [PPO](ppo_speed.md), [teams](multi_agent.md) and [PPO with a "
-            "memory](recurrent_speed.md), but for the number of environments.",
+            "the pages about [PPO](ppo_speed.md), [teams](multi_agent.md), [PPO with a "
+            "memory](recurrent_speed.md) and [off-policy agents](replay_speed.md), but for the "
+            "number of environments.",
             "Small networks keep an accelerator busy with starting kernels: what counts is how many of "
             "these there are in an update, and more environments are nearly free.",
             reports.table(["", "", "Environment steps a second"], rows),

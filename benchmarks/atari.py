@@ -41,6 +41,7 @@ def parse_args() -> argparse.Namespace:
         "--parts", type=peers.positive, default=4, help="of a training, of which the first compiles"
     )
     add("--episodes", type=int, default=0, help="games after each part")
+    add("--device", default="cpu", help="of networks of PyTorch; JAX_PLATFORMS says that of JAX")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     return parser.parse_args()
 
@@ -50,7 +51,7 @@ def run(library: str, args: argparse.Namespace) -> peers.Result:
     name, file, options = WORKERS[library]
     python = sys.executable if name == peers.OURS else args.peer_python or peers.python_of(name)
     work = {"game": args.game, "updates": args.updates, "parts": args.parts}
-    work["episodes"] = args.episodes
+    work |= {"episodes": args.episodes, "device": args.device}
     words = [f"--{word}={value}" for word, value in work.items()]
     result = peers.run_worker([python, peers.WORKERS / file, *options, *words], args.timeout)
     print(f"{library}: {result}", file=sys.stderr)
@@ -80,7 +81,8 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
 def command(args: argparse.Namespace) -> str:
     """The command that makes the same report."""
     options = f"--game {args.game} --updates {args.updates} --parts {args.parts}"
-    return f"python benchmarks/atari.py {options} --episodes {args.episodes}"
+    options += f" --episodes {args.episodes} --device {args.device}"
+    return f"python benchmarks/atari.py {options}"
 
 
 def row_of(library: str, result: peers.Result) -> list[str]:

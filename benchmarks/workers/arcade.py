@@ -50,6 +50,7 @@ def main(library: str, train: Callable[[argparse.Namespace], list[Part]]) -> Non
     add("--parts", type=int, required=True, help="of the training, the first of which compiles")
     add("--episodes", type=int, required=True, help="of an evaluation; 0 makes none")
     add("--seed", type=int, default=0)
+    add("--device", default="cpu", help="of networks of PyTorch")
     args = parser.parse_args()
     parts = train(args)
     n_steps = args.updates * STEPS_OF_AN_UPDATE

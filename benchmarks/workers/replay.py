@@ -46,6 +46,7 @@ WORKS = {
     "the same, 16 seeds": Work("ddqn", 10, 128, 10_240, 16),
     "SAC, an update of 256 each step": Work("sac", 1, 256, 10_240),
     "the same, a buffer of a million": Work("sac", 1, 256, 1_048_576),
+    "DDQN, an update of 1,024 each 1,024 steps": Work("ddqn", 1_024, 1_024, 131_072),
 }
 
 
@@ -54,8 +55,9 @@ def main(library: str, make_trainer: Callable[[Work], Any]) -> None:
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--work", choices=WORKS, required=True)
-    add("--seconds", type=float, required=True)
-    add("--seed", type=int, required=True)
+    add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
+    add("--updates", type=int, help="updates of one timed call, in place of its aimed length")
+    add("--seed", type=int, default=0)
     args = parser.parse_args()
     work = WORKS[args.work]
     trainer = make_trainer(work)
@@ -65,7 +67,9 @@ def main(library: str, make_trainer: Callable[[Work], Any]) -> None:
 
     first = seconds(N_FIRST_UPDATES)
     steady = min(seconds(N_FIRST_UPDATES) for _ in range(2))
-    n_updates = max(N_FIRST_UPDATES, math.ceil(N_FIRST_UPDATES * args.seconds / steady))
+    n_updates = args.updates or max(
+        N_FIRST_UPDATES, math.ceil(N_FIRST_UPDATES * args.seconds / steady)
+    )
     seconds(n_updates)  # compiles again where the number of updates is compiled in
     elapsed = sorted(seconds(n_updates) for _ in range(N_CALLS))[N_CALLS // 2]
     measured = {

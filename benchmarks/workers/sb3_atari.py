@@ -46,7 +46,7 @@ def train(args: argparse.Namespace) -> list[arcade.Part]:
         vf_coef=arcade.VALUE_COEFFICIENT,
         max_grad_norm=arcade.MAX_GRADIENT_NORM,
         seed=args.seed,
-        device="cpu",
+        device=args.device,
     )
     played = make_games(args, clips_rewards=False) if args.episodes else None
     n_steps, parts = args.updates * arcade.STEPS_OF_AN_UPDATE, []
