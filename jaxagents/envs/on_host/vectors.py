@@ -115,7 +115,7 @@ class Vector(Copies):
 
     def _cast(self, obs: PyTree) -> PyTree:
         """A copy of observations, since vectors may write into theirs at the next step."""
-        return jax.tree.map(lambda like, x: np.array(x, like.dtype), self._example, obs)
+        return jax.tree.map(lambda like, x: np.array(x, like.dtype, order="C"), self._example, obs)
 
     def _with_final(
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]

@@ -1,6 +1,7 @@
 """Convolutions and poolings that are fast on a CPU, inside and outside of compiled loops."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +66,7 @@ def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Ma
 
     XLA's convolutions are as fast as any on a CPU, except in four cases that are computed differently
     here: gradients, which take up to fifty times as long inside a loop as outside, kernels of one pixel
-    or larger than the image, and few output channels. On other devices this is XLA's convolution. There
-    is no forward-mode derivative.
+    or larger than the image, and few output channels. On other devices this is XLA's convolution.
 
     Args:
         x: Images.
@@ -81,33 +81,10 @@ def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Ma
         x = x[:, ::stride, ::stride]
         y = matmul(x.reshape(-1, x.shape[-1]), kernel[0, 0])
         return y.reshape(*x.shape[:-1], y.shape[-1])
-    return jnp.asarray(_convolve(x, kernel, stride, padding))
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     cpu = functools.partial(_cpu_convolve, stride=stride, padding=padding)
     default = functools.partial(_xla_convolve, stride=stride, padding=padding)
-    return jax.lax.platform_dependent(x, kernel, cpu=cpu, default=default)
+    return jnp.asarray(jax.lax.platform_dependent(x, kernel, cpu=cpu, default=default))
 
-
-def _forward(x: Array, kernel: Array, stride: int, padding: int) -> tuple[Array, tuple]:
-    return _convolve(x, kernel, stride, padding), (x, kernel)
-
-
-def _backward(stride: int, padding: int, residuals: tuple, gradient: Array) -> tuple[Array, Array]:
-    def cpu(x: Array, kernel: Array, gradient: Array) -> tuple[Array, Array]:
-        image_gradient = _image_gradient(x, kernel, gradient, stride, padding)
-        return image_gradient, _kernel_gradient(x, kernel, gradient, stride, padding)
-
-    def default(x: Array, kernel: Array, gradient: Array) -> tuple[Array, Array]:
-        xla_convolve = functools.partial(_xla_convolve, stride=stride, padding=padding)
-        return jax.vjp(xla_convolve, x, kernel)[1](gradient)
-
-    return jax.lax.platform_dependent(*residuals, gradient, cpu=cpu, default=default)
-
-
-_convolve.defvjp(_forward, _backward)
 
 _conv = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
@@ -116,7 +93,33 @@ def _xla_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     return _conv(x, kernel, (stride, stride), [(padding, padding)] * 2)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _cpu_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
+    return _forward(x, kernel, stride, padding)
+
+
+@_cpu_convolve.defjvp
+def _tangent(
+    stride: int, padding: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """The tangent, by functions whose transposes are the gradients below.
+
+    They are transposed after `jax.vmap`, so that the gradient of a kernel is one convolution of all
+    samples. A `jax.custom_vjp` would compute it for each sample, and add them up.
+    """
+    x, kernel = primals
+    y = _cpu_convolve(x, kernel, stride, padding)
+
+    def transpose(gradient: Callable, tangent: Array) -> Array:
+        return jax.linear_transpose(lambda g: gradient(x, kernel, g, stride, padding), y)(tangent)[
+            0
+        ]
+
+    of_images, of_kernel = map(transpose, (_image_gradient, _kernel_gradient), tangents)
+    return y, of_images + of_kernel
+
+
+def _forward(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     if _is_smaller(x, kernel):
         return _matrix_convolve(x, kernel, stride, padding)
     in_pairs = (x.shape[2] + 2 * padding) % 2 == 0 and kernel.shape[1] % 2 == 1
@@ -162,7 +165,7 @@ def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, paddi
     flipped = jax.lax.optimization_barrier(jnp.swapaxes(kernel[::-1, ::-1], 2, 3))
     border = kernel.shape[0] - 1 - padding
     if stride == 1 and border >= 0:
-        return _cpu_convolve(gradient, flipped, 1, border)
+        return _forward(gradient, flipped, 1, border)
     borders = [
         (border, length + padding - (n - 1) * stride - 1)
         for length, n in zip(x.shape[1:3], gradient.shape[1:3], strict=True)

@@ -1,5 +1,7 @@
 """Convolutions, poolings and normalisations against those of XLA and Flax."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,6 +73,32 @@ def test_convolutions_can_be_vmapped_and_differentiated_twice():
 
     ours, expected = gradients(convolve), gradients(xla_convolve)
     np.testing.assert_allclose(ours, expected, rtol=1e-3)
+
+
+def test_tangents_are_those_of_xla():
+    primals, tangents = ((normal(2, 5, 6, 3), normal(3, 3, 3, 4)) for _ in range(2))
+
+    def derivative(function):
+        return jax.jit(lambda *xs: jax.jvp(lambda *p: function(*p, 2, 1), xs, tangents))(*primals)
+
+    for array, expected in zip(derivative(convolve), derivative(xla_convolve), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_the_gradient_of_a_kernel_is_one_convolution_of_all_samples(platform):
+    """One for each sample is a loop on a GPU, and takes half as long again on a CPU."""
+    xs, kernel = normal(7, 6, 6, 3), normal(3, 3, 3, 4)
+
+    def loss(kernel, x):
+        return jnp.sum(convolve(x[None], kernel, 2, 1) ** 2)
+
+    def gradient(kernel, xs):
+        return jax.grad(lambda k: jax.vmap(loss, (None, 0))(k, xs).mean())(kernel)
+
+    program = jax.jit(gradient).trace(kernel, xs).lower(lowering_platforms=(platform,)).as_text()
+    assert program.count("stablehlo.convolution") == 2
+    assert re.findall(r"_group_count = (\d+)", program) == ["1"] * 4
 
 
 def test_a_layer_is_the_convolution_of_flax():
