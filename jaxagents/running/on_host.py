@@ -202,7 +202,7 @@ class OnHost(Generic[PlayingRunnerT]):
             carry, action, log_prob = compiled.act(
                 acting, before, obs, draws, np.int32(time % n_steps)
             )
-            action = jax.tree.map(np.asarray, action)
+            action, log_prob = jax.device_get((action, log_prob))
             step = episodes.step(action)
             ends = step.terminated, step.truncated
             info = step.info or ()
