@@ -16,6 +16,8 @@ Maps = Float[Array, "batch out_height out_width features"]
 Kernel = Float[Array, "size size channels features"]
 Initialiser = jax.nn.initializers.Initializer
 _VECTOR_LENGTH = 16
+_IMAGES_AT_ONCE = 64
+"""Images of which the gradient of a kernel is computed at once: with more, each takes twice as long."""
 
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
@@ -174,11 +176,18 @@ def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, paddi
 
 
 def _kernel_gradient(x: Array, kernel: Array, gradient: Array, stride: int, padding: int) -> Array:
+    starts = range(0, max(1, len(x)), _IMAGES_AT_ONCE)
+    parts = [(x[i : i + _IMAGES_AT_ONCE], gradient[i : i + _IMAGES_AT_ONCE]) for i in starts]
+    correlations = [_correlation(*part, stride, padding) for part in parts]
+    return functools.reduce(jnp.add, correlations)[: kernel.shape[0], : kernel.shape[1]]
+
+
+def _correlation(x: Array, gradient: Array, stride: int, padding: int) -> Array:
     images = jax.lax.optimization_barrier(jnp.transpose(x, (3, 1, 2, 0)))
     weights = jax.lax.optimization_barrier(jnp.transpose(gradient, (1, 2, 0, 3)))
     borders = [(padding, padding)] * 2
     correlation = _conv(images, weights, (1, 1), borders, rhs_dilation=(stride, stride))
-    return jnp.transpose(correlation, (1, 2, 0, 3))[: kernel.shape[0], : kernel.shape[1]]
+    return jnp.transpose(correlation, (1, 2, 0, 3))
 
 
 def _every(x: Array, start: int, size: int, stride: int, axis: int) -> Array:

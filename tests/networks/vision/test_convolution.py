@@ -75,6 +75,15 @@ def test_convolutions_can_be_vmapped_and_differentiated_twice():
     np.testing.assert_allclose(ours, expected, rtol=1e-3)
 
 
+def test_the_gradient_of_a_kernel_is_that_of_all_parts_of_many_images():
+    xs, kernel = normal(130, 4, 4, 2), normal(3, 3, 2, 3)
+
+    def gradient(function):
+        return jax.jit(jax.grad(lambda k: jnp.sum(function(xs, k, 1, 1) ** 2)))(kernel)
+
+    np.testing.assert_allclose(gradient(convolve), gradient(xla_convolve), rtol=1e-4, atol=1e-2)
+
+
 def test_tangents_are_those_of_xla():
     primals, tangents = ((normal(2, 5, 6, 3), normal(3, 3, 3, 4)) for _ in range(2))
 
