@@ -60,14 +60,10 @@ class Rows:
             self._rollout = jax.tree.map(
                 lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
             )
-        takes = counts & (self._taken < self._n_steps)
-        if takes.all() and (self._taken == self._taken[0]).all():  # many times as fast for images
-            at, where = self._taken[0], ...
-        else:
-            (where,) = np.nonzero(takes)
-            at = self._taken[where], where
+        (where,) = np.nonzero(counts & (self._taken < self._n_steps))
+        at = self._taken[where], where
         jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
-        self._taken += takes
+        self._taken[where] += 1
 
     @property
     def begins(self) -> Bool[np.ndarray, "environments"]:
