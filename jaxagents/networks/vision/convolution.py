@@ -17,7 +17,7 @@ Kernel = Float[Array, "size size channels features"]
 Initialiser = jax.nn.initializers.Initializer
 _VECTOR_LENGTH = 16
 _IMAGES_AT_ONCE = 64
-"""Images of which the gradient of a kernel is computed at once: with more, each takes twice as long."""
+"""Images in one part of the gradient of a kernel. In larger ones each takes up to twice as long."""
 
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
@@ -83,7 +83,7 @@ def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Ma
         x = x[:, ::stride, ::stride]
         y = matmul(x.reshape(-1, x.shape[-1]), kernel[0, 0])
         return y.reshape(*x.shape[:-1], y.shape[-1])
-    cpu = functools.partial(_cpu_convolve, stride=stride, padding=padding)
+    cpu = functools.partial(_cpu_convolve_with_gradients, stride=stride, padding=padding)
     default = functools.partial(_xla_convolve, stride=stride, padding=padding)
     return jnp.asarray(jax.lax.platform_dependent(x, kernel, cpu=cpu, default=default))
 
@@ -95,33 +95,7 @@ def _xla_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     return _conv(x, kernel, (stride, stride), [(padding, padding)] * 2)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _cpu_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
-    return _forward(x, kernel, stride, padding)
-
-
-@_cpu_convolve.defjvp
-def _tangent(
-    stride: int, padding: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """The tangent, by functions whose transposes are the gradients below.
-
-    They are transposed after `jax.vmap`, so that the gradient of a kernel is one convolution of all
-    samples. A `jax.custom_vjp` would compute it for each sample, and add them up.
-    """
-    x, kernel = primals
-    y = _cpu_convolve(x, kernel, stride, padding)
-
-    def transpose(gradient: Callable, tangent: Array) -> Array:
-        return jax.linear_transpose(lambda g: gradient(x, kernel, g, stride, padding), y)(tangent)[
-            0
-        ]
-
-    of_images, of_kernel = map(transpose, (_image_gradient, _kernel_gradient), tangents)
-    return y, of_images + of_kernel
-
-
-def _forward(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     if _is_smaller(x, kernel):
         return _matrix_convolve(x, kernel, stride, padding)
     in_pairs = (x.shape[2] + 2 * padding) % 2 == 0 and kernel.shape[1] % 2 == 1
@@ -157,6 +131,29 @@ def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
     return y.reshape(batch, y.shape[1], 2 * y.shape[2], features)
 
 
+_cpu_convolve_with_gradients = jax.custom_jvp(_cpu_convolve, nondiff_argnums=(2, 3))
+
+
+@_cpu_convolve_with_gradients.defjvp
+def _output_and_tangent(
+    stride: int, padding: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """The tangent is by functions whose transposes are the gradients below.
+
+    They are transposed after `jax.vmap`, so that the gradient of a kernel is one convolution of all
+    samples. A `jax.custom_vjp` would compute it for each sample, and add them up.
+    """
+    y = _cpu_convolve_with_gradients(*primals, stride, padding)
+
+    def transpose(gradient: Callable, tangent: Array) -> Array:
+        from_output = functools.partial(gradient, *primals, stride=stride, padding=padding)
+        (transposed,) = jax.linear_transpose(from_output, y)(tangent)
+        return transposed
+
+    of_images, of_kernel = map(transpose, (_image_gradient, _kernel_gradient), tangents)
+    return y, of_images + of_kernel
+
+
 # In loops, XLA's convolutions are fast only if batch and channels are the first and last axes, unlike in
 # those that it derives for gradients. The barriers keep it from undoing the transpositions.
 
@@ -167,7 +164,7 @@ def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, paddi
     flipped = jax.lax.optimization_barrier(jnp.swapaxes(kernel[::-1, ::-1], 2, 3))
     border = kernel.shape[0] - 1 - padding
     if stride == 1 and border >= 0:
-        return _forward(gradient, flipped, 1, border)
+        return _cpu_convolve(gradient, flipped, 1, border)
     borders = [
         (border, length + padding - (n - 1) * stride - 1)
         for length, n in zip(x.shape[1:3], gradient.shape[1:3], strict=True)

@@ -200,7 +200,7 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
 
 
 def test_observations_whose_axes_a_wrapper_moved_are_in_order_in_memory():
-    """Every copy of an image that is not takes many times as long."""
+    """Otherwise every copy of an image takes several times as long."""
 
     class Upright(gymnasium.vector.VectorObservationWrapper):
         def observations(self, observations):
