@@ -11,7 +11,7 @@ SHOWN := tests/examples tests/benchmarks
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test examples lint format options docs site bench dist clean
+.PHONY: help setup demo test slow examples lint format options docs site bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
 
 test: $(STAMP) ## run the tests of the package (make test ARGS="-k ppo" selects some)
 	$(BIN)/python -m pytest $(SHOWN:%=--ignore=%) $(ARGS)
+
+slow: $(STAMP) ## run the slow tests, which `make test` and `make examples` leave out
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 examples: $(STAMP) ## run the code of the documentation, the examples and the benchmarks, in small sizes
 	$(BIN)/python -m pytest $(SHOWN) $(ARGS)

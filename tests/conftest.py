@@ -89,6 +89,13 @@ def is_suite(file):
     return file.endswith(("_agents.py", "test_learners.py"))
 
 
+def pytest_itemcollected(item):
+    """Marks as slow what a test takes beside the parameters that `slow_except` names."""
+    quick = item.get_closest_marker("slow_except")
+    if quick and not any(f"-{name}-" in f"-{item.callspec.id}-" for name in quick.args):
+        item.add_marker("slow")
+
+
 def pytest_xdist_make_scheduler(config, log):
     """Has tests shared out as above."""
     return Scheduling(config, log)

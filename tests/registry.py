@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from probes import MatchSign
 
 from jaxagents import (
@@ -405,4 +406,8 @@ OFFLINE = [
     OfflineCase("discrete BC", bc.BC, trained=("actor",), loss="actor_loss", expert=True),
 ]
 
-AGENTS = [*ON_POLICY, *VALUE_BASED, *ACTOR_CRITIC, *OFFLINE]
+FAMILIES = [ON_POLICY, VALUE_BASED, ACTOR_CRITIC, OFFLINE]
+AGENTS = [case for family in FAMILIES for case in family]
+
+others_are_slow = pytest.mark.slow_except(*(family[0].name for family in FAMILIES))
+"""Of a test that takes every agent, where one of a family shows most of what all of it would."""

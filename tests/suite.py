@@ -1,7 +1,8 @@
 """The suite that every agent passes: a file that imports all of it has its tests for its `CASES`.
 
 A test takes every agent as `case`, or only those that learn values as `valued_case`. Where the code
-under test is that of all agents of a family, it says `one_of_family`, and takes the first.
+under test is that of all agents of a family, it says `one_of_family`, and takes the first. Where most of
+it is that, it says `others_are_slow`.
 """
 
 import functools
@@ -13,7 +14,7 @@ import pytest
 import trees
 from compilations import compilations
 from probes import BestAction, KnownBest, MatchSign
-from registry import Case
+from registry import Case, others_are_slow
 
 from jaxagents import load_policy
 from jaxagents.sharding import make_mesh
@@ -70,6 +71,7 @@ def test_learns_a_policy_that_depends_on_the_observation_and_values(case):
     )
 
 
+@others_are_slow
 def test_evaluates_before_training_at_each_frequency_and_at_the_end(case):
     agent = make(case, n_steps=5, eval_frequency=2)
     runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
@@ -149,6 +151,7 @@ def test_sweep_equals_single_runs(case, capfd):
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
+@others_are_slow
 def test_going_on_from_a_runner_equals_one_run(case):
     agent = make(case)
     whole, _ = agent.train(KEY, case.hyperparams(), n_steps=4, progress=False)
@@ -159,6 +162,7 @@ def test_going_on_from_a_runner_equals_one_run(case):
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
 
 
+@others_are_slow
 def test_restored_from_disk_equals_one_run(case, tmp_path):
     uninterrupted = make(case)
     whole, metrics = uninterrupted.train(KEY, case.hyperparams(), n_steps=4, progress=False)
@@ -194,6 +198,7 @@ def test_the_returned_state_can_be_trained_outside(case):
     assert not trees.equal(moved.params, actor.params)
 
 
+@others_are_slow
 def test_equal_agents_compile_nothing_new(case):
     def session(learning_rate: float) -> list[str]:
         hyperparams = case.hyperparams(learning_rate=learning_rate)
@@ -212,6 +217,7 @@ def test_equal_agents_compile_nothing_new(case):
     assert not session(2e-3)
 
 
+@others_are_slow
 def test_is_frozen_and_equal_by_value(case, tmp_path):
     agent = make(case)
     with pytest.raises(AttributeError, match="frozen: 'config' cannot be set"):
@@ -225,6 +231,7 @@ def test_is_frozen_and_equal_by_value(case, tmp_path):
     assert agent.program == make(case, checkpoint_dir=tmp_path).program
 
 
+@others_are_slow
 def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     agent = make(case)
     agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
@@ -246,6 +253,7 @@ def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     assert policy.metadata["environment"] == "KnownBest"
 
 
+@others_are_slow
 def test_draws_actions_if_asked(case):
     agent = make(case)
     agent.train(KEY, case.hyperparams(0.0), n_steps=2, progress=False)

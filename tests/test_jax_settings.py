@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from probes import MatchSign
-from registry import AGENTS
+from registry import AGENTS, others_are_slow
 
 from jaxagents import A2C, DQN, SAC, a2c, dqn, sac
 from jaxagents.core.arrays import in_32_bits, with_widths_of
@@ -19,6 +19,7 @@ FAMILIES = pytest.mark.parametrize("name", ["PPO", "DQN", "SAC", "CQL"])
 
 
 @FAMILIES
+@pytest.mark.slow_except("PPO")
 def test_trains_while_nan_is_looked_for(name):
     case = CASES[name]
     agent, hyperparams = case.make(MatchSign), case.hyperparams()
@@ -32,6 +33,7 @@ def test_trains_while_nan_is_looked_for(name):
         agent.evaluate(agent.restart(fresh, hyperparams))
 
 
+@pytest.mark.slow
 def test_nan_is_looked_for_where_many_train(tmp_path):
     case = CASES["DQN"]
     agent = case.make(MatchSign, n_groups=2, checkpoint_dir=tmp_path, checkpoint_buffer=False)
@@ -85,6 +87,7 @@ def check_dtypes_of_training(agent, hyperparams):
 
 
 @pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
+@others_are_slow
 def test_trains_while_numbers_may_have_64_bits(case):
     with jax.enable_x64(True):
         check_dtypes_of_training(case.make(MatchSign), case.hyperparams())
@@ -93,6 +96,7 @@ def test_trains_while_numbers_may_have_64_bits(case):
 @pytest.mark.parametrize(
     "name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "Breakout-MinAtar"]
 )
+@pytest.mark.slow_except("CartPole", "MountainCar")
 def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
     small = {"n_steps": 1, "n_evals": 2}
     with jax.enable_x64(True):
@@ -102,6 +106,7 @@ def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
             check_dtypes_of_training(made, module.HyperParameters())
 
 
+@pytest.mark.slow
 def test_makes_updates_while_numbers_may_have_64_bits():
     case = CASES["A2C"]
     with jax.enable_x64(True):

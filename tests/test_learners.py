@@ -305,6 +305,7 @@ MAKING_NETWORKS = {
 @pytest.mark.parametrize(
     "row", [*MAKING_NETWORKS.values(), NOISY], ids=[*MAKING_NETWORKS, "noisy DQN"]
 )
+@pytest.mark.slow_except("BC", "noisy DQN", "SAC")
 def test_learns_from_images_beside_states_with_statistics_that_stay_as_they_are(row):
     def statistics(learner):
         return jax.tree.map(np.array, getattr(learner, row.acting).extra_variables)

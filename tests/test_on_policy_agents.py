@@ -4,13 +4,14 @@ import re
 
 import jax
 from probes import MatchSign
-from registry import ON_POLICY
+from registry import ON_POLICY, others_are_slow
 from suite import *  # noqa: F403
 from suite import KEY
 
 CASES = ON_POLICY
 
 
+@others_are_slow
 def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):
     """A batched QR decomposition can freeze XLA's CPU backend."""
     keys = jax.random.split(KEY, (2, 3))

@@ -86,6 +86,7 @@ def leaves(critic):
     return jax.tree_util.tree_leaves_with_path(critic.params)
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_training_of_one():
     fields = {"n_groups": 2, "replicated_updates": True, "normalise_observations": True}
     agent = CASE.make(MatchSign, False, **fields)
@@ -98,6 +99,7 @@ def test_two_devices_make_the_training_of_one():
     assert moments.count == 5 * 64
 
 
+@pytest.mark.slow
 def test_two_devices_that_share_gradients_learn():
     agent = CASE.make(MatchSign, n_groups=2, n_steps=150, eval_frequency=150)
     _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False, mesh=make_mesh(2))

@@ -116,6 +116,7 @@ def check_checkpoints_written_anew_where_something_is_new(folder):
 
 
 @pytest.mark.bits_of_jax
+@pytest.mark.slow
 def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit(tmp_path):
     script = """
         import os, pathlib, signal, threading, time

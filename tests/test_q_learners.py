@@ -553,6 +553,7 @@ def test_noise_is_drawn_for_actions_that_are_not_greedy(name):
 
 
 @one_of_each
+@pytest.mark.slow_except("DQN", "C51")
 def test_noise_is_drawn_for_each_update_in_each_network(name):
     batch = batch_with()
     learner = noisy_learner(name, critic_learning_rate=0.0, tau=0.0)

@@ -225,6 +225,7 @@ def test_targets_are_the_least_of_some_critics_and_the_policy_learns_from_the_me
 
 
 @BY_KIND
+@pytest.mark.slow_except("DiscreteSAC")
 def test_critics_drop_out_in_updates_only(name):
     row = ROWS[name]
     learner, batch = row.create(**DROQ), jax.tree.map(jnp.asarray, row.batch())
@@ -249,6 +250,7 @@ def test_critics_drop_out_in_updates_only(name):
 
 
 @BY_KIND
+@pytest.mark.slow_except("DiscreteSAC")
 def test_some_of_many_critics_that_drop_out_learn_rewards(name):
     row = LEARNERS[name]
     options = {**DROQ, **REDQ, "critic_dropout_rate": 0.01}

@@ -65,6 +65,7 @@ def networks_of(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.slow_except("IPPO", "DQN", "discrete SAC")
 def test_no_other_actions_are_taken_and_the_best_are_found(case):
     agent = case.make(Allowed, **networks_of(case))
     train(agent, case.hyperparams(), 80 * case.updates)
@@ -94,6 +95,7 @@ def test_offline_agents_value_allowed_actions_alone():
     assert_draws_what_is_allowed(agent)
 
 
+@pytest.mark.slow
 def test_a_policy_with_a_memory_is_masked_and_so_is_its_file(tmp_path):
     memory = WithMemory(CategoricalActor(4, features=()), nn.GRUCell(features=4))
     (case,) = [case for case in CASES if case.name == "A2C"]
@@ -129,6 +131,7 @@ class Own(Environment):
         return {"position": jnp.ones(2), "time": jnp.float32(time), "action_mask": mask}
 
 
+@pytest.mark.slow
 def test_masks_may_be_parts_of_observations():
     config = a2c.AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
     agent = A2C(Own(), None, config, eval_during_training=False)

@@ -74,6 +74,7 @@ class Parts(Probe):
     ],
     ids=lambda x: x.name if isinstance(x, OnPolicyCase) else "",
 )
+@pytest.mark.slow_except("several discrete")
 def test_every_part_of_an_action_is_learnt_and_masked_and_so_is_its_file(case, space, tmp_path):
     agent = case.agent(Parts(space, case.n_actors), None, case.config(actor_network=None), False)
     runner = agent.advance(agent.start(KEY, case.hyperparams()), np.int32(300))

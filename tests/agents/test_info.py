@@ -30,6 +30,7 @@ class Costly(Probe):
 
 
 @pytest.mark.parametrize("case", [A2C_CASE, DQN_CASE], ids=lambda case: case.name)
+@pytest.mark.slow_except("DQN")
 def test_metrics_have_the_last_values_and_the_sums_that_are_asked_for(case):
     names = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good as a tuple
     agent = case.make(Costly, n_steps=2, n_evals=32, **names)
@@ -183,6 +184,7 @@ def begin_sweep(agent):
     ("begin", "go_on", "folder"),
     [(train, resume, ""), (train, restore_and_train, ""), (begin_sweep, sweep, SWEEP)],
 )
+@pytest.mark.slow_except("restore_and_train", "begin_sweep")
 def test_metrics_go_on_with_the_entries_that_they_began_with(begin, go_on, folder, tmp_path):
     def make(**names):
         folder = {"checkpoint_dir": tmp_path, "restore_agent": True}

@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pytest
 from probes import MatchSign
-from registry import AGENTS
+from registry import AGENTS, others_are_slow
 
 
 @pytest.mark.parametrize("case", AGENTS, ids=[case.name for case in AGENTS])
+@others_are_slow
 def test_updates_are_lowered_for_accelerators(case):
     agent = case.make(MatchSign)
     runner = jax.eval_shape(agent.program.start, jax.random.key(0), case.hyperparams())

@@ -64,6 +64,7 @@ MASK = {"action_mask": np.array([[True, False], [False, True]])}
     [(Masked(), MASK, {"normalise_observations": True}), (Hidden("observation"), {}, {})],
     ids=["method", "observation"],
 )
+@pytest.mark.slow_except("observation")
 def test_the_critic_knows_what_the_actors_do_not_see(env, mask, switches):
     """Be they masked and normalised, too."""
     agent = trained(MAPPO(env, None, config(**switches), False))
@@ -99,6 +100,7 @@ class Shown(Hidden):
         return jnp.stack([state.sign, 0.0])[:, None]
 
 
+@pytest.mark.slow
 def test_without_a_state_the_critic_sees_what_all_actors_observe():
     agent = trained(MAPPO(Shown("nowhere"), None, config(), False))
     obs = jnp.array([[-1.0], [0.0]])

@@ -49,6 +49,7 @@ def test_the_number_of_parameters(sharing, env):
 
 
 @pytest.mark.parametrize("sharing", ["shared", "torso"])
+@pytest.mark.slow_except("shared")
 def test_actors_that_share_learn(sharing):
     agent = make(sharing, normalise_observations=True, normalise_values=True)
     runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)

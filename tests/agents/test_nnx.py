@@ -63,6 +63,7 @@ def make(name, **fields):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow_except("DQN")
 def test_agents_learn_with_them(name):
     case = CASES[name]
     agent = make(name)
@@ -86,6 +87,7 @@ def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
     np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
 
 
+@pytest.mark.slow
 def test_devices_share_a_training():
     agent = make("PPO")
     alone, shared = (

@@ -136,6 +136,7 @@ def test_the_first_ratio_of_an_update_is_1():
 
 
 @pytest.mark.parametrize("name", ["A2C", "IPPO"])
+@pytest.mark.slow_except("IPPO")
 def test_statistics_are_of_all_observations_and_rewards_in_units_of_the_deviation_of_returns(name):
     case, agent = CASES[name], make(name)
     carried, returns, seen = np.zeros((8, *agent._actors_shape)), [], []
@@ -185,6 +186,7 @@ def test_everything_that_acts_normalises_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["A2C", "DQN"])
+@pytest.mark.slow_except("A2C")
 def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
     """A training of five updates is the same if a checkpoint of two lies between."""
     hyperparams = CASES[name].hyperparams()
@@ -211,6 +213,7 @@ def started():
     return make("A2C").start(KEY, CASES["A2C"].hyperparams())
 
 
+@pytest.mark.slow
 def test_devices_that_learn_from_their_own_samples_share_statistics():
     begin = None, None, started()
     alone, shared = alone_and_shared(make("A2C"), *begin, n_devices=2, n_steps=1)
@@ -218,6 +221,7 @@ def test_devices_that_learn_from_their_own_samples_share_statistics():
 
 
 @pytest.mark.optimised
+@pytest.mark.slow
 def test_statistics_are_rounded_alike_on_any_number_of_devices():
     fields = {**OF_AGENTS["A2C"], "replicated_updates": True, "rollout_length": 16}
     agent = CASES["A2C"].make(FarOff, False, **fields)
@@ -225,6 +229,7 @@ def test_statistics_are_rounded_alike_on_any_number_of_devices():
     trees.assert_equal(shared, alone)
 
 
+@pytest.mark.slow
 def test_seeds_that_are_trained_together_have_statistics_of_their_own():
     agent, hyperparams = make("A2C"), CASES["A2C"].hyperparams()
     keys = jax.random.split(KEY, 2)
@@ -264,6 +269,7 @@ def test_a_network_that_normalises_needs_no_switch_and_leaves_others_alone():
     assert not runner.critic_training.extra_variables
 
 
+@pytest.mark.slow
 def test_a_learner_of_rollouts_that_normalises_needs_no_switch():
     case, critic = CASES["PQN"], OF_AGENTS["DQN"]["critic_network"]
     agent = case.make(FarOff, False, critic_network=critic)
@@ -301,11 +307,13 @@ def test_without_the_switch_an_offline_learner_is_as_before():
 @pytest.mark.parametrize(
     ("name", "n_updates"), [("A2C", 80), ("DQN", 400), ("TD3", 600), ("discrete BC", 150)]
 )
+@pytest.mark.slow_except("A2C", "DQN")
 def test_learns_what_is_far_off(name, n_updates):
     _, metrics = learnt(name, n_updates)
     assert share_of_rewards(metrics) > 0.95
 
 
+@pytest.mark.slow
 def test_does_not_learn_what_is_far_off_without_normalising():
     case = CASES["A2C"]
     _, metrics = trained(case.make(FarOff, False), case.hyperparams(), 80)

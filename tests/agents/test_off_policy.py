@@ -266,6 +266,7 @@ def test_a_given_runner_stays_what_it_was():
     ("prioritised", "n_envs", "n_members"),
     [(False, 1, None), (False, 4, 3), (True, 1, 3), (True, 4, None), (True, 4, 3)],
 )
+@pytest.mark.slow_except("None")
 def test_a_buffer_is_in_memory_once(prioritised, n_envs, n_members):
     sizes = {"batch_size": n_envs, "buffer_size": 80_000, "n_step_returns": 1 + prioritised}
     agent = small_dqn(**sizes, prioritised_replay=prioritised)
@@ -365,6 +366,7 @@ def test_uniform_priorities_are_uniform_replay_without_weights():
     np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_devices_share_noisy_networks_and_priorities():
     agent = small_dqn(
         n_groups=2, replicated_updates=True, noisy=True, prioritised_replay=True, evaluates=False

@@ -107,6 +107,7 @@ def gradients_of(fits, samples, n_parts):
 
 
 @pytest.mark.parametrize("networks", [NO_MEMORY, MEMORY], ids=["samples", "sequences"])
+@pytest.mark.slow_except("samples")
 def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
     agent = make(networks)
     fits, samples = minibatch(agent)
@@ -143,6 +144,7 @@ def test_advantages_are_standardised_over_those_that_count():
     assert not advantage[~counts].any()
 
 
+@pytest.mark.slow
 def test_nothing_learns_from_what_actors_see_after_they_have_left():
     agent = make()
     one, other = (
@@ -201,6 +203,7 @@ def started():
     return make().start(KEY, CASE.hyperparams(env_params={"left": 0.0}))
 
 
+@pytest.mark.slow
 def test_devices_share_the_weights():
     alone, shared = alone_and_shared(make(), started(), 2)
     trees.assert_close(shared.actor_training.params, alone.actor_training.params)
@@ -209,6 +212,7 @@ def test_devices_share_the_weights():
 
 
 @pytest.mark.optimised
+@pytest.mark.slow
 def test_what_is_weighed_is_rounded_alike_on_any_number_of_devices():
     agent = make(rollout_length=13, n_groups=4, replicated_updates=True)
     alone, shared = alone_and_shared(agent, started(), 4)

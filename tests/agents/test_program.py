@@ -20,6 +20,7 @@ CASES = [SMALL, DQN, BC]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.slow_except("DQN")
 def test_an_agent_runs_its_program(case):
     agent, hyperparams = case.make(MatchSign), case.hyperparams()
     program = agent.program.with_data(agent.data)
@@ -46,6 +47,7 @@ def _split(runner, metrics):
 
 @pytest.mark.parametrize("case", [PPO, DQN], ids=["PPO", "DQN"])
 @pytest.mark.optimised
+@pytest.mark.slow
 def test_plain_equals_traced_and_in_two_halves_bit_for_bit(case):
     agent = case.make(MatchSign, case.name == "PPO")
     plain = agent.train(KEY, case.hyperparams(), progress=False)
@@ -67,6 +69,7 @@ def test_programs_compare_by_what_they_compute(tmp_path):
     assert program != case.make(MatchSign, n_steps=6).program
 
 
+@pytest.mark.slow
 def test_hooks_may_take_the_steps_of_the_agent():
     class Twice(SMALL.agent):
         def _training_step(self, runner):

@@ -121,6 +121,7 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
     trees.assert_equal(whole, resumed)
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_training_of_one():
     agent = make(**SHARED)
     alone, shared = (
@@ -176,6 +177,7 @@ def test_refuses_what_knows_nothing_of_the_memory():
         agent.policy(actor, jnp.zeros(2))
 
 
+@pytest.mark.slow
 def test_a_critic_with_a_memory_values_what_was_seen_before():
     """Which its actors cannot choose by, that have none."""
     remembers = {"critic_network": None, "memory": "lstm", "memory_size": 8}
@@ -230,6 +232,7 @@ def several(agent):
     return make(lambda: Allowed(2), agent, **fields)
 
 
+@pytest.mark.slow
 def test_default_networks_of_several_actors_may_have_a_memory():
     agent = several(IPPO)
     runner, metrics = agent.train(KEY, hyperparams(), progress=False)

@@ -59,6 +59,7 @@ def learnt():
     return agent
 
 
+@pytest.mark.slow
 def test_learns_what_only_a_memory_can(learnt):
     assert learnt.eval(KEY, n_evals=64)["returns"].mean() == 1.0
 
@@ -116,11 +117,13 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
     trees.assert_equal(whole, resumed)
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_training_of_one():
     alone, shared = (train(recording(), mesh=mesh, n_steps=4) for mesh in (None, make_mesh(2)))
     trees.assert_close(alone, shared)
 
 
+@pytest.mark.slow
 def test_seeds_can_be_vmapped():
     agent, keys = recording(), jax.random.split(KEY, 2)
     runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS, n_steps=4))(keys)

@@ -65,6 +65,7 @@ SCHEDULED = {
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
+@pytest.mark.slow_except("DQN")
 def test_each_update_has_its_numbers(name):
     agent, hyperparams = make(name), SCHEDULED[name]
     runner, by_hand = reached(agent, hyperparams), stepwise(agent, hyperparams)
@@ -92,6 +93,7 @@ def test_agents_train_evaluate_and_act_with_schedules():
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
+@pytest.mark.slow_except("DQN")
 def test_vmapped_trainings_have_schedules_of_their_own(name):
     agent, hyperparams = CASES[name].make(MatchSign, False), OF_RATE[name]
 
@@ -105,6 +107,7 @@ def test_vmapped_trainings_have_schedules_of_their_own(name):
         np.testing.assert_allclose(x[1], y, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_sweeps_over_the_number_of_a_schedule():
     agent = make("PPO")
     rates = scheduled_ppo(np.array([1e-3, 1e-2]))

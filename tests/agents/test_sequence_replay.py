@@ -104,6 +104,7 @@ def test_says_how_to_act_where_the_memory_is_missing(learnt):
         learnt.act(learnt.learner, (), jnp.zeros(2))
 
 
+@pytest.mark.slow
 def test_distributions_of_returns_are_learnt_for_allowed_actions():
     head = C51._discrete_learner.default_critic(c51.AgentConfig(dueling=True), (8,), 4)
     lstm = WithMemory(head, nn.OptimizedLSTMCell(features=4))
@@ -195,6 +196,7 @@ def test_nothing_is_learnt_from_the_burn_in():
     np.testing.assert_array_equal(of_carry, 0.0)
 
 
+@pytest.mark.slow
 def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     """A gradient step draws by them, weighs each step of a sequence alike, and sets them anew."""
     agent, runner = filled
@@ -255,6 +257,7 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
     trees.assert_equal(whole, resumed)
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_training_of_one():
     agent = remembering()
     alone, shared = (
@@ -264,6 +267,7 @@ def test_two_devices_make_the_training_of_one():
     trees.assert_close(alone, shared)
 
 
+@pytest.mark.slow
 def test_seeds_can_be_vmapped():
     agent, keys = remembering(), jax.random.split(KEY, 2)
     runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS, n_steps=3))(keys)

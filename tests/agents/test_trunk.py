@@ -42,6 +42,7 @@ def hyperparams(learning_rate=1e-2, **others):
 
 
 @pytest.mark.parametrize("trunk", [PLAIN, RECURRENT], ids=["plain", "recurrent"])
+@pytest.mark.slow_except("plain")
 def test_a_step_goes_down_the_sum_of_both_losses(trunk):
     """As if actor and critic were two whole networks that hold the same trunk."""
     agent = make(
@@ -96,6 +97,7 @@ def inputs_of(agent, runner, traj):
     return agent._actor_minibatch(*actor), critic
 
 
+@pytest.mark.slow
 def test_learns_to_remember_resumes_and_exports(tmp_path):
     fields = {"n_steps": 40, "rollout_length": 6, "batch_size": 16, "minibatch_size": 8}
     fields |= {"normalise_observations": True, "normalise_values": True}
@@ -114,6 +116,7 @@ def test_learns_to_remember_resumes_and_exports(tmp_path):
     assert value.shape == ()
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_training_of_one():
     agent = make(**SHARED)
     alone, shared = (

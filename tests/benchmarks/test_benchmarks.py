@@ -157,6 +157,7 @@ def test_all_scripts_are_started_here():
 
 
 @pytest.mark.parametrize("script", RUNS)
+@pytest.mark.slow_except("ppo_speed.py", "replay_speed.py", "sac_speed.py")
 def test_script(script, tmp_path, monkeypatch):
     for package in NEEDS.get(script, ()):
         pytest.importorskip(package)

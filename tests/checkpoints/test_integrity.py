@@ -59,6 +59,7 @@ def change_notes(folder, step, **changes):
 
 
 @pytest.mark.parametrize("subject", [corruption.Agent(), corruption.Host()], ids=["agent", "host"])
+@pytest.mark.slow_except("agent")
 def test_harm_of_any_kind_is_noticed(subject):
     _, faults = corruption.attack(subject, number=20)
     assert not faults

@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+import pytest
 from faults import kill
 
 
+@pytest.mark.slow
 def test_ten_kills_lose_nothing():
     command = [sys.executable, kill.__file__, "--number", "10", "--subjects", "host", "PPO"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

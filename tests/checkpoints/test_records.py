@@ -264,6 +264,7 @@ class WithMomentum(OptimizerParams):
     b1: float = 0.8
 
 
+@pytest.mark.slow
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     hyperparams = REINFORCE.hyperparams(actor_optimizer_params=WithMomentum())
     agent = small(tmp_path, REINFORCE)
@@ -274,6 +275,7 @@ def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
 
 
+@pytest.mark.slow
 def test_an_optimizer_may_need_parameters_of_an_own_type(tmp_path):
     def needs_b1(learning_rate, b1):
         return optax.adam(learning_rate, b1)
@@ -332,6 +334,7 @@ def assert_goes_on_as_if_uninterrupted(folder):
 
 
 @pytest.mark.bits_of_jax
+@pytest.mark.slow
 def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
     with start_training(tmp_path / "run") as process:
         process.send_signal(signal.SIGINT)
@@ -447,6 +450,7 @@ def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first
 
 
 @pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
+@pytest.mark.slow_except("rbg")
 def test_keys_of_another_implementation_come_back_as_such(tmp_path, implementation):
     key = jax.random.key(0, impl=implementation)
     agent = small(tmp_path)
@@ -476,6 +480,7 @@ def test_a_history_that_is_not_given_is_not_lost(tmp_path):
 
 
 @pytest.mark.parametrize("gamma", [0.5, LINEAR])
+@pytest.mark.slow_except("0.5")
 def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
     agent = small(tmp_path, REINFORCE, keep_checkpoints=None)
     agent.train(KEY, REINFORCE.hyperparams(), progress=False)
@@ -491,6 +496,7 @@ def test_going_on_without_a_change_writes_nothing_anew(tmp_path, gamma):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.slow_except("PPO")
 def test_the_metrics_go_on_from_copies_and_with_other_hyperparameters(case, tmp_path):
     def make(**fields):
         return case.make(MatchSign, n_steps=6, checkpoint_dir=tmp_path, **fields)

@@ -170,6 +170,7 @@ def test_a_fresh_runner_made_without_jit_traces_nothing():
     ],
     ids=["PPO", "SAC"],
 )
+@pytest.mark.slow
 def test_fresh_runners_are_those_of_traced_programs_bit_for_bit(agent, hyperparams):
     """Which a quickly compiled loop over environments would not make."""
     traced = jax.jit(lambda key: agent.start(key, hyperparams))

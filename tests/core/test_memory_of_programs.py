@@ -25,6 +25,7 @@ for length in (2, 3, 4):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux lists memory mappings")
+@pytest.mark.slow
 def test_ever_new_configurations_fill_no_memory():
     printed = run_script(SCRIPT)
     held, released = zip(*(map(int, line.split()) for line in printed.splitlines()), strict=True)

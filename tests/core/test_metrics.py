@@ -43,12 +43,14 @@ def test_means_are_taken_of_all_and_of_each_actor():
     assert means == {"loss": 0.1, "returns": -1.0, "returns/0": 1.5, "returns/1": -3.5}
 
 
+@pytest.mark.slow
 def test_progress_shows_every_actor(capfd):
     case = next(case for case in AGENTS if case.n_actors == 2)
     case.make(MatchSign).train(KEY, case.hyperparams())
     assert " / " in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_evaluation_keys_and_networks_that_hold_the_configuration_can_be_vmapped():
     case = AGENTS[0]
 

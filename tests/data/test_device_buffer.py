@@ -419,6 +419,7 @@ def test_members_of_a_vmap_are_as_one_alone_whoever_made_the_buffers(prioritised
 @pytest.mark.parametrize("prioritised", [False, True])
 @pytest.mark.parametrize("n_members", [None, 4])
 @pytest.mark.optimised
+@pytest.mark.slow_except("None")
 def test_a_loop_writes_in_place(prioritised, n_members):
     buffer, key = create(20_000, prioritised), jax.random.key(0)
     run = functools.partial(loop, prioritised=prioritised)

@@ -99,6 +99,7 @@ def test_reports_random_play():
     assert "episodes: 0" in str(check(Endless()))
 
 
+@pytest.mark.slow
 def test_checks_while_numbers_may_have_64_bits():
     with jax.enable_x64(True):
         check(MatchSign(continuous=True))
@@ -292,6 +293,7 @@ def test_doubts_masks_that_are_called_something_else():
     assert not check(Named()).warnings
 
 
+@pytest.mark.slow
 def test_draws_actions_from_any_space_or_as_it_is_told():
     class Takes(Walk):
         observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})

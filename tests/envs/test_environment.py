@@ -184,6 +184,7 @@ def test_the_shorter_of_two_limits_cuts():
 
 
 @pytest.mark.parametrize(("agent", "env"), [(PPO, Line()), (IPPO, Meeting())])
+@pytest.mark.slow_except("PPO")
 def test_trains_in_an_own_environment(agent, env):
     agent = agent(env, None, CONFIG.replace(max_episode_steps=10), eval_during_training=False)
     assert agent.env is env

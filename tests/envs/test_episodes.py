@@ -279,6 +279,7 @@ def trained(agent, **hyperparams):
     return runner, metrics
 
 
+@pytest.mark.slow
 def test_trains_on_pytree_observations():
     config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
     _, metrics = trained(IPPO(DictProbe(2), None, config, eval_during_training=False))
@@ -294,6 +295,7 @@ def test_trains_on_pytree_observations():
         ("PointRobot-misc", {"squash_actions": True}),
     ],
 )
+@pytest.mark.slow_except("Pendulum")
 def test_trains_on_images_integers_and_boxes(name, fields):
     sizes = {"n_steps": 1, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
     config = A2C._config_type(**sizes, **fields)

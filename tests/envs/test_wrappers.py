@@ -165,6 +165,7 @@ def test_actions_that_cannot_be_shown_are_refused():
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.slow_except("Pendulum")
 def test_environments_of_gymnax_with_their_spaces(name):
     env, params = gymnax.make(name)
     for wrapped in (FrameStack(env, 3, params), WithPrevious(env, params)):
@@ -184,6 +185,7 @@ def test_draws_as_the_environment_inside():
     np.testing.assert_array_equal(env.render(state), np.ones((4, 4, 3), np.uint8))
 
 
+@pytest.mark.slow
 def test_several_actors_learn_in_wrapped_environments():
     env = FrameStack(WithPrevious(Counting(2)), 2)
     sizes = {"n_steps": 2, "batch_size": 4, "rollout_length": 6, "n_evals": 2}

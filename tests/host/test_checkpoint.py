@@ -117,6 +117,7 @@ def inverted_pendulum():
         *itertools.product([pendulum, inverted_pendulum, Picture], [33], [interrupt, kill]),
     ],
 )
+@pytest.mark.slow_except("Line", "Picture-33-kill")
 def test_goes_on_as_if_uninterrupted(tmp_path, make_env, buffer_size, then):
     config = ONLINE.replace(n_steps=75, buffer_size=buffer_size, log_frequency=4)
     learner, metrics, rows, logs = train(make_env, config)
@@ -362,6 +363,7 @@ def test_an_interrupted_evaluation_is_kept_once(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.slow_except("True")
 def test_says_what_a_termination_leaves(progress):
     script = SCRIPT.replace("checkpoint_dir={folder!r},", "").replace(
         "progress=False", f"progress={progress}"

@@ -35,6 +35,7 @@ def fitted(*networks):
 
 @pytest.mark.parametrize("n_epochs", [(2, 2), (1, 4), (3, 2)])
 @pytest.mark.parametrize("n_times", [1, 10_000], ids=["small", "large"])
+@pytest.mark.slow_except("small")
 def test_several_networks_learn_what_each_does_alone(n_epochs, n_times):
     obs = jnp.tile(OBS, (n_times, 1, 1))
     networks = [network(1, n_epochs[0], obs=obs), network(2, n_epochs[1], obs=obs)]

@@ -60,6 +60,7 @@ def test_losses_that_are_not_of_samples_are_refused(hook, shape):
         updated(broadcast_critic(hook))
 
 
+@pytest.mark.slow
 def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
     class Silent(PPO):
         def _actor_loss(self, *inputs):
@@ -146,6 +147,7 @@ def test_what_a_loss_reports_is_in_the_metrics():
     assert metrics["largest_advantage"][1] > 1.0  # it is given standardised advantages
 
 
+@pytest.mark.slow
 def test_an_override_comes_in_parts_as_the_losses_of_the_library_do(monkeypatch):
     sizes = []
 

@@ -51,6 +51,7 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins(cell):
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("own", [True, False])
+@pytest.mark.slow_except("True-True", "False-False")
 def test_each_actor_has_a_memory_of_its_own(shared, own):
     network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
     lifted = for_each_actor(network, 3, shared_params=shared, own_observations=own)
@@ -91,6 +92,7 @@ def test_a_minimal_gru_is_that_of_its_equations():
 
 
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.LSTMCell(4), nn.OptimizedLSTMCell(4)])
+@pytest.mark.slow_except("cell2")
 def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
     network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
     carry = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), network.initial())

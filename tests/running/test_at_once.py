@@ -23,6 +23,7 @@ def test_threads_train_at_once(tmp_path):
 
 
 @pytest.mark.bits_of_jax
+@pytest.mark.slow
 def test_a_spawned_process_trains_as_this_one():
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as processes:

@@ -111,6 +111,7 @@ def test_shows_progress(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
     agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
     silent = jax.jit(agent.train).trace(KEY, hyperparams)
@@ -229,6 +230,7 @@ def test_a_sweep_without_evaluation_has_no_best():
 
 
 @pytest.mark.parametrize("name", [CASE.name, "DQN", "BC"])
+@pytest.mark.slow_except("BC")
 def test_members_on_several_devices_are_those_on_cores(name):
     agent, hyperparams = CASES[name].make(MatchSign), CASES[name].hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])

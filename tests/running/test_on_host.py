@@ -101,6 +101,7 @@ def uninterrupted(collects_ahead):
     return agent.train(KEY, HYPERPARAMS, progress=False)
 
 
+@pytest.mark.slow_except("in turns")
 def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, collects_ahead, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
 
@@ -153,6 +154,7 @@ def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update(ahead_wit
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.usefixtures("ahead_without_memory")
+@pytest.mark.slow_except("None")
 def test_what_is_collected_ahead_is_clipped_around_the_policy_that_learns_from_it(memory):
     agent = ahead(memory)
     runner = agent.start(KEY, HYPERPARAMS)
@@ -175,6 +177,7 @@ class Counting(A2C):
         return {**metrics, "ended": int(np.sum(terminated))}
 
 
+@pytest.mark.slow
 def test_metrics_go_on_with_the_entries_that_they_began_with():
     agent = small(walk(), True, Counting, n_steps=1, final_info=("won",))
     runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
@@ -192,6 +195,7 @@ def in_turns():
     return agent.train(KEY, HYPERPARAMS, progress=False)[0]
 
 
+@pytest.mark.slow
 def test_a_replay_shows_what_happened(tmp_path):
     agent = PPO(walk(), None, config(checkpoint_dir=tmp_path))
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
@@ -223,6 +227,7 @@ def test_agents_take_turns_in_environments_that_are_given():
     trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
 
 
+@pytest.mark.slow
 def test_environments_in_processes_make_the_same_training(in_turns):
     env = walk(vectorization_mode="async")
     agent = PPO(env, None, config(n_evals=1))
@@ -231,6 +236,7 @@ def test_environments_in_processes_make_the_same_training(in_turns):
     trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
 
 
+@pytest.mark.slow
 def test_memory_normalisation_true_rewards_and_infos():
     changes = {"memory": "gru", "normalise_observations": True, "normalise_rewards": True}
     names = {"final_info": ("won",), "summed_info": ("action",)}
@@ -271,6 +277,7 @@ class Masked(gymnasium.Env):
         return {"observation": np.zeros(2, np.float32), "action_mask": mask}
 
 
+@pytest.mark.slow
 def test_masks_of_any_type_and_limits_that_terminate():
     limits = {"max_episode_steps": 2, "terminate_at_limits": True}
     agent = small(Gymnasium(Masked), True, n_steps=2, **limits)
@@ -301,6 +308,7 @@ def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
     del gymnasium.registry["PlainWalk-v0"]
 
 
+@pytest.mark.slow
 def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
     one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
@@ -351,6 +359,7 @@ def without_past(runner, where):
     )
 
 
+@pytest.mark.slow
 def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
     """Such as in steps that a rollout leaves out, since other environments have yet to take theirs."""
     agent, by_hand = remembering(), remembering()

@@ -41,6 +41,7 @@ def agent():
     return agent
 
 
+@pytest.mark.slow
 def test_every_actor_learns_until_it_leaves(agent):
     returns, lengths = (agent.training_metrics[name] for name in ("returns", "lengths"))
     assert returns.shape == (2, 6, 2)

@@ -64,6 +64,7 @@ def test_gradients_are_those_of_one_device():
         ("BC", 1),
     ],  # 2 are in the suite, and 4 of BC below
 )
+@pytest.mark.slow_except("BC")
 def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
     agent, hyperparams = in_groups(name, replicated_updates=True)
     alone = agent.train(KEY, hyperparams, progress=False)
@@ -71,6 +72,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
     trees.assert_equal(alone, shared)
 
 
+@pytest.mark.slow
 def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
@@ -79,6 +81,7 @@ def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeyp
     trees.assert_equal(alone, shared)
 
 
+@pytest.mark.slow
 def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = by_descent(rollout_length=10, n_steps=2)
@@ -97,6 +100,7 @@ def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
         ("CQL", {"all-reduce": 2}),
     ],
 )
+@pytest.mark.slow_except("DQN")
 def test_what_devices_tell_each_other(name, expected):
     agent, hyperparams = in_groups(name)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
@@ -104,6 +108,7 @@ def test_what_devices_tell_each_other(name, expected):
 
 
 @pytest.mark.optimised
+@pytest.mark.slow
 def test_devices_bring_gradients_together_and_draw_the_noise_of_their_own_environments():
     agent, hyperparams = in_groups("PPO", rollout_length=10)
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
@@ -116,6 +121,7 @@ def test_devices_bring_gradients_together_and_draw_the_noise_of_their_own_enviro
 
 
 @pytest.mark.optimised
+@pytest.mark.slow
 def test_each_device_plays_its_own_episodes_of_an_evaluation():
     agent, hyperparams = in_groups("PPO", replicated_updates=True)  # as above
 

@@ -27,6 +27,7 @@ def means(minibatches):
     return np.stack([mean(row) for row in jnp.asarray(minibatches)])
 
 
+@pytest.mark.slow
 def test_hyperparameters_change_where_they_did(tmp_path):
     case = CASES["PPO"]
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
@@ -45,6 +46,7 @@ def test_hyperparameters_change_where_they_did(tmp_path):
         ("SAC", {"gradient_steps": 2}, 2, 2),
     ],
 )
+@pytest.mark.slow_except("PPO")
 def test_every_minibatch_reports_what_happened(tmp_path, name, fields, n_in_epoch, n_of_actor):
     runner, stretch = replayed(tmp_path, name, **fields)
     trees.assert_equal(stretch.runner, runner)

@@ -80,6 +80,7 @@ def test_a_replay_buffer_goes_on_as_well(tmp_path):
     trees.assert_equal(whole, sweep(make(tmp_path, case=case), case=case))
 
 
+@pytest.mark.slow
 def test_a_replay_buffer_that_was_left_out_is_filled_anew(tmp_path):
     case = CASES["DQN"]
 
@@ -202,6 +203,7 @@ def test_a_sweep_and_a_training_share_a_folder(tmp_path, alone):
     trees.assert_equal(alone, sweep(make(tmp_path)))
 
 
+@pytest.mark.slow
 def test_goes_on_on_several_devices(tmp_path, monkeypatch):
     def members_of(agent, n_members):
         return contextlib.nullcontext(MembersOnDevices(agent, jax.devices()[:2]))

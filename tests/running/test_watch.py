@@ -47,6 +47,7 @@ def make(name, infinite=True, share=0.05, eval_during_training=True, **fields):
     return agent, case.hyperparams()
 
 
+@pytest.mark.slow
 def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     fields = {"share": 0.002, "eval_during_training": False, "n_steps": 1_000}
     agent, hyperparams = make("PPO", **fields, checkpoint_dir=tmp_path)
@@ -142,6 +143,7 @@ def lit(agent, name, of, n_steps, environments):
         ("PPO", REWARDS, {"n_groups": 2}, 2),
     ],
 )
+@pytest.mark.slow_except("PPO-rewards-fields0", "DQN-observations")
 def test_a_training_stops_and_names_what_environments_gave_with_its_update(
     name, of, fields, n_devices
 ):
@@ -186,6 +188,7 @@ def blinding():
     return case.agent(Fused(fuse=12, of=OBSERVATIONS), None, config), case.hyperparams()
 
 
+@pytest.mark.slow
 def test_members_of_a_sweep_are_named_with_the_update():
     agent, hyperparams = blinding()
     everywhere = r"\(0, 1\) since update 2: observations of environments \[0, 1, 2, .*actor_loss"
@@ -240,6 +243,7 @@ def networks_of(agent, runner):
 
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
 @pytest.mark.parametrize("name", ["REINFORCE", "DQN"])
+@pytest.mark.slow_except("DQN")
 def test_gradients_that_are_not_finite_can_be_skipped(name):
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
     agent, hyperparams = make(name, infinite=False, eval_during_training=False, **fields)
@@ -262,6 +266,7 @@ NORMALISED = {f"normalise_{what}": True for what in ("observations", "rewards", 
         ("DQN", REWARDS, {"prioritised_replay": True}),
     ],
 )
+@pytest.mark.slow_except("PPO-observations")
 def test_most_steps_are_not_skipped_whatever_is_normalised(name, of, switches):
     fields = {"optimizer": SkipNotFinite(optax.adam), "stop_if_not_finite": False}
     agent = fused(name, **fields, **switches)

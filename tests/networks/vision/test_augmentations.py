@@ -71,6 +71,7 @@ def test_images_of_every_shape(name, function):
 
 @pytest.mark.optimised  # which keeps more digits of bfloat16 between operations
 @every_augmentation
+@pytest.mark.slow_except("random_flip", "solarize")
 def test_images_of_every_type(name, function):
     images = uint8_images(6, 8, 10, 3)
     changed = function(KEY, images)

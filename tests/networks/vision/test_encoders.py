@@ -104,6 +104,7 @@ def test_batches_may_be_empty(encoder, side):
 
 
 @pytest.mark.parametrize(("encoder", "side"), SMALL.values(), ids=SMALL.keys())
+@pytest.mark.slow_except("atari", "batch normalisation", "vit with fixed positions")
 def test_any_batch_axes_or_none(encoder, side):
     images = uint8_images(2, 3, side, side, 3)
     variables = random_variables(encoder, images)
@@ -135,6 +136,7 @@ def test_any_batch_axes_or_none(encoder, side):
     assert any(np.any(leaf) for leaf in jax.tree.leaves(gradients))
 
 
+@pytest.mark.slow
 def test_every_encoder_of_the_registry_can_be_made():
     for name in encoders:
         encoder = make_encoder(name, scaling="signed")
@@ -186,6 +188,7 @@ def test_parameter_counts_of_the_small_encoders():
         assert n_parameters(name, 64, 64, 3) == expected
 
 
+@pytest.mark.slow
 def test_feature_counts():
     for name, shape, n_features in [
         ("atari", (84, 84, 4), 7 * 7 * 64),
@@ -333,6 +336,7 @@ def test_sines_and_cosines_of_positions():
 # Batch normalisation.
 
 
+@pytest.mark.slow
 def test_batch_statistics_follow_the_batches_in_training():
     encoder, images = ResNetV1(blocks=(1,), norm="batch"), uint8_images(4, 8, 8, 3)
     variables = random_variables(encoder, images)
@@ -378,6 +382,7 @@ class Picture(Probe):
         return jnp.full((4, 4, 3), jnp.where(state.sign > 0, 255, 0), jnp.uint8)
 
 
+@pytest.mark.slow
 def test_in_the_networks_of_an_agent():
     encoder = make_encoder("impala", sections=(4,), n_blocks=1)
     config = AgentConfig(
