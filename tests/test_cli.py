@@ -92,7 +92,6 @@ def test_a_training_leaves_everything_in_its_folder(trained, capsys):
     assert f"'jaxagents resume {trained}' goes on with it" in said
 
 
-@pytest.mark.slow
 def test_a_run_can_have_more_updates(copied, capsys):
     main(["resume", str(copied), "--n-steps", "3"])
     assert "After 3 updates (96 environment steps)" in capsys.readouterr().out

@@ -45,6 +45,7 @@ def test_nan_is_looked_for_where_many_train(tmp_path):
 
 
 @FAMILIES
+@pytest.mark.slow_except("DQN")
 def test_a_loss_that_is_nan_is_found(name):
     case = CASES[name]
     agent, hyperparams = case.make(MatchSign), case.hyperparams(learning_rate=np.nan)

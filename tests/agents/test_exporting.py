@@ -91,7 +91,6 @@ class Remembering(PPO):
         return ops.Categorical(output)
 
 
-@pytest.mark.slow
 def test_a_policy_with_a_memory_is_given_it(tmp_path):
     network = WithMemory(nn.Dense(2), cell=nn.GRUCell(features=4))
     config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4, actor_network=network)

@@ -293,7 +293,6 @@ def test_doubts_masks_that_are_called_something_else():
     assert not check(Named()).warnings
 
 
-@pytest.mark.slow
 def test_draws_actions_from_any_space_or_as_it_is_told():
     class Takes(Walk):
         observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})

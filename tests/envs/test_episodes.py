@@ -295,7 +295,7 @@ def test_trains_on_pytree_observations():
         ("PointRobot-misc", {"squash_actions": True}),
     ],
 )
-@pytest.mark.slow_except("Pendulum")
+@pytest.mark.slow_except("Pendulum", "PointRobot")
 def test_trains_on_images_integers_and_boxes(name, fields):
     sizes = {"n_steps": 1, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
     config = A2C._config_type(**sizes, **fields)

@@ -53,7 +53,6 @@ def test_each_reset_draws_anew_and_nothing_else_does():
     assert masses[0] == masses[1] == masses[2] != masses[3] == masses[4] == masses[5] != masses[6]
 
 
-@pytest.mark.slow
 def test_agents_train_in_it_and_equal_ones_are_equal():
     config = a2c.AgentConfig(n_steps=2, batch_size=4, rollout_length=8, n_evals=2)
 

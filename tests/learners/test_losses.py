@@ -60,15 +60,20 @@ def test_losses_that_are_not_of_samples_are_refused(hook, shape):
         updated(broadcast_critic(hook))
 
 
-@pytest.mark.slow
-def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
-    class Silent(PPO):
-        def _actor_loss(self, *inputs):
-            return super()._actor_loss(*inputs)[0]
+class Silent(PPO):
+    """Reports no divergence."""
 
+    def _actor_loss(self, *inputs):
+        return super()._actor_loss(*inputs)[0]
+
+
+def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
     with pytest.raises(TypeError, match=r"Silent._actor_loss must report 'kl'.*approximate_kl"):
         train(Silent)
 
+
+@pytest.mark.slow
+def test_what_nothing_stops_needs_no_divergence():
     class Unlimited(Silent):
         def _kl_threshold(self, hyperparams):
             return None

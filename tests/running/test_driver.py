@@ -111,7 +111,6 @@ def test_shows_progress(capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.slow
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
     agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
     silent = jax.jit(agent.train).trace(KEY, hyperparams)
@@ -236,7 +235,9 @@ def test_members_on_several_devices_are_those_on_cores(name):
     devices = MembersOnDevices(agent, jax.devices()[:2])
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    runners, _ = devices.watch(devices.start(keys, sets), np.int32(agent.config.n_steps))
+    fresh = devices.gather(devices.start(keys, sets))
+    placed = devices.place(fresh, lambda runner: runner)
+    runners, _ = devices.watch(placed, np.int32(agent.config.n_steps))
     metrics = jax.device_get(devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
     last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)

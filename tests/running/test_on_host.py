@@ -195,7 +195,6 @@ def in_turns():
     return agent.train(KEY, HYPERPARAMS, progress=False)[0]
 
 
-@pytest.mark.slow
 def test_a_replay_shows_what_happened(tmp_path):
     agent = PPO(walk(), None, config(checkpoint_dir=tmp_path))
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
@@ -225,6 +224,22 @@ def test_agents_take_turns_in_environments_that_are_given():
     other.start(jax.random.key(1), SMALL_HYPERPARAMS)
     gone_on = agent.advance(jax.device_put(runner, may_alias=False), 1)
     trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
+
+
+def test_closing_closes_the_copies_that_were_made():
+    closed = []
+
+    class Closing(Walk):
+        def close(self):
+            closed.append(self)
+
+    env = Walks(Closing)
+    agent = small(env)
+    for n_made in (4, 8):
+        agent.start(KEY, SMALL_HYPERPARAMS)
+        for _ in range(2):
+            env.close()
+            assert len(set(closed)) == n_made
 
 
 @pytest.mark.slow
@@ -277,7 +292,6 @@ class Masked(gymnasium.Env):
         return {"observation": np.zeros(2, np.float32), "action_mask": mask}
 
 
-@pytest.mark.slow
 def test_masks_of_any_type_and_limits_that_terminate():
     limits = {"max_episode_steps": 2, "terminate_at_limits": True}
     agent = small(Gymnasium(Masked), True, n_steps=2, **limits)
@@ -308,7 +322,6 @@ def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
     del gymnasium.registry["PlainWalk-v0"]
 
 
-@pytest.mark.slow
 def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
     one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)

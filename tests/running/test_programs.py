@@ -81,7 +81,6 @@ def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeyp
     trees.assert_equal(alone, shared)
 
 
-@pytest.mark.slow
 def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
     monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = by_descent(rollout_length=10, n_steps=2)

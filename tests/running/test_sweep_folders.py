@@ -80,7 +80,6 @@ def test_a_replay_buffer_goes_on_as_well(tmp_path):
     trees.assert_equal(whole, sweep(make(tmp_path, case=case), case=case))
 
 
-@pytest.mark.slow
 def test_a_replay_buffer_that_was_left_out_is_filled_anew(tmp_path):
     case = CASES["DQN"]
 
