@@ -144,7 +144,6 @@ def test_advantages_are_standardised_over_those_that_count():
     assert not advantage[~counts].any()
 
 
-@pytest.mark.slow
 def test_nothing_learns_from_what_actors_see_after_they_have_left():
     agent = make()
     one, other = (

@@ -255,8 +255,9 @@ def test_restores_best_last_and_any_step(tmp_path):
         restore_learner(blank, tmp_path / "elsewhere")
 
 
-def test_transitions_are_written_once_and_kept_while_a_checkpoint_needs_them(tmp_path):
-    trained(tmp_path, n_steps=200, buffer_size=40, keep_checkpoints=2)
+@pytest.mark.parametrize("n_kept", [1, 2])  # and the best, which is that after 175 steps
+def test_transitions_are_written_once_and_kept_while_a_checkpoint_needs_them(tmp_path, n_kept):
+    trained(tmp_path, n_steps=200, buffer_size=40, keep_checkpoints=n_kept)
     store = HostStore(tmp_path)
     steps = store.steps()
     needed = {name for step in steps for name in store.files(step)}
