@@ -255,9 +255,21 @@ def test_restores_best_last_and_any_step(tmp_path):
         restore_learner(blank, tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("n_kept", [1, 2])  # and the best, which is that after 175 steps
+@pytest.mark.parametrize("n_kept", [1, 2])  # and the best
 def test_transitions_are_written_once_and_kept_while_a_checkpoint_needs_them(tmp_path, n_kept):
-    trained(tmp_path, n_steps=200, buffer_size=40, keep_checkpoints=n_kept)
+    made = []
+
+    class BestAt175(Line):
+        def step(self, action):
+            obs, _, *rest = super().step(action)
+            return obs, float(len(made[0].taken) == 175), *rest
+
+    def make_env():
+        made.append(BestAt175())
+        return made[-1]
+
+    sizes = {"n_steps": 200, "buffer_size": 40, "keep_checkpoints": n_kept}
+    train(make_env, ONLINE.replace(checkpoint_dir=tmp_path, **sizes))
     store = HostStore(tmp_path)
     steps = store.steps()
     needed = {name for step in steps for name in store.files(step)}
