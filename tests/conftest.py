@@ -62,7 +62,7 @@ LONG = [
     "tests/benchmarks/test_benchmarks.py",
 ]
 PAGES = "tests/examples/test_guides.py"
-"""Whose tests share programs, long as they are."""
+"""Those of a folder share programs, long as they are."""
 
 MOST_MAPPINGS = 10_000
 
@@ -79,7 +79,9 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
-        if file in LONG and file != PAGES:
+        if file == PAGES:
+            return str(Path(nodeid).parent)
+        if file in LONG:
             return nodeid
         return file + test.partition("[")[2] if is_suite(file) else file
 

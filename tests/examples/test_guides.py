@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [
-        ROOT / "README.md",
-        ROOT / "docs" / "index.md",
-        ROOT / "docs" / "reliability.md",
-        *(ROOT / "docs").glob("guide/*.md"),
-        *(ROOT / "docs").glob("agents/*.md"),
-        *(ROOT / "docs" / "api" / f"{name}.md" for name in ("data", "host", "tools", "vision")),
-    ]
-)
+DOCS = ROOT / "docs"
+PAGES = [
+    *sorted((DOCS / "guide").glob("*.md")),
+    *sorted((DOCS / "agents").glob("*.md")),
+    *(DOCS / "api" / f"{name}.md" for name in ("data", "host", "tools", "vision")),
+    ROOT / "README.md",
+    DOCS / "index.md",
+    DOCS / "reliability.md",
+]
 AS_WRITTEN = {"checkpoints"}
 """Pages whose trainings are short, and whose code goes back to a number of update."""
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -28,7 +27,7 @@ def names_of_pages():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari.utils")  # what else a dataset might say
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(
     path: Path, request: pytest.FixtureRequest, names_of_pages: list[dict[str, object]]
 ):
