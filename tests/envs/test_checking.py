@@ -268,6 +268,19 @@ def test_doubts_dtypes_and_bounds():
 
     doubted(Narrow(), "Narrow gives observations outside of the bounds of its observation_space")
 
+    class Counting(Walk):
+        observation_space = Discrete(2)
+
+        def reset(self, key):
+            return jnp.full((), 2), super().reset(key)[1]
+
+        def step(self, key, state, action):
+            return super().step(key, state, action)._replace(obs=jnp.full((), 2))
+
+    doubted(
+        Counting(), "Counting gives observations outside of the bounds of its observation_space"
+    )
+
 
 def test_doubts_masks_that_are_called_something_else():
     class Masked(Walk):

@@ -1,6 +1,7 @@
 """Encoders of images: shapes, references, parameter counts, batch statistics, and what is refused."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from jaxagents.networks.vision import (
     make_encoder,
 )
 from jaxagents.networks.vision.resnet import BasicBlock, Bottleneck, PreActivationBottleneck
-from jaxagents.networks.vision.vit import sincos_positions
+from jaxagents.networks.vision.vit import TransformerLayer, sincos_positions
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -428,3 +429,35 @@ def test_images_that_do_not_fit_are_refused(encoder, shape, message):
 def test_the_base_is_abstract():
     with pytest.raises(NotImplementedError):
         Encoder().apply({}, jnp.zeros((4, 4, 3)))
+
+
+def test_a_transformer_layer_is_that_of_the_paper():
+    x = RNG.normal(size=(2, 5, 8)).astype(np.float32)
+    layer = TransformerLayer(n_heads=2)
+    variables = random_variables(layer, x)
+    params = jax.tree.map(np.float64, variables["params"])
+
+    def normalised(x, name):
+        deviations = x - x.mean(-1, keepdims=True)
+        scale = np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+        return deviations / scale * params[name]["scale"] + params[name]["bias"]
+
+    def dense(x, layer):
+        return x @ layer["kernel"] + layer["bias"]
+
+    def of_heads(x, layer):
+        return np.einsum("btf,fhd->bhtd", x, layer["kernel"]) + layer["bias"][:, None]
+
+    def attention(x, layers):
+        query, key, value = (of_heads(x, layers[name]) for name in ("query", "key", "value"))
+        weights = np.exp(query @ key.swapaxes(-1, -2) / np.sqrt(4))
+        heads = weights / weights.sum(-1, keepdims=True) @ value
+        return np.einsum("bhtd,hdf->btf", heads, layers["out"]["kernel"]) + layers["out"]["bias"]
+
+    def gelu(x):
+        return 0.5 * x * (1.0 + np.vectorize(math.erf)(x / np.sqrt(2)))
+
+    y = x + attention(normalised(x, "attention_norm"), params["attention"])
+    hidden = gelu(dense(normalised(y, "mlp_norm"), params["mlp1"]))
+    expected = y + dense(hidden, params["mlp2"])
+    np.testing.assert_allclose(jax.jit(layer.apply)(variables, x), expected, rtol=1e-4, atol=1e-4)
