@@ -70,7 +70,6 @@ def test_rewards_are_errors_in_units_of_the_deviation_of_their_endless_returns(a
     )
 
 
-@pytest.mark.slow
 def test_the_predictor_comes_to_know_what_it_sees_and_the_target_stays(agent):
     fast = rnd.OptimizerParams(learning_rate=1e-2)
     start = agent.start(KEY, CASE.hyperparams(predictor_optimizer_params=fast, predictor_share=0.5))
