@@ -141,13 +141,14 @@ def test_sweep_equals_single_runs(case, capfd):
     result = agent.sweep(keys, hyperparams)
     shown = capfd.readouterr().err
     assert "5/5" in shown
-    assert "returns " in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
     key, member = keys[1], one_of((result.runners, result.metrics), (2, 1))
     one = case.hyperparams(learning_rate=rates[2])
     trees.assert_equal(member, agent.train(key, one, progress=False))
-    means = result.metrics["returns"][:, :, -1].reshape(3, -1).mean(axis=1)
-    assert result.best == np.argmax(means)
+    last = result.metrics["returns"][:, :, -1]
+    assert result.best == np.argmax(last.reshape(3, -1).mean(axis=1))
+    of_members = last.reshape(6, -1).mean(axis=1)
+    assert f"returns {of_members.min():.4g} to {of_members.max():.4g}" in shown
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 

@@ -43,7 +43,15 @@ def assert_unrolls_as_it_steps(network, obs):
         trees.assert_close(at(unrolled, t), (carry, output))
 
 
-@pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        nn.GRUCell(4),
+        nn.GRUCell(4, activation_fn=nn.softplus),
+        nn.OptimizedLSTMCell(4),
+        MinGRUCell(4),
+    ],
+)
 def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins(cell):
     network = WithMemory(CategoricalActor(2, features=(5,)), cell)
     assert_unrolls_as_it_steps(normalised(network), OBS[:, 0])

@@ -72,6 +72,8 @@ def test_a_function_is_called_at_points(capfd):
     np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4])
     assert agent.previous_training_max_step == 4
     assert "third_point ends the training." in capfd.readouterr().err
+    agent.train(KEY, PPO.hyperparams(), n_steps=4, callbacks=[third_point])
+    assert "ends" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("ends", [{"at_point": 2}, {"at_chunk": 1}, {"at_chunk": 6}])
