@@ -7,13 +7,16 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-# Few optimisations and the simpler of two code generators, here and in processes that tests start.
-# Programs are kept for later runs, by what is compiled, how and for which machine; `make clean` drops
-# them. `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles all as for users.
+# Few optimisations, none of loops, and the simpler of two code generators, here and in processes that
+# tests start. Programs are kept for later runs, by what is compiled, how and for which machine;
+# `make clean` drops them. `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles all as for
+# users.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_parallel_codegen_split_count=1"
+    " --xla_disable_hlo_passes=simplify-while-loops,small-while-loop-hoisting"
+    ",while-loop-constant-sinking,while-loop-invariant-code-motion"
     + " --xla_cpu_use_fusion_emitters=false"  # newer XLA ends a process that is given this
     * (tuple(map(int, version("jaxlib").split(".")[:3])) < (0, 11, 1)),
 )
@@ -113,7 +116,7 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=place)
 
 
-FUSION_EMITTERS = "xla_cpu_use_fusion_emitters"
+AS_FOR_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_disable_hlo_passes": ""}
 QUICK = jax.config.read("jax_disable_most_optimizations")
 KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
 PROFILING_RUNS = jax.config.jax_pgle_profiling_runs
@@ -145,9 +148,9 @@ def pytest_runtest_setup(item):
 
 @functools.wraps(get_compile_options)
 def options_of_users(*args, env_options_overrides=None, **kwargs):
-    """The compiler's options, with what the flags above turn off."""
-    turned_off = FUSION_EMITTERS in os.environ["XLA_FLAGS"]
-    options = {FUSION_EMITTERS: True} if turned_off else {}
+    """The compiler's options, with all that the flags above turn off."""
+    flags = os.environ["XLA_FLAGS"]
+    options = {name: value for name, value in AS_FOR_USERS.items() if name in flags}
     options |= env_options_overrides or {}
     return get_compile_options(*args, env_options_overrides=options, **kwargs)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax import Array, lax
 from jax._src.interpreters.mlir import _platform_specific_lowerings
@@ -30,7 +31,7 @@ def _hash(key1: Array, key2: Array, count1: Array, count2: Array) -> list[Array]
     return [lax.rem(number, np.uint32(0xFFFFFFFB)) for number in numbers]
 
 
-_quick = mlir.lower_fun(_hash, multiple_results=True)
+_quick = mlir.lower_fun(jax.jit(_hash, inline=True), multiple_results=True)
 
 
 def choose(is_quick: Callable[[], bool]) -> None:
