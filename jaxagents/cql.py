@@ -197,7 +197,7 @@ class CQLLearner(SACLearner):
             values_of = jax.vmap(functools.partial(self.critic, params=params), (None, 0), -1)
             values = values_of(batch["observations"], actions)  # encodes observations once
             data_values = values[..., 0]
-            bellman_loss, info = self._critic_loss(data_values, targets, batch)
+            bellman_loss, info = self._loss_of_critics(data_values, targets, batch)
             penalties = ops.conservative_penalty(values[..., 1:], log_probs, data_values)
             loss = bellman_loss + weight * weighted_mean(penalties, batch).sum()
             info = {**info, "critic_loss": loss, "bellman_loss": bellman_loss}

@@ -18,6 +18,7 @@ from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearne
 from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.losses import check_mean_loss
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import CategoricalPolicy, Critic, DiscreteCritic, Policy, ensemblize
@@ -227,7 +228,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            return self._critic_loss(self._values(params, batch, **kwargs), targets, batch)
+            return self._loss_of_critics(self._values(params, batch, **kwargs), targets, batch)
 
         return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
@@ -248,6 +249,13 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     def _for_policy(self, values: Float[Array, "critics *batch"]) -> Float[Array, "*batch"]:
         """The value by which critics together teach the policy."""
         return values.min(axis=0) if self.config.n_target_critics is None else values.mean(axis=0)
+
+    def _loss_of_critics(
+        self, values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
+    ) -> tuple[Float[Array, ""], Info]:
+        output = self._critic_loss(values, targets, batch)
+        check_mean_loss(f"{type(self).__name__}._critic_loss", output)
+        return output
 
     @staticmethod
     def _critic_loss(

@@ -16,6 +16,7 @@ from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearne
 from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
+from jaxagents.learners.losses import check_mean_loss
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import Policy
@@ -153,9 +154,13 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     def _update_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
         """The policy and the targets after their update by the new critics."""
-        actor, info = self.actor.apply_loss_fn(
-            loss_fn=lambda params: self._actor_loss(params, critic, batch), has_aux=True
-        )
+
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
+            output = self._actor_loss(params, critic, batch)
+            check_mean_loss(f"{type(self).__name__}._actor_loss", output)
+            return output
+
+        actor, info = self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
         tau = self.hyperparams.tau
         networks = {
             "actor": actor,

@@ -36,6 +36,33 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
     return losses, info
 
 
+def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> None:
+    """Raises unless a function returns one loss for all samples, which has a gradient.
+
+    Args:
+        function: Its name.
+        output: What it returns.
+        has_info: Whether it is to return what describes the loss as well.
+
+    Raises:
+        TypeError: It does not return both, or more than the loss though it should not.
+        ValueError: It returns several losses.
+    """
+    is_tuple = isinstance(output, tuple)
+    if is_tuple != has_info or (is_tuple and len(output) != 2):
+        due = "a tuple of a loss and a dict that describes it, which may be empty"
+        given = f"a tuple of {len(output)}" if is_tuple else "no tuple"
+        raise TypeError(
+            f"{function} must return {due if has_info else 'a loss and nothing else'}, got {given}."
+        )
+    shape = jnp.shape(output[0] if has_info else output)
+    if shape != ():
+        raise ValueError(
+            f"{function} must return one loss for all samples, their mean perhaps, got losses of shape "
+            f"{shape}."
+        )
+
+
 def check_shape(
     hook: str,
     shape: tuple[int, ...],

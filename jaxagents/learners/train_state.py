@@ -13,6 +13,7 @@ from flax.errors import ScopeParamShapeError
 from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
+from jaxagents.learners.losses import check_mean_loss
 from jaxagents.networks.failures import noting_inputs, shapes_of
 from jaxagents.networks.nnx_modules import name_of_network
 from jaxagents.networks.normalised import OBSERVED
@@ -218,9 +219,19 @@ class TrainState(PicklableNode):
 
         Returns:
             The state after the step, and the auxiliary outputs; without them, the loss.
+
+        Raises:
+            TypeError: `loss_fn` returns no auxiliary outputs though it should, or the other way round.
+            ValueError: It returns several losses.
         """
+
+        def checked_loss_fn(params: PyTree) -> PyTree:
+            output = loss_fn(params)
+            check_mean_loss("loss_fn", output, has_info=has_aux)
+            return output
+
         params = self.params if axis_name is None else _separate(self.params, axis_name)
-        output, grads = jax.value_and_grad(loss_fn, has_aux=has_aux)(params)
+        output, grads = jax.value_and_grad(checked_loss_fn, has_aux=has_aux)(params)
         value, info = output if has_aux else (output, output)
         if axis_name is not None:
             grads, value, info = jax.lax.pmean((grads, value, info), axis_name)

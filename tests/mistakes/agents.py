@@ -8,12 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 from probes import BestAction, KnownValues, MatchSign
 
-from jaxagents import DQN, IPPO, PPO, DQNLearner, PPOBase, ippo, load_policy
+from jaxagents import (
+    DQN,
+    IPPO,
+    PPO,
+    DQNLearner,
+    PPOBase,
+    SACLearner,
+    TD3Learner,
+    ippo,
+    load_policy,
+)
 from jaxagents.callbacks import StopAfter
 from jaxagents.loggers import ConsoleLogger
 from mistakes.entries import Theme
 from mistakes.things import (
     agent,
+    arrays,
+    box_learner,
     dqn_learner,
     hyperparams,
     key,
@@ -167,6 +179,39 @@ def hook_of_the_learner_on_the_agent():
             return targets, {}
 
     make_dqn(agent=Mistaken)
+
+
+@mistake(
+    ValueError,
+    r"Apart\._critic_loss must return one loss for all .*, got losses of shape \(2, 32\)",
+)
+def losses_of_each_sample_for_a_learner():
+    """A loss hook of a SAC learner that returns the losses of the samples, not their mean."""
+
+    class Apart(SACLearner):
+        @staticmethod
+        def _critic_loss(values, targets, batch=None):
+            return jnp.square(values - targets[None]), {}
+
+    box_learner(Apart).update(arrays(actions=np.zeros((32, 1), np.float32)))
+
+
+@mistake(TypeError, r"Bare\._actor_loss must return a tuple of a loss and a dict .*, got no tuple")
+def loss_of_a_learner_alone():
+    """A loss hook of a TD3 learner that returns the loss alone."""
+
+    class Bare(TD3Learner):
+        def _actor_loss(self, params, critic, batch):
+            return super()._actor_loss(params, critic, batch)[0]
+
+    box_learner(Bare).update(arrays(actions=np.zeros((32, 1), np.float32)))
+
+
+@mistake(TypeError, r"loss_fn must return a loss and nothing else, got a tuple of 2")
+def loss_with_more_than_it_says():
+    """A `loss_fn` for `apply_loss_fn` that returns more than the loss, without `has_aux=True`."""
+    critic = dqn_learner().critic
+    jax.eval_shape(lambda: critic.apply_loss_fn(loss_fn=lambda params: (jnp.zeros(()), {})))
 
 
 @mistake(ValueError, r"_log_prob must have shape \(\), got shape \(3,\)")

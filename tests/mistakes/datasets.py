@@ -6,7 +6,7 @@ from probes import MatchSign, Target
 from jaxagents import BC, CQL, bc, cql
 from jaxagents.data import Dataset, DeviceBuffer, ReplayBuffer
 from mistakes.entries import Theme
-from mistakes.things import arrays, dqn_learner, make_bc, sac_learner, with_one
+from mistakes.things import arrays, box_learner, dqn_learner, make_bc, with_one
 
 mistake = Theme("Datasets and replay")
 
@@ -268,4 +268,4 @@ def successors_of_another_shape():
 )
 def batch_of_other_actions():
     """A batch with actions of another size."""
-    sac_learner().update(arrays(4, actions=np.zeros((4, 2), np.float32)))
+    box_learner().update(arrays(4, actions=np.zeros((4, 2), np.float32)))

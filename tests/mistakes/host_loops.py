@@ -18,7 +18,7 @@ from jaxagents.host import (
 )
 from jaxagents.loggers import ConsoleLogger
 from mistakes.entries import Theme
-from mistakes.things import arrays, bc_learner, sac_learner, with_one
+from mistakes.things import arrays, bc_learner, box_learner, with_one
 
 mistake = Theme("Host loops")
 
@@ -187,19 +187,19 @@ def dataset_without_rows():
 @mistake(ValueError, r"Actions must lie in \[-1, 1\], .* in \[0, 7\]\. Rescale them")
 def actions_outside_of_their_bounds():
     """Continuous actions beyond [-1, 1]."""
-    train_offline(sac_learner(), {**arrays(), "actions": with_one(7)[:, None]}, OFFLINE)
+    train_offline(box_learner(), {**arrays(), "actions": with_one(7)[:, None]}, OFFLINE)
 
 
 @mistake(TypeError, r"'rewards' must hold real numbers, got an array of type object: cast it")
 def rewards_that_are_objects():
     """Rewards of a dataset in an array of objects, as tables of several types give them."""
-    train_offline(sac_learner(), box_arrays(rewards=np.zeros(32, object)), OFFLINE)
+    train_offline(box_learner(), box_arrays(rewards=np.zeros(32, object)), OFFLINE)
 
 
 @mistake(ValueError, r"'rewards' .* NaN or infinite in 1 of 32 rows.* row 3")
 def rewards_that_are_no_numbers():
     """NaN among the rewards of a dataset."""
-    train_offline(sac_learner(), box_arrays(rewards=with_one(np.nan)), OFFLINE)
+    train_offline(box_learner(), box_arrays(rewards=with_one(np.nan)), OFFLINE)
 
 
 @mistake(
@@ -213,7 +213,7 @@ def rewards_for_a_learner_that_has_none():
 @mistake(ValueError, r"'masks' .* 0 .* 1 .*got 7.* in 1 of 32 rows")
 def masks_of_another_meaning():
     """Masks that are neither 0 nor 1."""
-    train_offline(sac_learner(), box_arrays(masks=with_one(7)), OFFLINE)
+    train_offline(box_learner(), box_arrays(masks=with_one(7)), OFFLINE)
 
 
 @mistake(ValueError, r"n_episodes must be a positive integer, got 0")

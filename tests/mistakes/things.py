@@ -106,6 +106,7 @@ def bc_learner():
 
 
 @functools.cache
-def sac_learner(n_observed=2):
-    create = functools.partial(SACLearner.create, features=(4,))
-    return zeros(lambda: create(jax.random.key(0), jnp.zeros(n_observed), jnp.zeros(1)))
+def box_learner(kind=SACLearner):
+    """A learner for continuous actions."""
+    create = functools.partial(kind.create, features=(4,))
+    return zeros(lambda: create(jax.random.key(0), jnp.zeros(2), jnp.zeros(1)))
