@@ -55,7 +55,7 @@ def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> 
         raise TypeError(
             f"{function} must return {due if has_info else 'a loss and nothing else'}, got {given}."
         )
-    shape = jnp.shape(output[0] if has_info else output)
+    shape = jnp.shape(output[0] if is_tuple else output)
     if shape != ():
         raise ValueError(
             f"{function} must return one loss for all samples, their mean perhaps, got losses of shape "
