@@ -23,7 +23,7 @@ from peers import OURS, Result, Round
 
 
 class Work(NamedTuple):
-    """What is timed.
+    """A piece of work to be timed.
 
     Attributes:
         worker: What the files of the workers end with.
@@ -138,7 +138,7 @@ def compile_all(
 def time_in_turns(
     commands: dict[str, dict[str, Command]], args: argparse.Namespace, caching: dict[str, str]
 ) -> dict[str, list[Round]]:
-    """What is measured of each work, by the libraries in turns."""
+    """Measures each work, by the libraries in turns."""
     rounds: dict[str, list[Round]] = {name: [{} for _ in range(args.repeats)] for name in commands}
     for name, of_work in commands.items():
         for repeat, found in enumerate(rounds[name]):

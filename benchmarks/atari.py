@@ -47,7 +47,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def run(library: str, args: argparse.Namespace) -> peers.Result:
-    """What a library measures."""
+    """Measures a library."""
     name, file, options = WORKERS[library]
     python = sys.executable if name == peers.OURS else args.peer_python or peers.python_of(name)
     work = {"game": args.game, "updates": args.updates, "parts": args.parts}
@@ -95,7 +95,7 @@ def row_of(library: str, result: peers.Result) -> list[str]:
 
 
 def curve(rounds: peers.Round, args: argparse.Namespace) -> list[str]:
-    """What was learned, as a picture beside the page."""
+    """The learning curve, as a picture beside the page."""
     learned = {
         library: (result["steps"], [result["returns"]])
         for library, result in rounds.items()

@@ -55,7 +55,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def run(part: str, env: str, library: str, seed: int, args: argparse.Namespace) -> peers.Result:
-    """What a library measures in a fresh process."""
+    """Measures a library in a fresh process."""
     n_updates, n_parts = TRAININGS[env]
     if part == SPEED:
         n_updates, n_parts = 2, N_PARTS_OF_SPEED

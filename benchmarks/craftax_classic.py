@@ -50,7 +50,7 @@ ACHIEVEMENTS = (
     "wake_up",
 )
 SHARES = {name: f"Achievements/{name}" for name in ACHIEVEMENTS}
-"""What info calls each achievement: 100 if it was made in the game, else 0."""
+"""The entries of info by achievement: 100 if it was made in the game, else 0."""
 
 
 def main() -> None:

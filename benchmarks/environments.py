@@ -140,7 +140,7 @@ def is_masked(env: Environment) -> bool:
 
 
 def said(task: Callable[[], str | None]) -> str:
-    """What a task says, or whether it worked; an error is printed."""
+    """The answer of a task, or whether it worked; an error is printed."""
     try:
         return task() or "yes"
     except Exception:

@@ -62,7 +62,7 @@ class Seen(Environment):
 
 
 class Task(NamedTuple):
-    """What is to be learnt.
+    """A task to be learnt.
 
     Attributes:
         make: Gives the environment.

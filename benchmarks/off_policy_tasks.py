@@ -1,4 +1,4 @@
-"""What the benchmark of off-policy and offline agents trains, and the figures of others.
+"""The tasks of the benchmark of off-policy and offline agents, and the figures of others.
 
 These are of RL Baselines3 Zoo (https://github.com/DLR-RM/rl-baselines3-zoo, benchmark.md), one run each.
 """

@@ -29,7 +29,7 @@ ENVIRONMENTS = {  # what pip is to install
 
 Result = dict[str, Any]
 Round = dict[str, Result]
-"""What libraries measured one after the other, by their names."""
+"""The results of libraries that were measured one after the other, by their names."""
 
 
 def python_of(name: str) -> Path:

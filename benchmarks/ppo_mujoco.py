@@ -53,7 +53,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def one_round(env: str, seed: int, args: argparse.Namespace) -> Round:
-    """What each library measures with one seed."""
+    """Measures each library with one seed."""
     results = {}
     for library in args.libraries:
         name, file, options = WORKERS[library]

@@ -22,7 +22,7 @@ LIBRARIES = (OURS, *peers.ENVIRONMENTS)
 
 
 class Work(NamedTuple):
-    """What is timed.
+    """A piece of work to be timed.
 
     Attributes:
         task: The environment and the settings in it.
@@ -101,7 +101,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def run(library: str, task: Task, options: list[str], args: argparse.Namespace) -> Result:
-    """What a library measures, or only `failure`, and what describes the run."""
+    """Measures a library; gives its numbers, or only `failure`, with a description of the run."""
     worker = [args.pythons[library], peers.WORKERS / f"{library}_ppo.py"]
     command = [*worker, f"--environment={task.environment}", *options]
     about = {"date": str(datetime.date.today()), "processor": reports.processor()}

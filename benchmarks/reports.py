@@ -1,4 +1,4 @@
-"""What reports are made of: tables and pictures, and results that are kept from run to run."""
+"""Parts of reports: tables and pictures, and results that are kept from run to run."""
 
 import datetime
 import importlib.metadata
@@ -54,7 +54,7 @@ def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def measured(results: Iterable[Result], key: str) -> Iterator[Any]:
-    """What the runs that did not fail say of `key`."""
+    """The values of `key` in the runs that did not fail."""
     return (result[key] for result in results if "failure" not in result)
 
 

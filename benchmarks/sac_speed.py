@@ -86,7 +86,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
 
 
 def of_call(result: Result, n: str) -> Result:
-    """What was measured with so many updates in a call."""
+    """The result with so many updates in a call."""
     return result if "failure" in result else result | result[n]
 
 

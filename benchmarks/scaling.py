@@ -70,7 +70,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def on_cores(n_devices: int) -> list[str]:
-    """What gives a command one core for each CPU device, as far as there are cores."""
+    """The words that give a command one core for each CPU device, as far as there are cores."""
     if not (hasattr(os, "sched_getaffinity") and shutil.which("taskset")):
         return []
     cores = sorted(os.sched_getaffinity(0))[:n_devices]

@@ -37,7 +37,7 @@ class GuidedIPPO(IPPO):
 
 
 class Task(NamedTuple):
-    """What is to be learnt.
+    """A task to be learnt.
 
     Attributes:
         n_updates: Number of updates.

@@ -1,4 +1,4 @@
-"""What the examples of offline learning share: the data, the training, the comparison with the data."""
+"""The parts that examples of offline learning share: data, training, comparison with the data."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from jaxagents.plotting import plot_learning_curve
 
 
 class Task(NamedTuple):
-    """What there is to learn.
+    """A task to be learnt.
 
     Attributes:
         dataset: Transitions, with actions in [-1, 1].

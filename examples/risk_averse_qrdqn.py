@@ -35,7 +35,7 @@ N_ENVS = 8
 
 @struct.dataclass
 class LakeParams:
-    """What happens on the bridge.
+    """The danger of the bridge.
 
     Attributes:
         break_probability: Probability that it breaks.

@@ -1,4 +1,4 @@
-"""What devices tell each other in a compiled program."""
+"""Communication between devices in a compiled program."""
 
 import re
 from collections import Counter

@@ -86,7 +86,7 @@ def _hyperparams(hyperparams: Any, texts: dict[str, str]) -> dict[str, Any]:
 
 
 def _texts(kind: type) -> dict[str, tuple[str, str]]:
-    """What docstrings say of the fields of a class and its bases, without markup, and where."""
+    """Descriptions of the fields of a class and its bases, without markup, and their places."""
     texts = {}
     for base in reversed(kind.__mro__):
         place = f"{base.__module__}.{base.__qualname__}".removeprefix("jaxagents.")

@@ -28,7 +28,7 @@ class Box(NamedTuple):
 
 
 class ProbeState(struct.PyTreeNode):
-    """What happens next depends on the time and on the sign observed."""
+    """The state of a probe: the time, and the sign that is observed."""
 
     time: Any
     sign: Any
@@ -118,7 +118,7 @@ class KnownValues(Probe):
 
     @staticmethod
     def observation(kind: int, sign: float = 1.0, time: float = 0.0) -> list[float]:
-        """What is observed in an episode of a kind."""
+        """An observation in an episode of a kind."""
         return [sign, time, *(float(kind == other) for other in range(4))]
 
     def reset_env(self, key: Any, params: None) -> tuple[Any, KindState]:

@@ -1,4 +1,4 @@
-"""What holds for an agent around a critic that has learnt to remember."""
+"""Checks of an agent around a critic that has learnt to remember."""
 
 import jax
 from probes import Recall

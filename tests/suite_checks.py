@@ -1,4 +1,4 @@
-"""What holds for an environment of every suite."""
+"""Checks of environments, the same for every suite."""
 
 import jax
 import jax.numpy as jnp

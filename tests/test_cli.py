@@ -62,7 +62,7 @@ def swept(tmp_path_factory):
 
 
 def ends(words, status, capsys):
-    """What a command that ends with some status says, which has to be one line."""
+    """The message of a command that ends with some status, which has to be one line."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         main(words)

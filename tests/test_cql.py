@@ -65,7 +65,7 @@ def softmax(x):
 
 @jax.jit
 def drawn_actions(learner, batch):
-    """What the next update draws: actions with their log-densities, and next actions for targets."""
+    """The draws of the next update: actions with their log-densities, and next actions for targets."""
     _, critic_key, _ = jax.random.split(learner.rng, 3)
     target_key, sample_key = jax.random.split(critic_key)
     next_policy = learner.actor(batch["next_observations"])

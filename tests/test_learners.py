@@ -1,4 +1,4 @@
-"""What all learners have in common."""
+"""Tests that all learners share."""
 
 import copy
 import functools

@@ -175,7 +175,7 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
 
 
 def printed_without_a_launcher(script):
-    """What a process prints in which no launcher has set any variable."""
+    """The output of a process in which no launcher has set any variable."""
     source = "import os\nimport jax\nfrom jaxagents import sharding\n" + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", source],

@@ -1,4 +1,4 @@
-"""What a type checker makes of a user's script. Never run: pyright reads it."""
+"""A user's script as a type checker sees it. Never run: pyright reads it."""
 
 from typing import Any, assert_type
 

@@ -74,7 +74,7 @@ class Trainer:
 
 
 def configuration(task: Task, n_envs: int) -> dict[str, Any]:
-    """What an agent's configuration is given."""
+    """Fields of an agent's configuration."""
     return {
         "batch_size": n_envs,
         "eval_frequency": 10**9,

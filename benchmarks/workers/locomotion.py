@@ -32,7 +32,7 @@ MIN_STD = 0.001
 
 
 class Task(NamedTuple):
-    """What is particular to an environment.
+    """The settings of an environment.
 
     Attributes:
         n_envs: Number of environments.

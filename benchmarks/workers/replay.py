@@ -1,4 +1,4 @@
-"""What the benchmark of off-policy agents trains, and how one library is measured at it in one process.
+"""The work of the benchmark of off-policy agents, and its measurement of one library in one process.
 
 Every worker calls `main` from its library's own virtual environment, with this folder on its path. Its
 trainer, made for some work, has `train(seed, n_updates)`, which trains afresh without evaluation and

@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 and sbx share: the same interface, on the host."""
+"""The interface that Stable-Baselines3 and sbx share, on the host."""
 
 import functools
 from collections.abc import Callable, Sequence

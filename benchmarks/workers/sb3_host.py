@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 and sbx share on the host: the same interface."""
+"""The interface that Stable-Baselines3 and sbx share on the host."""
 
 from collections.abc import Callable
 from typing import Any

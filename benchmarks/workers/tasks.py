@@ -1,4 +1,4 @@
-"""What PPO is given in each environment, the same for every library.
+"""The settings of PPO in each environment, the same for every library.
 
 Workers of libraries that need old packages import it too: it needs only the standard library.
 """

@@ -1,4 +1,4 @@
-"""What teams of actors are given, the same here and in the baselines of JaxMARL.
+"""Settings for teams of actors, the same here and in the baselines of JaxMARL.
 
 The numbers are those of the baselines' own configuration files. The worker of JaxMARL imports this too:
 it needs only the standard library.

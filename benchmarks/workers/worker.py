@@ -1,4 +1,4 @@
-"""What workers say of themselves, in one line of JSON; some run where there is no JAX."""
+"""Reports of workers, each one line of JSON; some run where there is no JAX."""
 
 import json
 import platform
@@ -33,7 +33,7 @@ def report(library: str, measured: dict[str, Any], *others: str) -> None:
 
 
 def seconds(function: Callable[..., Any], *args: Any, **options: Any) -> float:
-    """What a call takes, which returns when its work is done."""
+    """The seconds that a call takes, which returns when its work is done."""
     began = time.perf_counter()
     function(*args, **options)
     return time.perf_counter() - began

@@ -166,7 +166,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     @property
     def _replay(self) -> Replay:
-        """What is kept of transitions, and how they are drawn."""
+        """The entries of transitions that are kept, and how they are drawn."""
         return TransitionReplay(self.config.n_step_returns)
 
     def _act_randomly(

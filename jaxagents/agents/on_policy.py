@@ -286,7 +286,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return self._reports_of_rollout(*self._taken_over(runner, rollout))
 
     def _taken_over(self, runner: Runner, rollout: HostRollout) -> "_Collected":
-        """What `_collect` gives, of a rollout from the host.
+        """The results of `_collect`, of a rollout from the host.
 
         One that was collected ahead is by an earlier policy. Its log-probabilities become those under
         the policy that learns from it, so that ratios of probabilities begin at 1 in each update: the

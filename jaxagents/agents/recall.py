@@ -24,7 +24,7 @@ class Recall(abc.ABC):
 
     @abc.abstractmethod
     def seen(self, carry: PyTree, obs: PyTree) -> PyTree:
-        """What the learner is given to act by.
+        """The input by which the learner acts.
 
         Args:
             carry: The memory, or a batch of them.

@@ -1,4 +1,4 @@
-"""What off-policy agents keep in a replay buffer and draw from it: transitions, or sequences of them."""
+"""The contents of an off-policy agent's replay buffer, and its draws: transitions, or sequences."""
 
 import abc
 from typing import final
@@ -20,7 +20,7 @@ _CARRIES = "carries"
 
 
 class Replay(abc.ABC):
-    """What is kept of transitions, and how they are drawn.
+    """The entries of transitions that are kept, and how they are drawn.
 
     Attributes:
         length: Number of rows that are drawn together, following each other in time.
@@ -30,7 +30,7 @@ class Replay(abc.ABC):
 
     @abc.abstractmethod
     def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """What transitions hold of the memory.
+        """The memory, as transitions hold it.
 
         Args:
             carry: The memory before each.

@@ -1,4 +1,4 @@
-"""What on-policy agents make of a rollout: targets, and networks that are fitted to them."""
+"""The learning of on-policy agents from a rollout: targets, and networks fitted to them."""
 
 import math
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
     @property
     def _share(self) -> Share | None:
-        """What actor and critic have in common; see `fit`."""
+        """The part that actor and critic have in common; see `fit`."""
         return None if self.config.trunk is None else shared_trunk.share
 
     def _fits(self, runner: Runner, traj: Transition) -> tuple[Fit, Fit]:

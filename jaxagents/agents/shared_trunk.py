@@ -56,7 +56,7 @@ def critic_behind(actor: TrainState, critic: TrainState) -> TrainState:
 
 
 def features_of(actor: TrainState, inputs: PyTree) -> PyTree:
-    """What the trunk makes of a minibatch.
+    """The trunk's features of a minibatch.
 
     Args:
         actor: State of the training of the trunk and the actor behind it.
@@ -72,7 +72,7 @@ def features_of(actor: TrainState, inputs: PyTree) -> PyTree:
 
 
 def features_at(actor: TrainState, obs: PyTree) -> PyTree:
-    """What the trunk makes of the first observation of an episode.
+    """The trunk's features of the first observation of an episode.
 
     Args:
         actor: State of the training of the trunk and the actor behind it.

@@ -163,7 +163,7 @@ def check_leaves(saved: list[dict[str, Any]], own: list[Leaf], place: str, owner
 
 
 def _of_widths(found: dict[str, Any], expected: dict[str, Any]) -> str:
-    """What to set, where a leaf differs only as it has 64 bits instead of 32, or 32 instead of 64."""
+    """Advice, where a leaf differs only as it has 64 bits instead of 32, or 32 instead of 64."""
     if {**expected, "dtype": found["dtype"]} != {name: found[name] for name in expected}:
         return ""
     its, own = jnp.dtype(found["dtype"]), jnp.dtype(expected["dtype"])

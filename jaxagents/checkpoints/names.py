@@ -20,7 +20,7 @@ def step_of(name: str) -> int | None:
 
 
 def unfinished(checkpoints: Path) -> Iterator[Path]:
-    """What orbax has left of checkpoints that were not finished."""
+    """The remains of checkpoints that orbax did not finish."""
     return checkpoints.glob(f"*{_UNFINISHED}*")
 
 

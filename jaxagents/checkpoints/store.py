@@ -228,7 +228,7 @@ class Store:
         self._with_notes(step, lambda notes: self._verified(step, notes))
 
     def damage(self, step: int) -> CorruptCheckpointError | None:
-        """What is wrong with a checkpoint; `None` if it is whole.
+        """The damage to a checkpoint; `None` if it is whole.
 
         Args:
             step: Its step.

@@ -118,7 +118,7 @@ def _first_sentence(framed: str) -> str:
 
 
 def _below_the_title(lines: list[str]) -> list[str]:
-    """What follows the title, and the rule that is below it where frames are of plain characters."""
+    """The lines after the title, and after the rule below it where frames are of plain characters."""
     return lines[2:] if _RULE.match(lines[1]) else lines[1:]
 
 

@@ -1,4 +1,4 @@
-"""What is printed and drawn after a training."""
+"""Reports and pictures after a training."""
 
 import shlex
 from pathlib import Path

@@ -12,7 +12,7 @@ OF_THE_LAST = ("next_observations", "masks", "ends")
 
 
 class SeveralSteps(NamedTuple):
-    """What transitions over several steps give.
+    """The reward and the discount of a transition over several steps.
 
     Attributes:
         rewards: Sum of the discounted rewards.

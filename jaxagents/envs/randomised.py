@@ -134,7 +134,7 @@ class RandomParams(Wrapper):
 
 
 def _what_to_do_with(env: Environment) -> str:
-    """What would be right, where an environment has no parameters beside it."""
+    """Advice, where an environment has no parameters beside it."""
     if isinstance(env, Wrapper):
         around = type(env).__name__
         return f"{around} is to go around it, as in {around}(RandomParams(env, draw, params))."

@@ -24,7 +24,7 @@ _OF_OBJECTS = tuple("OSUMm")
 
 
 class _Start(NamedTuple):
-    """What a reset returns."""
+    """The results of a reset."""
 
     obs: PyTree
     state: PyTree

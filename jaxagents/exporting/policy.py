@@ -25,7 +25,7 @@ FORMAT = "jaxagents policy 1"
 ENTRIES = "entries"
 """The key, in the metadata, of the names of an observation's entries, which earlier files lack."""
 EXTRA = "jaxagents[export]"
-"""What reading and writing them needs."""
+"""The extra that reading and writing them needs."""
 
 Program = Callable[..., PyTree]
 """Maps weights, memories, observations and perhaps random keys to memories and actions, of a batch."""

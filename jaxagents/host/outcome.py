@@ -1,4 +1,4 @@
-"""What a Gymnasium environment returns, checked."""
+"""Checks of the results of a Gymnasium environment."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from jaxagents.envs.on_host.returned import flag_of, reward_of, start_of, step_o
 
 
 class Outcome(NamedTuple):
-    """What a step led to.
+    """The outcome of a step.
 
     Attributes:
         observation: What is observed after it, as the environment's own array.

@@ -15,7 +15,7 @@ from jaxagents.host.vector_episodes import VectorEpisodes
 
 @contextlib.contextmanager
 def opened(env: gymnasium.Env | VectorEnv, n_envs: int) -> Iterator[gymnasium.Env | VectorEnv]:
-    """What a training plays in: what it was given, or copies, which are closed afterwards.
+    """The environments of a training: those that were given, or copies, which are closed afterwards.
 
     Args:
         env: An environment, or a vector of them.

@@ -14,7 +14,7 @@ _OBSERVED = ("observations", "next_observations")
 
 
 class Turn(NamedTuple):
-    """What a turn led to.
+    """The outcome of a turn.
 
     Attributes:
         given: The transition, or several with a leading axis.
@@ -25,7 +25,7 @@ class Turn(NamedTuple):
     returns: list[float]
 
     def spoilt(self) -> list[str]:
-        """What the environments gave that is not finite."""
+        """The kinds of numbers from the environments that are not finite."""
         rewards_are_finite = np.isfinite(self.given["rewards"]).all()
         are_finite = rewards_are_finite, all(is_finite(self.given[name]) for name in _OBSERVED)
         return [

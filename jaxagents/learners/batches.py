@@ -12,7 +12,7 @@ from jaxagents.core.arrays import atleast_nd, is_traced
 from jaxagents.core.remembered import observation_of
 
 OPTIONAL_KEYS = ("discounts", "weights")
-"""What a batch may have besides the keys that its learner needs."""
+"""The keys that a batch may have besides those that its learner needs."""
 _NUMBERS = ("rewards", "masks", *OPTIONAL_KEYS)
 
 

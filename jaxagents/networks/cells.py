@@ -13,7 +13,7 @@ from jaxagents.core.arrays import atleast_nd, select
 from jaxagents.networks.dense import matmul
 
 _Gates = tuple[Float[Array, "*time features"], ...]
-"""What the gates of a cell are given by the input or by the memory."""
+"""The part of the input, or of the memory, in the gates of a cell before they are squashed."""
 _Slopes = tuple[Float[Array, "*time features"], ...]
 """Partial derivatives of the memory after a step."""
 
@@ -91,7 +91,7 @@ def _joined(cell: nn.RNNCellBase, source: str, kind: _Kind) -> _Layer:
 
 
 def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Gates:
-    """What all gates are given by inputs or memories."""
+    """The part of inputs, or of memories, in all gates before they are squashed."""
     rows = x[None] if x.ndim == 1 else x
     product = matmul(rows, layer.kernel).reshape(*x.shape[:-1], -1)
     given = product + atleast_nd(layer.bias, x.ndim)

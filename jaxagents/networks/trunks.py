@@ -72,7 +72,7 @@ def behind_trunk(trunk: nn.Module, network: nn.Module) -> BehindTrunk | BehindRe
 
 
 def features_beside(obs: PyTree, features: PyTree) -> PyTree:
-    """What a network behind a trunk sees: features, with all that an observation says beside.
+    """The input of a network behind a trunk: features, with all that an observation says beside.
 
     Args:
         obs: One observation, or a batch of them.

@@ -13,7 +13,7 @@ from jaxagents.envs.play import EpisodeOutcomes
 
 
 class Player(NamedTuple):
-    """What acts in many environments at once.
+    """A policy that acts in many environments at once.
 
     Attributes:
         act: Maps memories, observations and the number of the step to the memories afterwards and the

@@ -187,7 +187,7 @@ class OnHost(Generic[PlayingRunnerT]):
     def _collect(
         self, runner: PlayingRunnerT, first_block: int = 0
     ) -> tuple[dict[str, PyTree], HostRollout, Bool[np.ndarray, "environments"]]:
-        """What a runner holds after a rollout, the rollout, and where it begins with a new episode."""
+        """The new parts of a runner, a rollout, and where it begins with a new episode."""
         compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
         episodes = self._training()
         goes_on = episodes.go_to(_played(runner), runner.obs)

@@ -37,7 +37,7 @@ def begin(agent, case):
 
 @functools.cache
 def start_of(agent):
-    """What makes a fresh runner, compiled without what its updates would need."""
+    """The function that makes a fresh runner, compiled without its updates."""
     return jax.jit(agent.program.start)
 
 

@@ -1,4 +1,4 @@
-"""What environments say of steps, in metrics and in rollouts."""
+"""Infos of environments, in metrics and in rollouts."""
 
 import jax
 import jax.numpy as jnp

@@ -329,7 +329,7 @@ def networks_of(learner):
 
 
 def discounted(rewards, ends, gamma):
-    """What an episode has brought so far, at each step of each environment."""
+    """The discounted return of an episode so far, at each step of each environment."""
     carried, so_far = 0.0, []
     for reward, ended in zip(rewards.T, ends.T, strict=True):
         so_far.append(carried + reward)

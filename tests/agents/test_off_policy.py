@@ -1,4 +1,4 @@
-"""What is particular to agents around a learner."""
+"""Agents around a learner: tests that others do not share."""
 
 import pickle
 

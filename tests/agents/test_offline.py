@@ -1,4 +1,4 @@
-"""What is particular to agents that learn from a dataset."""
+"""Agents that learn from a dataset: tests that others do not share."""
 
 from typing import Any, NamedTuple
 

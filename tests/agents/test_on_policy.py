@@ -1,4 +1,4 @@
-"""What on-policy agents compute of a rollout before they learn from it."""
+"""On-policy agents: rollouts, and all that is computed of them before the learning."""
 
 import functools
 import math

@@ -34,7 +34,7 @@ NO_MEMORY = {
 
 @struct.dataclass
 class Nonsense:
-    """What an actor sees that has left."""
+    """Observations of an actor that has left."""
 
     left: float = 0.0
 

@@ -39,7 +39,7 @@ def test_an_agent_runs_its_program(case):
 
 
 def _split(runner, metrics):
-    """What is learned and how it plays, and the means of losses, which programs may round otherwise."""
+    """The runner and how it plays, and the means of losses, which programs may round otherwise."""
     played = {name: x for name, x in metrics.items() if name not in runner.info}
     losses = {name: metrics[name] for name in runner.info}
     return (runner.replace(info={}), played), (runner.info, losses)

@@ -96,7 +96,7 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins():
 
 
 def test_the_first_ratio_of_an_update_is_one(learnt):
-    """What acted and what learns see the same memories and statistics, over ends of episodes too."""
+    """Acting and learning see the same memories and statistics, over ends of episodes too."""
     agent, metrics = learnt
     np.testing.assert_allclose(metrics["kl"][1:], 0.0, atol=1e-6)
     assert agent.training_runner.carry.shape == (16, 8)

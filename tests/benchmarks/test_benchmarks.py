@@ -132,7 +132,7 @@ NEEDS = {
     "brax_ppo.py": ("brax",),
     "craftax_classic.py": ("craftax",),
 }
-"""What scripts need that the tests do without."""
+"""Packages that scripts need and the tests do without."""
 IN_PROCESSES = {"learners.py", "scaling.py"}
 """Scripts whose workers are processes, as they are for users. The others' take the same way there."""
 

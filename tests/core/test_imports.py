@@ -1,4 +1,4 @@
-"""What `import jaxagents` imports."""
+"""Modules that `import jaxagents` imports."""
 
 import subprocess
 import sys

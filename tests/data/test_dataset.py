@@ -41,7 +41,7 @@ def episodes():
 
 
 def peak_memory(function):
-    """What a function gives, and the most memory that it took on its way."""
+    """The result of a function, and the most memory that it took on its way."""
     tracemalloc.start()
     result = function()
     _, peak = tracemalloc.get_traced_memory()

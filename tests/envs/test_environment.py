@@ -1,4 +1,4 @@
-"""What is made an environment, environments of one's own, and what is refused of them."""
+"""Objects that become environments, environments of one's own, and those that are refused."""
 
 import dataclasses
 import re

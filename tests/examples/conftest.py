@@ -1,4 +1,4 @@
-"""What the tests of the examples share."""
+"""Fixtures of the tests of the examples."""
 
 import importlib
 from pathlib import Path

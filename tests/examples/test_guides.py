@@ -22,7 +22,7 @@ BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DO
 
 @pytest.fixture(scope="module")
 def names_of_pages():
-    """What pages have made, held so that their agents' programs serve the agents of later pages."""
+    """The variables of pages, held so that their agents' programs serve the agents of later pages."""
     return []
 
 

@@ -68,7 +68,7 @@ def go_round(number):
 
 
 class MallInfo(ctypes.Structure):
-    """What glibc's `mallinfo2` says of the heap."""
+    """The heap, as glibc's `mallinfo2` describes it."""
 
     _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     _fields_ = [(name, ctypes.c_size_t) for name in _names.split(" ")]
@@ -83,7 +83,7 @@ def heap():
 
 
 def held():
-    """What the process holds, by name."""
+    """Numbers of things that the process holds, by name."""
     gc.collect()
     used, kept = heap()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -28,7 +28,7 @@ class Mistake:
 
     @property
     def title(self) -> str:
-        """What a user did, in words."""
+        """The mistake in words."""
         return inspect.getdoc(self.make).rstrip(".")
 
     def __call__(self, folder: Path) -> None:

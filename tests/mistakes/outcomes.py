@@ -15,7 +15,7 @@ PROGRAMS = {"start", "advance", "evaluate", "play", "restart", "train", "create"
 
 
 class Outcome(NamedTuple):
-    """What came of a mistake."""
+    """The outcome of a mistake."""
 
     error: Exception | None
     message: str

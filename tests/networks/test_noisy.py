@@ -38,7 +38,7 @@ def assert_same(tree, other):
 
 
 def noise(params, drawn):
-    """What was added, in units of sigma."""
+    """The noise that was added, in units of sigma."""
     params, drawn = jax.device_get((params, drawn))
     return {
         name: (drawn[name] - params[name]) / params[f"{name}_sigma"] for name in ("kernel", "bias")

@@ -1,4 +1,4 @@
-"""What keeps offline learners near the data, against NumPy, and by the properties that define it."""
+"""Terms that keep offline learners near the data, against NumPy, and by their defining properties."""
 
 import jax
 import jax.numpy as jnp

@@ -232,7 +232,7 @@ class Gymnasium(HostEnvironment, Native):
 
     @property
     def _evaluated(self) -> Any:
-        """What was given to evaluate in."""
+        """The environment for evaluations, or the function that makes it, as it was given."""
         return self.env if self._eval_env is None else self._eval_env
 
     @property
@@ -255,5 +255,5 @@ class Gymnasium(HostEnvironment, Native):
 
 
 def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorEnv:
-    """What was given, or what it makes."""
+    """An environment, or the one that a function makes."""
     return env if isinstance(env, gymnasium.Env | VectorEnv) else made_by(env)

@@ -152,7 +152,7 @@ class JaxMARL(Native):
         return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
 
     def critic_state(self, state: _State) -> PyTree:
-        """What JaxMARL calls the world's state, which SMAX and some others have.
+        """The state of the world, as JaxMARL calls it, which SMAX and some others have.
 
         Args:
             state: State.

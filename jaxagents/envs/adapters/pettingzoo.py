@@ -135,7 +135,7 @@ class PettingZoo(HostEnvironment, Native):
 
     @property
     def identity(self) -> Hashable:
-        """What the environment is pickled to, or itself."""
+        """The bytes that the environment is pickled to, or itself."""
         return self._identity
 
     @property
@@ -148,7 +148,7 @@ class PettingZoo(HostEnvironment, Native):
         return self._actors.example()
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """What `state()` gives, zeros like it; `None` if there is nothing."""
+        """Zeros like the result of `state()`; `None` if there is nothing."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
     def check(self, n_envs: int, evaluates: bool) -> None:

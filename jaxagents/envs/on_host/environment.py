@@ -18,7 +18,7 @@ LONGEST_KEPT = 10_000
 
 
 class HostState(NamedTuple):
-    """What is needed to play an episode again as far as it was.
+    """A record of an episode, enough to play it again as far as it was.
 
     Attributes:
         seed: Seed of all episodes of the environment.
@@ -61,7 +61,7 @@ class HostEnvironment(Environment):
     @property
     @abc.abstractmethod
     def identity(self) -> object:
-        """What tells it apart from others; hashable."""
+        """A hashable value that tells it apart from others."""
 
     @abc.abstractmethod
     def example(self) -> tuple[PyTree, PyTree]:

@@ -127,7 +127,7 @@ class HostEpisodes:
 
     @property
     def infos(self) -> Infos:
-        """What reads the entries that are kept of infos."""
+        """The reader of the entries that are kept of infos."""
         return self._vector.infos
 
     @property

@@ -17,7 +17,7 @@ MakeEnv = Callable[..., gymnasium.Env]
 VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
 """The kinds of vectors by their names."""
 _OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
-"""What the specification of a vector says of it, and not of its environments."""
+"""The entries of a vector's specification that are of it, not of its environments."""
 
 
 def vector_of(make: MakeEnv, n_envs: int, mode: str) -> VectorEnv:
@@ -153,7 +153,7 @@ def identity_of(env: object, make: MakeEnv | None) -> Hashable:
 
 
 def specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
-    """What Gymnasium makes more of an environment by; EnvPool's own kind makes none.
+    """The specification by which Gymnasium makes more of an environment; EnvPool's own kind makes none.
 
     Args:
         env: An environment or a vector.

@@ -1,4 +1,4 @@
-"""What the resets and steps of environments on the host return, checked."""
+"""Checks of the results of resets and steps of environments on the host."""
 
 from typing import Any
 

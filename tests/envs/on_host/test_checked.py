@@ -1,4 +1,4 @@
-"""What environments of Gymnasium return that they should not, before a vector fails on it."""
+"""Results that environments of Gymnasium should not return, found before a vector fails on them."""
 
 import jax
 import numpy as np
