@@ -107,7 +107,6 @@ def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
             check_dtypes_of_training(made, module.HyperParameters())
 
 
-@pytest.mark.slow
 def test_makes_updates_while_numbers_may_have_64_bits():
     case = CASES["A2C"]
     with jax.enable_x64(True):

@@ -99,7 +99,6 @@ def test_two_devices_make_the_training_of_one():
     assert moments.count == 5 * 64
 
 
-@pytest.mark.slow
 def test_two_devices_that_share_gradients_learn():
     agent = CASE.make(MatchSign, n_groups=2, n_steps=150, eval_frequency=150)
     _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False, mesh=make_mesh(2))

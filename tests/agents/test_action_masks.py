@@ -131,7 +131,6 @@ class Own(Environment):
         return {"position": jnp.ones(2), "time": jnp.float32(time), "action_mask": mask}
 
 
-@pytest.mark.slow
 def test_masks_may_be_parts_of_observations():
     config = a2c.AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
     agent = A2C(Own(), None, config, eval_during_training=False)

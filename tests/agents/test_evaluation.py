@@ -68,7 +68,6 @@ def test_draws_epsilon_greedily():
     np.testing.assert_allclose(drawn.mean(), 0.5, atol=0.03)
 
 
-@pytest.mark.slow
 def test_evaluations_during_training_draw_if_configured():
     case = CASES["PPO"]
     agent = case.make(MatchSign, n_steps=2, n_evals=64, eval_rng=KEY, eval_deterministic=False)

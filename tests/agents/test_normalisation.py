@@ -213,7 +213,6 @@ def started():
     return make("A2C").start(KEY, CASES["A2C"].hyperparams())
 
 
-@pytest.mark.slow
 def test_devices_that_learn_from_their_own_samples_share_statistics():
     begin = None, None, started()
     alone, shared = alone_and_shared(make("A2C"), *begin, n_devices=2, n_steps=1)
@@ -229,7 +228,6 @@ def test_statistics_are_rounded_alike_on_any_number_of_devices():
     trees.assert_equal(shared, alone)
 
 
-@pytest.mark.slow
 def test_seeds_that_are_trained_together_have_statistics_of_their_own():
     agent, hyperparams = make("A2C"), CASES["A2C"].hyperparams()
     keys = jax.random.split(KEY, 2)
@@ -269,7 +267,6 @@ def test_a_network_that_normalises_needs_no_switch_and_leaves_others_alone():
     assert not runner.critic_training.extra_variables
 
 
-@pytest.mark.slow
 def test_a_learner_of_rollouts_that_normalises_needs_no_switch():
     case, critic = CASES["PQN"], OF_AGENTS["DQN"]["critic_network"]
     agent = case.make(FarOff, False, critic_network=critic)
@@ -313,7 +310,6 @@ def test_learns_what_is_far_off(name, n_updates):
     assert share_of_rewards(metrics) > 0.95
 
 
-@pytest.mark.slow
 def test_does_not_learn_what_is_far_off_without_normalising():
     case = CASES["A2C"]
     _, metrics = trained(case.make(FarOff, False), case.hyperparams(), 80)

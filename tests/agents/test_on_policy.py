@@ -152,7 +152,6 @@ def test_policies_draw_in_their_own_way(agent_type):
     assert (np.asarray(traj.action) == 0).all()
 
 
-@pytest.mark.slow
 def test_minibatches_may_be_counted_and_be_more_than_environments():
     sizes = {"n_steps": 1, "rollout_length": 8, "actor_epochs": 1, "critic_epochs": 2}
     by_size = AgentConfig(batch_size=4, minibatch_size=2, **sizes)

@@ -76,7 +76,6 @@ def test_environments_on_the_host_do_not_change():
         Adapting(env, None, CASE.config(n_evals=1))
 
 
-@pytest.mark.slow
 def test_agents_around_learners_refuse_the_hook():
     class AdaptingDQN(DQN):
         _rollout_environment = Adapting._rollout_environment

@@ -107,7 +107,6 @@ def test_vmapped_trainings_have_schedules_of_their_own(name):
         np.testing.assert_allclose(x[1], y, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_sweeps_over_the_number_of_a_schedule():
     agent = make("PPO")
     rates = scheduled_ppo(np.array([1e-3, 1e-2]))

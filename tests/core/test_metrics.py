@@ -43,7 +43,6 @@ def test_means_are_taken_of_all_and_of_each_actor():
     assert means == {"loss": 0.1, "returns": -1.0, "returns/0": 1.5, "returns/1": -3.5}
 
 
-@pytest.mark.slow
 def test_progress_shows_every_actor(capfd):
     case = next(case for case in AGENTS if case.n_actors == 2)
     case.make(MatchSign).train(KEY, case.hyperparams())

@@ -72,7 +72,6 @@ def test_a_divergence_that_nothing_reports_cannot_stop_a_fit():
         train(Silent)
 
 
-@pytest.mark.slow
 def test_what_nothing_stops_needs_no_divergence():
     class Unlimited(Silent):
         def _kl_threshold(self, hyperparams):

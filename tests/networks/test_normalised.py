@@ -32,7 +32,6 @@ def state_of(network, *inputs):
     return TrainState.from_variables(network, network.init(KEY, *inputs))
 
 
-@pytest.mark.slow
 def test_parts_are_normalised_each_by_itself_and_images_left_alone():
     rng = np.random.default_rng(0)
 

@@ -221,7 +221,6 @@ def test_they_are_told_of_all_members_of_a_sweep_and_change_nothing(swept):
     trees.assert_equal(last.runner, plain.runners)
 
 
-@pytest.mark.slow
 def test_they_are_told_the_means_of_each_actor_over_all_members_of_a_sweep():
     case = next(case for case in AGENTS if case.name == "IPPO")
     witness = Witness()

@@ -177,7 +177,6 @@ class Counting(A2C):
         return {**metrics, "ended": int(np.sum(terminated))}
 
 
-@pytest.mark.slow
 def test_metrics_go_on_with_the_entries_that_they_began_with():
     agent = small(walk(), True, Counting, n_steps=1, final_info=("won",))
     runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)

@@ -188,7 +188,6 @@ def blinding():
     return case.agent(Fused(fuse=12, of=OBSERVATIONS), None, config), case.hyperparams()
 
 
-@pytest.mark.slow
 def test_members_of_a_sweep_are_named_with_the_update():
     agent, hyperparams = blinding()
     everywhere = r"\(0, 1\) since update 2: observations of environments \[0, 1, 2, .*actor_loss"
