@@ -33,6 +33,7 @@ import quick_bits
 import shared_contexts
 from checking import check_types
 from jax._src import compiler
+from speeds import WHOLLY_SLOW, wholly_slow
 from xdist.scheduler import LoadScopeScheduling
 
 CHECKED = [
@@ -106,21 +107,9 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
-def check_quick_cases(items):
-    """Raises unless every test that is slow but for some parameters has one of these."""
-    tests = {"slow": set(), "quick": set()}
-    for item in items:
-        if item.get_closest_marker("slow_except"):
-            speed = "slow" if item.get_closest_marker("slow") else "quick"
-            tests[speed].add(item.nodeid.partition("[")[0])
-    if wholly_slow := tests["slow"] - tests["quick"]:
-        raise pytest.UsageError(f"slow_except names no parameter of {', '.join(wholly_slow)}")
-
-
 def pytest_collection_modifyitems(config, items):
     """Puts the longest first, and within a file the tests that are compiled in one way together."""
-    if not any("::" in arg for arg in config.args):
-        check_quick_cases(items)
+    config.stash[WHOLLY_SLOW] = wholly_slow(items)
 
     def place(item):
         file = item.path.relative_to(config.rootpath).as_posix()
