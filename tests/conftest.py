@@ -108,7 +108,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Puts the longest first, and within a file the tests that are compiled in one way together."""
+    """Puts the longest first, and within a file the tests that are compiled in one way together.
+
+    It also notes for `tests/test_speeds.py` which tests are slow though some should be quick.
+    """
     config.stash[WHOLLY_SLOW] = wholly_slow(items)
 
     def place(item):
