@@ -141,7 +141,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         mesh: Mesh | None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
     ) -> tuple[RunnerT, Metrics]:
-        """Trains outside of other programs; with no updates at all, makes the evaluation after them."""
+        """`train`, where it is not traced; with no updates to make, it only evaluates."""
         self._check_hyperparams(hyperparams, optional=runner is not None)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
