@@ -17,10 +17,16 @@ from jaxagents.agents.runners import RolloutRunner
 from jaxagents.agents.sequences import first_of
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
+from jaxagents.core.first_spoilt import (
+    REWARDS,
+    Flags,
+    spoilt_environments,
+    with_flags,
+    without_flags,
+)
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.config import Example
-from jaxagents.learners.fitting import in_groups
+from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import ValueConfig, ValueLearner
 
@@ -228,7 +234,8 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             obs=obs,
             carry=self._recall.initials(self.config.batch_size),
         )
-        info = jax.eval_shape(self._reports_of_minibatches, runner)
+        info = jax.eval_shape(lambda runner: self._training_step(runner).info, runner)
+        info, _ = without_flags(info)
         return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
     def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
@@ -246,10 +253,6 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
     @property
     def _n_watched_environments(self) -> int:
         return self.config.batch_size
-
-    def _reports_of_minibatches(self, runner: RolloutRunner) -> Info:
-        _, steps, rngs = self._play(runner)
-        return jax.tree.map(jnp.ravel, self._epochs(runner, steps, rngs)[1])
 
     def _play(
         self, runner: RolloutRunner

@@ -19,8 +19,7 @@ from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit
-from jaxagents.learners.fitting import fit
+from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState

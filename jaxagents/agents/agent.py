@@ -346,7 +346,6 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         ```python
         stretch = agent.replay(1200, n_updates=50)
         print(stretch.metrics["actor_gradient_norm"], stretch.not_finite_since)
-        print(stretch.minibatches["actor_gradient_norm"], stretch.not_finite_minibatch)
         ```
 
         Args:
@@ -356,8 +355,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 one's own.
 
         Returns:
-            Its runner, the reports of its updates and their minibatches, and since when numbers are not
-            finite.
+            Its runner, the reports of its updates, and since when numbers are not finite.
 
         Raises:
             FileNotFoundError: No checkpoint was made so early, or it is no longer kept.

@@ -280,13 +280,6 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """
         return runner
 
-    def _reports_of_minibatches(self, runner: RunnerT) -> Metrics:
-        """The numbers that the minibatches of the next update report, in order, by name.
-
-        A replay shows them. They are those of `_training_step`, which only keeps their means.
-        """
-        return {}
-
     def _draw_on_host(self, runner: RunnerT, block: ArrayLike) -> PyTree:
         """Random numbers of as many steps of all environments as a rollout has.
 
@@ -307,10 +300,6 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
 
     def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> RunnerT:
         """Learns from a rollout, after which the runner's environments stand already."""
-        raise NotImplementedError
-
-    def _reports_of_host(self, runner: RunnerT, rollout: HostRollout) -> Metrics:
-        """The numbers that the minibatches of such an update report."""
         raise NotImplementedError
 
     def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:

@@ -10,7 +10,6 @@ from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.first_spoilt import Record
-from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.envs.play import EpisodeOutcomes
 from jaxagents.running.host_rollout import HostRollout
@@ -35,13 +34,6 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
         """Number of episodes of an evaluation point."""
         return self.config.n_evals or _DEFAULT_N_EVALS
 
-    def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
-        """A fresh runner, with room for a rollout if they are collected ahead."""
-        runner = super().start(rng, hyperparams)
-        if not self.behaviour.episodes.env.collects_ahead:
-            return runner
-        return runner.replace(ahead=self._blank_rollout(runner))
-
     @nan_is_allowed
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too.
@@ -58,23 +50,6 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
         info = dict.fromkeys([*names.final, *names.summed], numbers)
         outcomes = EpisodeOutcomes(numbers, numbers, ends, ends, ends.astype(jnp.int32), info)
         return metrics | self.metrics_of(outcomes)
-
-    def _blank_rollout(self, runner: RunnerT) -> HostRollout:
-        """A rollout of zeros."""
-
-        def act(runner: Any) -> HostRollout:
-            draws, acting = self.draw(runner, 0), self.acting(runner)
-            carry, action, log_prob = self.act(acting, runner.carry, runner.obs, draws, 0)
-            never = jnp.zeros(self.config.batch_size, bool)
-            info = dict.fromkeys([*self.config.final_info, *self.config.summed_info], log_prob)
-            ends = never, never
-            return HostRollout(
-                runner.obs, action, log_prob, log_prob, runner.obs, *ends, carry, info or ()
-            )
-
-        n_steps = self.config.rollout_length
-        shapes = jax.eval_shape(act, runner)
-        return jax.tree.map(lambda x: jnp.zeros((n_steps, *x.shape), x.dtype), shapes)
 
     def initial_carry(self, acting: PyTree) -> PyTree:
         """The memory of what acts at the start of an episode."""
@@ -123,8 +98,3 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
         present = self.behaviour._at_present(runner)
         after = self.behaviour._learn_from_host(present, rollout)
         return self._noted(after, runner, record)
-
-    def reports_of_rollout(self, runner: RunnerT, rollout: HostRollout) -> Metrics:
-        """The numbers that the minibatches report of an update that learns from a rollout."""
-        present = self.behaviour._at_present(runner)
-        return self.behaviour._reports_of_host(present, rollout)

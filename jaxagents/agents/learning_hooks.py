@@ -106,8 +106,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             training: State of the actor's training; differentiated in its `params`.
             obs: Observations, samples first; sequences of a policy with a memory.
             actions: Their actions.
-            log_prob_old: Their log-probabilities under the policy that took them; of a rollout that was
-                collected ahead, under that of before the update.
+            log_prob_old: Their log-probabilities under the policy that took them.
             advantage: Their advantages, as `_actor_minibatch` gives them.
             hyperparams: Hyperparameters.
 

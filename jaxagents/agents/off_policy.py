@@ -189,10 +189,6 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _n_watched_environments(self) -> int:
         return self.config.batch_size
 
-    def _reports_of_minibatches(self, runner: OffPolicyRunner) -> Info:
-        runner, rngs, *_ = self._play(runner)
-        return self._gradient_steps(runner, rngs)[1]
-
     def _play(
         self, runner: OffPolicyRunner
     ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], Flags, PyTree]:

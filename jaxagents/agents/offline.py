@@ -208,11 +208,6 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
             learner=learner, rng=rngs[0], info=in_32_bits(info), update_step=runner.update_step + 1
         )
 
-    def _reports_of_minibatches(self, runner: LearnerRunner) -> Info:
-        rngs = self._keys_of_gradient_steps(self._split(runner.rng))
-        _, infos = self._gradient_steps(runner.learner, rngs)
-        return infos
-
     def _split(self, rng: Key[Array, ""]) -> Key[Array, "keys"]:
         """A new key, and those of an update's gradient steps."""
         return jax.random.split(rng, 1 + self.config.gradient_steps * self._n_groups)

@@ -43,6 +43,7 @@ from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.on_host.environment import HostEnvironment
+from jaxagents.learners.fit import OF_EVERY_FIT
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
@@ -109,9 +110,6 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
             OBSERVATIONS: runner.obs,
         }
 
-    def _reports_of_minibatches(self, runner: Runner) -> Info:
-        return self._reports_of_rollout(*self._collect(runner))
-
     def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
         rngs = jax.random.split(rng, 3 + self.config.batch_size)
         rng, actor_rng, critic_rng = rngs[:3]
@@ -156,7 +154,10 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
         act = functools.partial(self.act, runner.actor_training)
         step = blank_step(self._policy, act, runner.actor_training, self.episodes, players)
         step = step._replace(critic_carry=jax.tree.map(lambda x: x[0], runner.critic_carry))
-        names = [fit.example.names for fit in self._fits(runner, _broadcast(step, shape))]
+        names = [
+            [*fit.example.info, *OF_EVERY_FIT]
+            for fit in self._fits(runner, _broadcast(step, shape))
+        ]
         actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
         return info_of_update(actor, critic, jnp.zeros(()))
 
@@ -282,21 +283,10 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> Runner:
         return self._learn_from(*self._taken_over(runner, rollout))
 
-    def _reports_of_host(self, runner: Runner, rollout: HostRollout) -> Info:
-        return self._reports_of_rollout(*self._taken_over(runner, rollout))
-
     def _taken_over(self, runner: Runner, rollout: HostRollout) -> "_Collected":
-        """The results of `_collect`, of a rollout from the host.
-
-        One that was collected ahead is by an earlier policy. Its log-probabilities become those under
-        the policy that learns from it, so that ratios of probabilities begin at 1 in each update: the
-        clip of PPO is to keep near the policy that an update starts from, the proximal policy of
-        Hilton et al., 2022, "Batch size-invariance for policy optimization".
-        """
+        """The results of `_collect`, of a rollout from the host."""
         keys = self._keys(runner)
         traj = Transition(value=NOT_YET, **rollout._asdict())
-        if self.episodes.env.collects_ahead:
-            traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
         runner = runner.replace(rng=keys.next_runner)
         return self._ready_to_learn(_Collected(runner, traj, keys.epochs))
 

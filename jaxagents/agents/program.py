@@ -108,11 +108,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
         check_update(runner, earlier, agent)
         return runner, record.after(runner.update_step, info, flags)
 
-    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
-        """The numbers that the minibatches of the next update report, in order, by name."""
-        present = self.behaviour._at_present(runner)
-        return self._now(present)._reports_of_minibatches(present)
-
     def _now(self, runner: RunnerT) -> "Behaviour[Any, HyperparametersT, RunnerT]":
         """The behaviour in its environment as it is at the moment of a runner."""
         return self.behaviour.at(self.moment(runner))

@@ -5,13 +5,12 @@ from jaxtyping import Array, Float
 from jaxagents import ops
 from jaxagents.agents.playing import Weights
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.learners.fits import OF_EVERY_FIT
-from jaxagents.learners.fitting import KEPT
+from jaxagents.learners.fit import OF_EVERY_FIT
 from jaxagents.learners.losses import Info
 
 _EXPLAINED = "explained_variance"
 
-OF_EVERY_UPDATE = (*OF_EVERY_FIT, KEPT, _EXPLAINED)
+OF_EVERY_UPDATE = (*OF_EVERY_FIT, _EXPLAINED)
 """Names of what updates report beside what losses do."""
 
 
@@ -58,19 +57,10 @@ def explained_variance(
     return ops.weighted_mean(explained, weights.max(axis=(0, 1)), axes)
 
 
-def info_of_minibatches(actor: Info, critic: Info) -> Info:
-    """The numbers of the minibatches of both networks, by name."""
-    actor, critic = _with_names_of_networks(actor, critic)
-    return {**actor, **critic}
-
-
 def _with_names_of_networks(actor: Info, critic: Info) -> tuple[Info, Info]:
     return _with_network_name("actor", actor), _with_network_name("critic", critic)
 
 
 def _with_network_name(network: str, info: Info) -> Info:
     """The numbers that describe a fit; those of every fit get the name of their network."""
-    return {
-        f"{network}_{name}" if name in (*OF_EVERY_FIT, KEPT) else name: x
-        for name, x in info.items()
-    }
+    return {f"{network}_{name}" if name in OF_EVERY_FIT else name: x for name, x in info.items()}

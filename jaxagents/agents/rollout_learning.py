@@ -21,7 +21,6 @@ from jaxagents.agents.playing import (
 from jaxagents.agents.reports import (
     OF_EVERY_UPDATE,
     explained_variance,
-    info_of_minibatches,
     info_of_update,
 )
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
@@ -35,9 +34,7 @@ from jaxagents.agents.value_scale import (
     with_true_values,
 )
 from jaxagents.core.clashes import check_not_taken
-from jaxagents.learners.fits import Fit, Share, with_examples
-from jaxagents.learners.fitting import fit, minibatches_of_fit
-from jaxagents.learners.gradients import fewest_parts
+from jaxagents.learners.fit import Fit, Share, fewest_parts, fit, with_examples
 from jaxagents.learners.losses import Info, check_shape, losses_and_info
 from jaxagents.learners.train_state import TrainState
 
@@ -72,14 +69,6 @@ class RolloutLearning(LearningHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 lambda x: x[:, None], sharding.in_one_order((value, target, weights))
             )
         return explained_variance(value, target, weights)
-
-    def _reports_of_rollout(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Info:
-        """The numbers that the minibatches report of an update that learns from a rollout."""
-        fits = self._fits(runner, traj)
-        actor, critic = minibatches_of_fit(fits, rngs, share=self._share, **self._minibatches)
-        return info_of_minibatches(actor, critic)
 
     @property
     def _minibatches(self) -> "_Minibatches":

@@ -51,8 +51,6 @@ class Runner(struct.PyTreeNode):
         targets: Moments of the returns that the critic is fitted to, in whose units it gives values;
             `()` unless values are normalised.
         extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
-        ahead: A rollout that is yet to be learned from, of environments on the host that collect ahead;
-            `()` otherwise.
     """
 
     actor_training: TrainState
@@ -69,7 +67,6 @@ class Runner(struct.PyTreeNode):
     critic_carry: PyTree = ()
     targets: PyTree = ()
     extra: PyTree = ()
-    ahead: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:

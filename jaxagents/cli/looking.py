@@ -123,13 +123,10 @@ def _print_stretch(stretch: Any) -> None:
         mark = "<- not finite" if step == stretch.not_finite_since else ""
         rows.append([f"{step:,}", *(f"{stretch.metrics[name][i]:.4g}" for name in names), mark])
     print_table(["update", *(name.replace("_", " ") for name in names), ""], rows)
-    if stretch.not_finite_minibatch is not None:
-        update, minibatch = stretch.not_finite_minibatch
-        print(f"The first number that is not finite: in update {update:,}, minibatch {minibatch}.")
     if stretch.not_finite_since is not None:
         names = ", ".join(stretch.not_finite)
         print(f"Not finite since update {stretch.not_finite_since:,}: {names}.")
-    elif stretch.not_finite_minibatch is None:
+    else:
         print("All numbers are finite.")
 
 

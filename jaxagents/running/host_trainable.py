@@ -35,11 +35,6 @@ class PlayingRunner(HasStep, Protocol):
         """Memories of the policy, environments first."""
         ...
 
-    @property
-    def ahead(self) -> PyTree:
-        """A rollout that is yet to be learned from, if they are collected ahead."""
-        ...
-
     def replace(self, **fields: Any) -> Self:
         """The runner with other fields."""
         ...
@@ -153,10 +148,6 @@ class HostProgram(PureProgram[PlayingRunnerT], Protocol[PlayingRunnerT]):
         self, runner: PlayingRunnerT, record: Record, rollout: HostRollout, /
     ) -> tuple[PlayingRunnerT, Record]:
         """The runner and the record after an update that learns from a rollout."""
-        ...
-
-    def reports_of_rollout(self, runner: PlayingRunnerT, rollout: HostRollout, /) -> Metrics:
-        """The numbers that the minibatches report of an update that learns from a rollout."""
         ...
 
     def report(self, runner: PlayingRunnerT, played: Metrics | None = None, /) -> Metrics:

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, cast
 
 import jax
@@ -25,15 +24,9 @@ from jaxagents.running.host_rollout import HostRollout, Rows
 from jaxagents.running.host_trainable import HostProgram, PlayingRunnerT, PlaysOnHost
 from jaxagents.running.trainable import programs_of
 
-_AHEAD_OF_ALL = 1_000_000
-"""Tells the random numbers of a rollout before the first update from those of the one that follows."""
-
 
 class OnHost(Generic[PlayingRunnerT]):
     """An agent's program whose environments are stepped on the host, and that learns on one device.
-
-    Where rollouts are collected ahead, each is by the policy of before the update that runs meanwhile;
-    a runner then holds the rollout that it learns from next.
 
     A runner says which episodes are being played in its environments. If others are, such as after a
     restart, those of the runner are first played again.
@@ -63,11 +56,7 @@ class OnHost(Generic[PlayingRunnerT]):
             return runner
         episodes = self._training()
         episodes.go_to(_played(runner), runner.obs)
-        runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
-        if not self._env.collects_ahead:
-            return runner
-        players, rollout, _ = self._collect(runner, first_block=_AHEAD_OF_ALL)
-        return runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
+        return runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
 
     @nan_is_allowed
     def place(self, runner: PlayingRunnerT) -> PlayingRunnerT:
@@ -88,9 +77,8 @@ class OnHost(Generic[PlayingRunnerT]):
     ) -> tuple[PlayingRunnerT, FirstSpoilt]:
         """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         record = self._compiled.no_record(runner)
-        update = self._update_meanwhile if self._env.collects_ahead else self._update
         for _ in range(int(np.asarray(n_updates))):
-            runner, record = update(runner, record)
+            runner, record = self._update(runner, record)
         return runner, record.by_name(runner.info)
 
     def _update(self, runner: PlayingRunnerT, record: Record) -> tuple[PlayingRunnerT, Record]:
@@ -98,27 +86,6 @@ class OnHost(Generic[PlayingRunnerT]):
         players, rollout, begins = self._collect(runner)
         runner = self._compiled.program.begin_episodes(runner.replace(**players), begins)
         return self._compiled.learn(runner, record, rollout)
-
-    def _update_meanwhile(
-        self, runner: PlayingRunnerT, record: Record
-    ) -> tuple[PlayingRunnerT, Record]:
-        """Learns from the rollout that was collected ahead, while the next one is collected."""
-        learning = jax.tree.map(jnp.copy, runner.replace(ahead=(), envstate=()))
-        with ThreadPoolExecutor(1) as thread:
-            update = thread.submit(self._compiled.learn, learning, record, runner.ahead)
-            players, rollout, begins = self._collect(runner)
-            runner, record = jax.block_until_ready(update.result())
-        runner = runner.replace(ahead=jax.tree.map(jnp.array, rollout), **players)
-        return self._compiled.program.begin_episodes(runner, begins), record
-
-    @nan_is_allowed
-    def reports_of_minibatches(self, runner: PlayingRunnerT) -> Metrics:
-        """The numbers that the minibatches of the next update report; the runner is not used up."""
-        if self._env.collects_ahead:
-            return self._compiled.reports_of_minibatches(runner, runner.ahead)
-        players, rollout, begins = self._collect(runner)
-        runner = self._compiled.program.begin_episodes(runner.replace(**players), begins)
-        return self._compiled.reports_of_minibatches(runner, rollout)
 
     @nan_is_allowed
     def evaluate(self, runner: PlayingRunnerT) -> Metrics:
@@ -185,7 +152,7 @@ class OnHost(Generic[PlayingRunnerT]):
         return np.concatenate(seeds), Player(act, compiled.initial_carry(acting))
 
     def _collect(
-        self, runner: PlayingRunnerT, first_block: int = 0
+        self, runner: PlayingRunnerT
     ) -> tuple[dict[str, PyTree], HostRollout, Bool[np.ndarray, "environments"]]:
         """The new parts of a runner, a rollout, and where it begins with a new episode."""
         compiled, n_steps = self._compiled, self._compiled.program.config.rollout_length
@@ -197,7 +164,7 @@ class OnHost(Generic[PlayingRunnerT]):
         rows = Rows(n_steps, self._n_envs)
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             if time % n_steps == 0:
-                draws = compiled.draw(runner, np.int32(first_block + time // n_steps))
+                draws = compiled.draw(runner, np.int32(time // n_steps))
             obs, before, begins = episodes.obs, carry, episodes.played.step == 0
             carry, action, log_prob = compiled.act(
                 acting, before, obs, draws, np.int32(time % n_steps)
@@ -230,7 +197,6 @@ class _OnHost:
         self.act = jax.jit(program.act)
         self.initial_carry = quick_jit(program.initial_carry)
         self.learn = jit_in_place(program.learn)
-        self.reports_of_minibatches = jax.jit(program.reports_of_rollout)
         self.act_greedily = jax.jit(program.act_greedily)
         self.act_at_random = jax.jit(program.act_at_random)
 

@@ -74,11 +74,6 @@ class OnDevice(Generic[RunnerT]):
         return self._compiled.watch(runner, self._data, as_int32(n_updates))
 
     @nan_is_allowed
-    def reports_of_minibatches(self, runner: RunnerT) -> Metrics:
-        """The numbers that the minibatches of the next update report; the runner is not used up."""
-        return self._compiled.reports_of_minibatches(runner, self._data)
-
-    @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         return self._compiled.evaluate(runner)
@@ -127,9 +122,6 @@ class _OnDevice:
         def watch(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
             return program.with_data(data).watch(runner, n_updates)
 
-        def reports_of_minibatches(runner: PyTree, data: PyTree) -> Metrics:
-            return program.with_data(data).reports_of_minibatches(runner)
-
         def train(
             rng: RandomKey | None,
             hyperparams: PyTree,
@@ -144,7 +136,6 @@ class _OnDevice:
         self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
         self.restart = jax.jit(program.restart)
         self.watch = jit_in_place(watch)
-        self.reports_of_minibatches = jax.jit(reports_of_minibatches)
         self.evaluate = jax.jit(program.evaluate)
         self.play = jax.jit(program.play, static_argnums=(2, 3))
         self.record = jax.jit(program.record, static_argnums=(2, 3))

@@ -12,7 +12,6 @@ from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.running.trainable import Trainable
-from jaxagents.running.where import program_of
 
 
 class Replay(NamedTuple):
@@ -24,20 +23,12 @@ class Replay(NamedTuple):
             a leading axis of updates.
         not_finite_since: The first update after which a number was not finite, if there was one.
         not_finite: Names of the arrays that were not finite then.
-        minibatches: The losses, gradient norms and whatever else each minibatch reported, by name,
-            shaped `(n_updates, minibatches)`. Those of all epochs of an on-policy agent come one after
-            the other; `actor_kept` is false for those of epochs that early stopping undid. Empty for
-            families of agents that report none.
-        not_finite_minibatch: The update, and the index of its minibatch, of the first one with a number
-            that is not finite, if there was one.
     """
 
     runner: PyTree
     metrics: Metrics
     not_finite_since: int | None
     not_finite: list[str]
-    minibatches: Metrics
-    not_finite_minibatch: tuple[int, int] | None
 
 
 def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
@@ -77,27 +68,15 @@ def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) ->
             "without those no training can be made once more."
         )
     runner = agent.advance(runner, np.int32(first - reachable[-1]))
-    program = program_of(agent)
-    reports, of_minibatches = [], []
+    reports = []
     found = not_finite(agent.vital_arrays(runner))
     since = first if found else None
     for step in range(first + 1, first + n_updates + 1):
         if step - 1 > first and step - 1 in steps:
             with contextlib.suppress(CorruptCheckpointError):
                 runner, _ = checkpoint.restore(agent, step - 1, None, hyperparams)
-        of_minibatches.append(jax.device_get(program.reports_of_minibatches(runner)))
         runner = agent.advance(runner, np.int32(1))
         reports.append({"update_step": np.int32(step), **jax.device_get(runner.info)})
         if not found and (found := not_finite(agent.vital_arrays(runner))):
             since = step
-    minibatches = stack_metrics(of_minibatches)
-    at = _first_not_finite(minibatches)
-    where = None if at is None else (first + 1 + at[0], at[1])
-    return Replay(runner, stack_metrics(reports), since, found, minibatches, where)
-
-
-def _first_not_finite(minibatches: Metrics) -> tuple[int, int] | None:
-    """The indices of the first update and minibatch with a number that is not finite."""
-    each = [np.argwhere(~np.isfinite(numbers)).tolist() for numbers in minibatches.values()]
-    firsts = [(indices[0][0], indices[0][1]) for indices in each if indices]
-    return min(firsts, default=None)
+    return Replay(runner, stack_metrics(reports), since, found)

@@ -70,10 +70,6 @@ class PureProgram(Protocol[RunnerT]):
         """The runner after updates, and the first ones that met numbers that are not finite."""
         ...
 
-    def reports_of_minibatches(self, runner: RunnerT, /) -> Metrics:
-        """The numbers that the minibatches of the next update report, in order, by name."""
-        ...
-
     def evaluate(self, runner: RunnerT, /) -> Metrics:
         """The metrics of one evaluation point."""
         ...

@@ -14,7 +14,7 @@ from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
 from jaxagents.agents.playing import playing, playing_in_minibatch
-from jaxagents.learners.gradients import gradients
+from jaxagents.learners.fit import gradients
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory, for_each_actor
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh

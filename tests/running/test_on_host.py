@@ -10,7 +10,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium_probes import Unseeded, Walk
 
 from jaxagents import A2C, PPO, a2c, load_policy, make
-from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.envs import Gymnasium
 from jaxagents.ppo import AgentConfig, HyperParameters
 from jaxagents.sharding import make_mesh
@@ -45,7 +44,7 @@ class Walks(Gymnasium):
 
     @property
     def identity(self):
-        return "walks", self.collects_ahead, self.plays_again
+        return "walks", self.plays_again
 
 
 def walk(**options):
@@ -90,23 +89,17 @@ def test_films_and_exports(agent, tmp_path):
     assert policy(np.array([0.3, 1, 1], np.float32)) == 1
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["in turns", "ahead"])
-def collects_ahead(request):
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def uninterrupted(collects_ahead):
-    agent = PPO(walk(collects_ahead=collects_ahead), None, config())
+def uninterrupted():
+    agent = PPO(walk(), None, config())
     return agent.train(KEY, HYPERPARAMS, progress=False)
 
 
-@pytest.mark.slow_except("in turns")
-def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, collects_ahead, tmp_path):
+def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
 
     def agent():
-        return PPO(walk(collects_ahead=collects_ahead), None, config(**folder))
+        return PPO(walk(), None, config(**folder))
 
     agent().train(KEY, HYPERPARAMS, n_steps=3, progress=False)
     runner, metrics = agent().resume(KEY, HYPERPARAMS, progress=False)
@@ -114,8 +107,8 @@ def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, collects_ahea
     np.testing.assert_array_equal(metrics["returns"][-1], uninterrupted[1]["returns"][-1])
 
 
-def test_an_earlier_runner_goes_on_as_before(uninterrupted, collects_ahead):
-    agent = PPO(walk(collects_ahead=collects_ahead), None, config())
+def test_an_earlier_runner_goes_on_as_before(uninterrupted):
+    agent = PPO(walk(), None, config())
     earlier, _ = agent.train(KEY, HYPERPARAMS, n_steps=3, progress=False)
     once, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
     twice, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
@@ -123,52 +116,27 @@ def test_an_earlier_runner_goes_on_as_before(uninterrupted, collects_ahead):
     trees.assert_equal(once, uninterrupted[0])
 
 
-def ahead(memory=None):
-    """An agent whose actor makes a single gradient step in each update, of rollouts that hold infos."""
-    one_step = {"memory": memory, "memory_size": 8, "minibatch_size": 4, "actor_epochs": 1}
+class Noting(A2C):
+    """Reports what its rollouts hold of infos."""
+
+    def _actor_loss_input(self, runner, traj):
+        is_action = (traj.info["action"] == traj.action).astype(jnp.float32)
+        is_left_out = jnp.isnan(traj.info["seldom"]).astype(jnp.float32)
+        return *super()._actor_loss_input(runner, traj), is_action, is_left_out
+
+    def _actor_loss(self, training, obs, actions, log_prob_old, advantage, *more):
+        is_action, is_left_out, hyperparams = more
+        given = training, obs, actions, log_prob_old, advantage, hyperparams
+        losses, info = super()._actor_loss(*given)
+        return losses, {**info, "is_action": is_action, "is_left_out": is_left_out}
+
+
+def test_rollouts_hold_infos():
     names = {"summed_info": ("action",), "final_info": ("seldom",)}
-    env = walk(collects_ahead=True)
-    return PPO(env, None, config(**one_step, **names), eval_during_training=False)
-
-
-@pytest.fixture(scope="module")
-def ahead_without_memory():
-    """Such an agent, whose programs are kept meanwhile."""
-    return ahead()
-
-
-def test_what_is_collected_ahead_is_by_the_policy_of_before_the_update(ahead_without_memory):
-    agent = ahead_without_memory
-    earlier = agent.start(KEY, HYPERPARAMS)
-    later = agent.advance(jax.device_put(earlier, may_alias=False), 1)
-
-    @jax.jit
-    def log_probs(training):
-        each = jax.vmap(jax.vmap(agent._log_prob, (None, None, 0, 0)), (None, None, 0, 0))
-        return each(training, training.params, later.ahead.obs, later.ahead.action)
-
-    taken = np.asarray(later.ahead.log_prob)
-    np.testing.assert_allclose(log_probs(earlier.actor_training), taken, rtol=1e-5)
-    assert np.abs(np.asarray(log_probs(later.actor_training)) - taken).max() > 1e-3
-
-
-@pytest.mark.parametrize("memory", [None, "gru"])
-@pytest.mark.usefixtures("ahead_without_memory")
-@pytest.mark.slow_except("None")
-def test_what_is_collected_ahead_is_clipped_around_the_policy_that_learns_from_it(memory):
-    agent = ahead(memory)
-    runner = agent.start(KEY, HYPERPARAMS)
-    played = Transition(value=NOT_YET, **runner.ahead._asdict())
-    found = jax.jit(agent._log_probs)(runner.actor_training, played)
-    np.testing.assert_allclose(found, played.log_prob, rtol=1e-4, atol=1e-5)
-    second = agent.advance(agent.advance(runner, 1), 1)
-    np.testing.assert_allclose(second.info["kl"], 0.0, atol=1e-6)
-
-
-def test_rollouts_hold_infos(ahead_without_memory):
-    rollout = ahead_without_memory.start(KEY, HYPERPARAMS).ahead
-    np.testing.assert_array_equal(rollout.info["action"], rollout.action)
-    assert np.isnan(rollout.info["seldom"]).all()
+    runner, _ = small(walk(), agent=Noting, n_steps=1, **names).train(
+        KEY, SMALL_HYPERPARAMS, progress=False
+    )
+    assert runner.info["is_action"] == runner.info["is_left_out"] == 1.0
 
 
 class Counting(A2C):
@@ -199,7 +167,6 @@ def test_a_replay_shows_what_happened(tmp_path):
     runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
     stretch = agent.replay(3, n_updates=2)
     trees.assert_equal(stretch.runner, runner)
-    assert stretch.minibatches["actor_loss"].shape == (2, 4 * 2)
     np.testing.assert_array_equal(stretch.metrics["actor_loss"][-1], runner.info["actor_loss"])
 
 

@@ -14,7 +14,7 @@ from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents.envs.play import play_episodes
-from jaxagents.learners import gradients
+from jaxagents.learners import fit as fitting
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.running.programs import OnMesh
 from jaxagents.sharding import make_mesh
@@ -74,7 +74,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices)
 
 @pytest.mark.slow
 def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
     alone = agent.train(KEY, hyperparams, progress=False)
     shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
@@ -82,7 +82,7 @@ def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeyp
 
 
 def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 5)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
     agent, hyperparams = by_descent(rollout_length=10, n_steps=2)
     alone, _ = agent.train(KEY, hyperparams, progress=False)
     shared, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))

@@ -68,10 +68,6 @@ def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     losses = stretch.metrics["actor_loss"]
     reported = np.flatnonzero(~np.isfinite(losses))
     assert stretch.metrics["update_step"][reported[0]] >= stretch.not_finite_since
-    update, minibatch = stretch.not_finite_minibatch
-    assert update == stretch.metrics["update_step"][reported[0]]
-    gradient_norms = stretch.minibatches["actor_gradient_norm"][reported[0]]
-    assert np.isfinite(gradient_norms[:minibatch]).all()
     assert again.previous_training_max_step == restored
 
 
