@@ -17,14 +17,14 @@ from jaxagents.agents.runners import RolloutRunner
 from jaxagents.agents.sequences import first_of
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import (
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.report import (
     REWARDS,
     Flags,
-    spoilt_environments,
+    nonfinite_environments,
     with_flags,
     without_flags,
 )
-from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.config import Example
 from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
@@ -272,7 +272,7 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
             memory = recall.after(learner, seen)
             next_value = self._largest_value(learner, recall.seen(memory, taken.next_obs))
             outcome = taken.reward, next_value, taken.terminated, taken.truncated
-            spoilt = spoilt_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
+            spoilt = nonfinite_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
             steps = _Steps(obs, action, *outcome, spoilt)
             memory = recall.fresh_where(taken.terminated | taken.truncated, memory)
             return (taken.obs, taken.envstate, memory), steps

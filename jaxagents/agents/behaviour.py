@@ -32,6 +32,7 @@ from jaxagents.core.hook_names import (
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
+from jaxagents.core.report import Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
@@ -137,8 +138,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """Makes a fresh runner."""
 
     @abc.abstractmethod
-    def _training_step(self, runner: RunnerT) -> RunnerT:
-        """Makes one update."""
+    def _training_step(self, runner: RunnerT) -> tuple[RunnerT, Report]:
+        """Makes one update. What calls it counts the update, and notes the numbers of the report."""
 
     @abc.abstractmethod
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
@@ -238,11 +239,6 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
             )
         return carry, self.policy(training, obs)
 
-    @property
-    def _n_watched_environments(self) -> int:
-        """Number of environments of which updates tell what is not finite, by `with_flags`."""
-        return 0
-
     @classmethod
     def _called_alike(cls) -> tuple[str, ...]:
         """Names of the hooks that are given the same arguments in every subclass."""
@@ -298,7 +294,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The runner before a rollout that begins with new episodes in some environments."""
         raise NotImplementedError
 
-    def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> RunnerT:
+    def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> tuple[RunnerT, Report]:
         """Learns from a rollout, after which the runner's environments stand already."""
         raise NotImplementedError
 

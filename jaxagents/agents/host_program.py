@@ -9,8 +9,8 @@ from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
 from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.compilation import nan_is_allowed
-from jaxagents.core.first_spoilt import Record
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import Report
 from jaxagents.envs.play import EpisodeOutcomes
 from jaxagents.running.host_rollout import HostRollout
 
@@ -91,10 +91,8 @@ class ProgramOnHost(Program[HyperparametersT, RunnerT]):
         """The runner before a rollout that begins with new episodes in some environments."""
         return self.behaviour._begin_episodes(runner, where)
 
-    def learn(
-        self, runner: RunnerT, record: Record, rollout: HostRollout
-    ) -> tuple[RunnerT, Record]:
-        """The runner and the record after an update that learns from a rollout."""
+    def learn(self, runner: RunnerT, rollout: HostRollout) -> tuple[RunnerT, Report]:
+        """The runner after an update that learns from a rollout, and its report."""
+        runner = runner.replace(info={})
         present = self.behaviour._at_present(runner)
-        after = self.behaviour._learn_from_host(present, rollout)
-        return self._noted(after, runner, record)
+        return self._counted(self.behaviour._learn_from_host(present, rollout), runner)

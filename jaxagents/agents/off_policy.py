@@ -19,9 +19,9 @@ from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
+from jaxagents.core.report import REWARDS, Flags, nonfinite_environments, with_flags
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
@@ -256,7 +256,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
             given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
             seen = {key: transitions[key] for key in keys_of_statistics}
-            flags = spoilt_environments(given)
+            flags = nonfinite_environments(given)
             return (buffer.add(transitions), taken.obs, taken.envstate, carry), (flags, seen)
 
         players = (runner.buffer, runner.obs, runner.envstate, runner.carry)

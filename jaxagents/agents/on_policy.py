@@ -30,7 +30,7 @@ from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.agents.value_scale import no_targets
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags, without_flags
+from jaxagents.core.report import REWARDS, nonfinite_environments, with_flags, without_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
     check_alike,
@@ -255,7 +255,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _ready_to_learn(self, collected: "_Collected") -> "_Collected":
         runner, traj, rngs = collected
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
-        info = with_flags(runner.info, spoilt_environments(given, axis=1))
+        info = with_flags(runner.info, nonfinite_environments(given, axis=1))
         runner = runner.replace(info=info)
         return _Collected(*self._with_learning_targets(runner, traj), rngs)
 

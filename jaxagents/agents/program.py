@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.agents.checks.metrics import check_metrics
-from jaxagents.agents.checks.updates import check_runner, check_update
-from jaxagents.agents.kept_info import check_names_of_info, takes_info
+from jaxagents.agents.checks.updates import check_update
+from jaxagents.agents.kept_info import takes_info
 from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.clashes import check_not_taken
-from jaxagents.core.first_spoilt import FirstSpoilt, Record, without_flags
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
@@ -65,7 +65,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
         first = values_at(given, 0)
         behaviour = self.behaviour.at(Moment(0, first.of_environment))
         runner = behaviour._create_runner(as_key(rng), first)
-        check_names_of_info(self.config, runner.info)
         if has_schedules(given):
             runner = self.behaviour._with_schedules(runner, given)
         return without_weak_types(runner)
@@ -79,34 +78,37 @@ class Program(Generic[HyperparametersT, RunnerT]):
             self.behaviour._with_hyperparams(scheduled, now), given
         )
 
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
-        """The runner after updates."""
-        return self.watch(runner, n_updates)[0]
-
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """The runner after updates, and the first ones that met numbers that are not finite."""
+        update = jax.jit(self._update, inline=True)  # which is traced once for both of its calls
+        runner, known = runner.replace(info={}), runner.info
+        report = jax.eval_shape(update, runner)[1]
+        numbers = {
+            name: known.get(name, jnp.full(x.shape, jnp.nan, x.dtype))
+            for name, x in report.numbers.items()
+        }
 
-        def update(_: Array, carry: tuple[RunnerT, Record]) -> tuple[RunnerT, Record]:
-            present = self.behaviour._at_present(carry[0])
-            return self._noted(self._now(present)._training_step(present), *carry)
+        def next_update(
+            _: Array, carry: tuple[RunnerT, dict[str, Array], Record]
+        ) -> tuple[RunnerT, dict[str, Array], Record]:
+            runner, _, record = carry
+            runner, report = update(runner)
+            return runner, report.numbers, record.after(runner.update_step, report)
 
-        record = self.no_record(runner)
-        runner, record = jax.lax.fori_loop(0, n_updates, update, (runner, record))
-        return runner, record.by_name(runner.info)
+        carry = runner, numbers, Record.before(report)
+        runner, numbers, record = jax.lax.fori_loop(0, n_updates, next_update, carry)
+        return runner.replace(info=numbers), record.by_name(numbers)
 
-    def no_record(self, runner: RunnerT) -> Record:
-        """A record of what is not finite, before any update."""
-        return Record.none_yet(runner.info, self.behaviour._n_watched_environments)
+    def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
+        """The runner after one update, and its report."""
+        present = self.behaviour._at_present(runner)
+        return self._counted(self._now(present)._training_step(present), runner)
 
-    def _noted(self, runner: RunnerT, earlier: RunnerT, record: Record) -> tuple[RunnerT, Record]:
-        """A runner after an update, with the schedules that it had, and the record with the update."""
-        agent = type(self.behaviour).__name__
-        check_runner(runner, earlier, f"{agent}._training_step")
-        runner = self.behaviour._as_before(runner, earlier)
-        info, flags = without_flags(runner.info)
-        runner = runner.replace(info=info)
-        check_update(runner, earlier, agent)
-        return runner, record.after(runner.update_step, info, flags)
+    def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
+        """The outcome of an update, once checked, with one more update and the schedules that it had."""
+        runner, report = check_update(outcome, before, type(self.behaviour).__name__, self.config)
+        runner = self.behaviour._as_before(runner, before)
+        return runner.replace(update_step=before.update_step + 1, info={}), report
 
     def _now(self, runner: RunnerT) -> "Behaviour[Any, HyperparametersT, RunnerT]":
         """The behaviour in its environment as it is at the moment of a runner."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped
 
-from jaxagents.core.first_spoilt import floating
+from jaxagents.core.report import floating
 from jaxagents.envs.episodes import Episodes, Timestep
 from jaxagents.sharding import on_each_device
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.updates import Sums, Updates, added, means
 
@@ -31,7 +31,7 @@ class Training(Protocol):
     updates: Updates
     names: list[str]
     steps_per_call: int
-    first_spoilt: FirstSpoilt
+    first_spoilt: FirstNonfinite
 
     def advance(self, n_steps: int) -> None:
         """Makes steps."""
@@ -88,7 +88,7 @@ class HostRunner:
         return {"the networks of the learner": learner}
 
     @property
-    def first_spoilt(self) -> FirstSpoilt:
+    def first_spoilt(self) -> FirstNonfinite:
         """The first steps after which what the environment gave was not finite, by what it is."""
         return self.training.first_spoilt
 
@@ -144,7 +144,7 @@ class HostProgram:
             evaluate: Maps a learner to metrics of episodes; to none if nothing evaluates it.
         """
         self._evaluate = evaluate
-        self.first: FirstSpoilt = {}
+        self.first: FirstNonfinite = {}
 
     def advance(self, runner: HostRunner, n_steps: int | np.int32) -> HostRunner:
         """Makes steps, without waiting for the last update."""

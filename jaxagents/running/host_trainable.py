@@ -5,8 +5,8 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree
 
-from jaxagents.core.first_spoilt import Record
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import Record
 from jaxagents.envs.play import EpisodeOutcomes
 from jaxagents.running.host_rollout import HostRollout
 from jaxagents.running.trainable import Compilable, HasStep, PureProgram, TrainableConfig

@@ -15,8 +15,8 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import stack, unstack
 from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
-from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.running.programs import OnDevice
 from jaxagents.running.trainable import Compilable, RunnerT, Trainable, programs_of
 
@@ -36,7 +36,7 @@ class Members(Protocol):
         """Runners to go on from."""
         ...
 
-    def watch(self, runners: PyTree, n_updates: ArrayLike, /) -> tuple[PyTree, FirstSpoilt]:
+    def watch(self, runners: PyTree, n_updates: ArrayLike, /) -> tuple[PyTree, FirstNonfinite]:
         """Makes updates, using up the runners; also gives the first that met non-finite numbers."""
         ...
 
@@ -107,7 +107,7 @@ class MembersOnCores(Generic[RunnerT]):
 
     def watch(
         self, runners: list[RunnerT], n_updates: ArrayLike
-    ) -> tuple[list[RunnerT], FirstSpoilt]:
+    ) -> tuple[list[RunnerT], FirstNonfinite]:
         """Makes updates; also gives the first that met non-finite numbers, members first."""
         made = self._map(self._program.watch, runners, [n_updates] * len(runners))
         return [runner for runner, _ in made], stack_metrics([first for _, first in made])
@@ -166,7 +166,7 @@ class MembersOnDevices:
         """
         return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
 
-    def watch(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
+    def watch(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
         """Makes updates; also gives the first that met non-finite numbers, members first."""
         runners, first = self._watch(runners, n_updates, self._data)
         return runners, self.gather(first)
@@ -197,7 +197,7 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]
     """An agent's `start`, `watch` and `evaluate` for many members."""
     program = behaviour.program
 
-    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstSpoilt]:
+    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstNonfinite]:
         return program.with_data(data).watch(runner, n_updates)
 
     def of_members(function: Callable, *in_axes: int | None) -> Callable:

@@ -11,9 +11,9 @@ from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree, UInt8, UInt32
 
 from jaxagents.core.arrays import in_float32
 from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_allowed, quick_jit
-from jaxagents.core.first_spoilt import FirstSpoilt, Record
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite, Record
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState, Terms
@@ -74,7 +74,7 @@ class OnHost(Generic[PlayingRunnerT]):
 
     def watch(
         self, runner: PlayingRunnerT, n_updates: ArrayLike
-    ) -> tuple[PlayingRunnerT, FirstSpoilt]:
+    ) -> tuple[PlayingRunnerT, FirstNonfinite]:
         """Makes updates, using up the runner, and tells which first came upon what is not finite."""
         record = self._compiled.no_record(runner)
         for _ in range(int(np.asarray(n_updates))):

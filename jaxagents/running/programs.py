@@ -20,9 +20,9 @@ from jaxagents.core.compilation import (
     nan_is_allowed,
     quick_jit,
 )
-from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.envs.environment import Moment
 from jaxagents.running.trainable import Compilable, RunnerT, programs_of
 from jaxagents.sharding import DATA_AXIS, check_axis
@@ -69,7 +69,7 @@ class OnDevice(Generic[RunnerT]):
         """Makes updates, using up the runner."""
         return self.watch(runner, n_updates)[0]
 
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         return self._compiled.watch(runner, self._data, as_int32(n_updates))
 
@@ -119,7 +119,9 @@ class _OnDevice:
     def __init__(self, behaviour: Compilable) -> None:
         program = behaviour.program
 
-        def watch(runner: PyTree, data: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstSpoilt]:
+        def watch(
+            runner: PyTree, data: PyTree, n_updates: ArrayLike
+        ) -> tuple[PyTree, FirstNonfinite]:
             return program.with_data(data).watch(runner, n_updates)
 
         def train(
@@ -202,7 +204,7 @@ class OnMesh(Generic[RunnerT]):
         """Makes updates, using up the runner."""
         return self.watch(runner, n_updates)[0]
 
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstSpoilt]:
+    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         with jax.set_mesh(self._mesh):
             return self._programs.watch(runner, as_int32(n_updates), self._data)
@@ -231,7 +233,7 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return _place(behaviour, mesh, program.start(rng, hyperparams))
 
-    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstSpoilt]:
+    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstNonfinite]:
         runner, first = program.with_data(data).watch(runner, n_updates)
         return _place(behaviour, mesh, runner), first
 

@@ -13,9 +13,9 @@ from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.store import Restored
 from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
-from jaxagents.core.first_spoilt import in_words
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.report import in_words
 from jaxagents.loggers import Logger
 from jaxagents.running.callbacks import CallbackObserver
 from jaxagents.running.chunks import TimedChunks

@@ -5,9 +5,9 @@ from typing import Protocol, TypeVar
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
-from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
@@ -66,7 +66,7 @@ class PureProgram(Protocol[RunnerT]):
         """The runner after updates."""
         ...
 
-    def watch(self, runner: RunnerT, n_updates: ArrayLike, /) -> tuple[RunnerT, FirstSpoilt]:
+    def watch(self, runner: RunnerT, n_updates: ArrayLike, /) -> tuple[RunnerT, FirstNonfinite]:
         """The runner after updates, and the first ones that met numbers that are not finite."""
         ...
 

@@ -9,8 +9,8 @@ from jaxtyping import PyTree
 
 from jaxagents.core import processes
 from jaxagents.core.finite import not_finite
-from jaxagents.core.first_spoilt import FirstSpoilt, in_words
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite, in_words
 
 RunnerT = TypeVar("RunnerT")
 
@@ -34,13 +34,13 @@ class Telling(Protocol):
         first: The first updates (or other steps) after which numbers were not finite.
     """
 
-    first: FirstSpoilt
+    first: FirstNonfinite
 
 
 class WatchedProgram(Protocol[RunnerT]):
     """A training of which updates tell what is not finite."""
 
-    def watch(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstSpoilt]:
+    def watch(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         ...
 
@@ -59,7 +59,7 @@ class Watched(Generic[RunnerT]):
     def __init__(self, program: WatchedProgram[RunnerT]) -> None:
         """Takes the training."""
         self._program = program
-        self.first: FirstSpoilt = {}
+        self.first: FirstNonfinite = {}
 
     def advance(self, runner: RunnerT, n_updates: np.int32) -> RunnerT:
         """Makes updates, using up the runner."""

@@ -14,7 +14,7 @@ from registry import AGENTS
 
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
-from jaxagents.core.first_spoilt import REWARDS, spoilt_environments
+from jaxagents.core.report import REWARDS, nonfinite_environments
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.host.checkpoint import HostStore
 from jaxagents.learners.optimizer import SkipNotFinite
@@ -163,8 +163,8 @@ def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
     obs = {"a": np.zeros((5, 4, 3), np.float32), "counts": np.zeros((5, 4), np.int32)}
     obs["a"][2, 1, 0], obs["a"][4, 3, 2] = np.nan, np.inf
     given = {OBSERVATIONS: obs, "counts": obs["counts"]}
-    of_rollout = spoilt_environments(given, axis=1)
-    of_steps = jax.vmap(spoilt_environments)(given)
+    of_rollout = nonfinite_environments(given, axis=1)
+    of_steps = jax.vmap(nonfinite_environments)(given)
     assert of_rollout.keys() == of_steps.keys() == {OBSERVATIONS}
     np.testing.assert_array_equal(of_rollout[OBSERVATIONS], [False, True, False, True])
     np.testing.assert_array_equal(of_steps[OBSERVATIONS].any(axis=0), of_rollout[OBSERVATIONS])

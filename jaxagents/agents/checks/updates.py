@@ -1,61 +1,55 @@
-"""Checks of what an update changes."""
+"""Checks of the outcome of an update."""
+
+from typing import Any, cast
 
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from jaxagents.agents.runners import AnyRunner
+from jaxagents.agents.config import Config
+from jaxagents.agents.kept_info import check_names_of_info
+from jaxagents.core.report import Report
 from jaxagents.core.trees import leaves_by_name
 
 
-def check_runner(runner: object, before: AnyRunner, hook: str) -> None:
-    """Raises unless a hook returns a runner.
+def check_update(outcome: object, before: Any, agent: str, config: Config) -> tuple[Any, Report]:
+    """Raises unless an update gives a runner with the arrays that it had, and a report of numbers.
 
     Args:
-        runner: What it returns.
-        before: The runner that it was given.
-        hook: Name of the hook, for the message.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if not isinstance(runner, type(before)):
-        raise TypeError(
-            f"{hook} must return the runner after it, such as runner.replace(...), got a "
-            f"{type(runner).__name__}."
-        )
-
-
-def check_update(runner: AnyRunner, before: AnyRunner, agent: str) -> None:
-    """Raises unless an update is counted, and reports what was reported before it, one number each.
-
-    Args:
-        runner: The runner after it.
+        outcome: What the update gives.
         before: The runner before it.
         agent: Name of the agent.
+        config: Its configuration, which names entries of infos that are metrics too.
+
+    Returns:
+        The runner and the report.
 
     Raises:
-        ValueError: It is not, or does not.
+        TypeError: It gives something else.
+        ValueError: The runner has other arrays, or a number has axes or the name of another metric.
     """
     step = f"{agent}._training_step, or a step that it calls,"
-    if runner.update_step is before.update_step:
-        raise ValueError(
-            f"{step} does not count the update: return runner.replace(update_step=runner.update_step + "
-            "1, ...)."
+    is_pair = isinstance(outcome, tuple) and len(outcome) == 2
+    if (
+        not is_pair
+        or not isinstance(outcome[0], type(before))
+        or not isinstance(outcome[1], Report)
+    ):
+        found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
+        raise TypeError(
+            f"{step} must return the runner after the update and its report, as in 'runner, report = "
+            f"super()._training_step(runner)', got {' and '.join(found)}."
         )
-    odd = sorted(runner.info.keys() ^ before.info.keys())
-    if odd:
-        raise ValueError(
-            f"{step} changes which entries runner.info has, by {odd}: they are the same after every "
-            "update. Report numbers of your own in the dict that a loss returns."
-        )
+    runner, report = cast(tuple[Any, Report], outcome)
     maker = "_create_networks or _create_runner"
     check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
-    shapes = {name: jnp.shape(x) for name, x in runner.info.items() if jnp.ndim(x)}
+    shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}
     if shapes:
         raise ValueError(
             f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
             "means."
         )
+    check_names_of_info(config, report.numbers)
+    return runner, report
 
 
 def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> None:
