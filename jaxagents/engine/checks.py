@@ -79,6 +79,10 @@ def check_not_traced(env_params: PyTree) -> None:
         )
 
 
+_OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
+"""Names that `_eval_metrics` gives by itself."""
+
+
 def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
     """Raises if what `_eval_metrics` returns cannot be the metrics of an evaluation.
 

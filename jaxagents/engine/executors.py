@@ -40,6 +40,7 @@ class OnDevice(Generic[RunnerT]):
 
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
+        self._program = agent.program
         self._jitted = agent.compiled.get(OnDevice, _on_device)
         self._data = agent.data
 
@@ -73,7 +74,8 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
-        return self._jitted.evaluate(runner)
+        played = self._jitted.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        return self._program.report(runner, played)
 
     def play(
         self,
@@ -119,7 +121,7 @@ class _OnDevice(NamedTuple):
     start: Jitted
     restart: Jitted
     advance: Jitted
-    evaluate: Jitted
+    play_point: Jitted
     play: Jitted
     record: Jitted
     train: Jitted
@@ -148,7 +150,7 @@ def _on_device(behaviour: Behaviour) -> _OnDevice:
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
         restart=jax.jit(program.restart),
         advance=jit_in_place(advance),
-        evaluate=jax.jit(program.evaluate),
+        play_point=jax.jit(program.play_point),
         play=jax.jit(program.play, static_argnums=(2, 3)),
         record=jax.jit(program.record, static_argnums=(2, 3)),
         train=jax.jit(train, static_argnums=(4, 5)),
@@ -180,7 +182,7 @@ class OnMesh(Generic[RunnerT]):
             )
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
-        self._behaviour = agent.behaviour
+        self._behaviour, self._program = agent.behaviour, agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
         self._jitted = agent.compiled.get(
@@ -222,7 +224,8 @@ class OnMesh(Generic[RunnerT]):
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         with jax.set_mesh(self._mesh):
-            return self._jitted.evaluate(runner)
+            played = self._jitted.play_point(runner.replace(info={}))
+        return self._program.report(runner, played)
 
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
@@ -233,7 +236,7 @@ class OnMesh(Generic[RunnerT]):
 class _OnMesh(NamedTuple):
     start: Jitted
     advance: Jitted
-    evaluate: Jitted
+    play_point: Jitted
 
 
 def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
@@ -249,13 +252,13 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
         runner, first = program.with_data(data).advance(runner, n_updates)
         return _place(behaviour, mesh, runner), first
 
-    def evaluate(runner: PyTree) -> Metrics:
-        return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
+    def play_point(runner: PyTree) -> Metrics:
+        return jax.lax.with_sharding_constraint(program.play_point(runner), whole)
 
     return _OnMesh(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
         advance=jit_in_place(advance),
-        evaluate=jax.jit(evaluate),
+        play_point=jax.jit(play_point),
     )
 
 

@@ -90,7 +90,7 @@ class OnHost(Generic[RunnerT]):
         """The metrics of one evaluation point."""
         program = self._program
         if not program.evaluates:
-            return program.report(runner)
+            return program.report(runner, {})
         acting, deterministic = self._behaviour._acting(runner), program.config.eval_deterministic
         played = self.play(program.eval_rng, acting, program.n_evals, deterministic)
         return program.report(runner, played)

@@ -118,8 +118,8 @@ class MembersOnDevices:
             devices: The devices, no more than members.
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
-        self._data = agent.data
-        self._start, self._advance, self._evaluate = agent.compiled.get(
+        self._data, self._program = agent.data, agent.program
+        self._start, self._advance, self._play_point = agent.compiled.get(
             (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
@@ -151,7 +151,8 @@ class MembersOnDevices:
     @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point, members first but for `update_step`."""
-        return _in_step(self.gather(self._evaluate(runners)))
+        played = self._play_point(runners.replace(info={}))
+        return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
         """The runners without those that fill up the devices."""
@@ -175,7 +176,7 @@ def _in_step(metrics: Metrics) -> Metrics:
 
 
 def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
-    """An agent's `start`, `advance` and `evaluate` for many members."""
+    """An agent's `start`, `advance` and `play_point` for many members."""
     program = behaviour.program
 
     def advance(
@@ -195,7 +196,7 @@ def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
     return (
         jax.jit(of_members(program.start, 0, 0)),
         jit_in_place(of_members(advance, 0, None, None)),
-        jax.jit(of_members(program.evaluate, 0)),
+        jax.jit(of_members(program.play_point, 0)),
     )
 
 

@@ -168,12 +168,15 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
+        return self.report(runner, self.play_point(runner))
+
+    def play_point(self, runner: RunnerT) -> Metrics:
+        """The outcomes of the episodes of one evaluation point; empty if it plays none."""
         if not self.evaluates:
-            return self.report(runner)
+            return {}
         acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
         moment = self.behaviour.moment(runner)
-        played = self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
-        return self.report(runner, played)
+        return self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
 
     @nan_is_allowed
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
@@ -184,7 +187,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         episodes = self.behaviour.episodes
         if not episodes.env.on_host:
             return jax.eval_shape(self.evaluate, runner)
-        metrics = jax.eval_shape(self.report, runner)
+        metrics = jax.eval_shape(self.report, runner, {})
         if not self.evaluates:
             return metrics
         ends = jnp.ones(self.n_evals, bool)
@@ -194,9 +197,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
         outcomes = EpisodeOutcomes(numbers, numbers, ends, ends, ends.astype(jnp.int32), info)
         return metrics | self.metrics_of(outcomes)
 
-    def report(self, runner: RunnerT, played: Metrics | None = None) -> Metrics:
-        """The update step, what the last update reported, and the metrics of an evaluation if given."""
-        played, hook = played or {}, f"{type(self.behaviour).__name__}._eval_metrics"
+    def report(self, runner: RunnerT, played: Metrics) -> Metrics:
+        """The update step, what the last update reported, and the outcomes of episodes."""
+        hook = f"{type(self.behaviour).__name__}._eval_metrics"
         check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
         return {"update_step": runner.update_step, **runner.info, **played}
 
