@@ -414,7 +414,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._trained_runner()
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return self._executor.play(key, acting, n_evals, deterministic, moment)
+        return self._executor.player.play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -467,7 +467,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         key = single_key(rng, "render_episode")
         with self._naming_misfits(runner):
             acting, moment = self._acting(runner), self.moment(runner)
-            states, n_steps = self._executor.record(key, acting, longest, deterministic, moment)
+            states, n_steps = self._executor.player.record(
+                key, acting, longest, deterministic, moment
+            )
         frames = draw_states(env.at(moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
@@ -598,7 +600,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     @property
     def _executor(self) -> OnDevice[RunnerT] | OnHost[RunnerT]:
         """The compiled programs: whole, or around environments on the host."""
-        return OnHost(self) if self.episodes.env.on_host else OnDevice(self)
+        plays_on_host = self.episodes.env.on_host and self.host_collection is not None
+        return OnHost(self) if plays_on_host else OnDevice(self)
 
     @property
     def _steps(

@@ -7,8 +7,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
@@ -33,11 +32,13 @@ from jaxagents.engine.checks import (
     check_not_traced,
 )
 from jaxagents.engine.config import Config
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, Program, RunnerT
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_numbers
+from jaxagents.envs.checks import check_names_are_free, check_numbers
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
+from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.envs.tracing import check_reset
 from jaxagents.sharding import in_one_order
 
@@ -278,27 +279,13 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """
         return runner
 
-    def _draw_on_host(self, runner: RunnerT, block: ArrayLike) -> PyTree:
-        """Random numbers of as many steps of all environments as a rollout has.
+    @property
+    def host_collection(self) -> HostCollection | None:
+        """How the agent plays and learns where environments are stepped on the host.
 
-        This and the hooks below are the parts of an update between which environments are stepped on the
-        host, of families that play there (`_plays_on_host`).
+        `None` for agents that do not play while they learn.
         """
-        raise NotImplementedError
-
-    def _act_on_host(
-        self, training: PyTree, carry: PyTree, obs: PyTree, noise: PyTree
-    ) -> tuple[PyTree, PyTree, Array]:
-        """Memories after a step of all environments, actions, and their log-probabilities."""
-        raise NotImplementedError
-
-    def _begin_episodes(self, runner: RunnerT, where: Bool[np.ndarray, "environments"]) -> RunnerT:
-        """The runner before a rollout that begins with new episodes in some environments."""
-        raise NotImplementedError
-
-    def _learn_from_host(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
-        """Learns from a rollout, after which the runner's environments stand already."""
-        raise NotImplementedError
+        return None
 
     def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
         """The arrays of a runner that must stay finite for training to go on.
@@ -389,6 +376,11 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         check_hook_arguments(type(self), self._called_alike())
         check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
         check_reset(self.episodes.env)
+        env = self.episodes.env
+        if isinstance(env, HostEnvironment):
+            n_envs = None if self.host_collection is None else self.config.batch_size
+            env.check(n_envs, self.eval_during_training)
+            check_names_are_free(self.episodes)
         twin._validate()
         return twin
 

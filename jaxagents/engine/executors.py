@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Lowered
-from jaxtyping import Array, ArrayLike, Int, Key, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
 from jaxagents.core import processes
 from jaxagents.core.arrays import as_int32, in_float32, portable, rebuild_of
@@ -24,7 +24,7 @@ from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.envs.environment import Moment
+from jaxagents.engine.host_play import HostPlayer
 from jaxagents.sharding import DATA_AXIS, check_axis
 
 RunnerT = TypeVar("RunnerT", bound=Any)
@@ -33,7 +33,11 @@ _SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
 
 
 class OnDevice(Generic[RunnerT]):
-    """An agent's programs on one device."""
+    """An agent's programs on one device.
+
+    Attributes:
+        player: Plays episodes (`play`, `play_point`) and records them (`record`).
+    """
 
     shared_by_processes = False
     """Whether several processes make the updates together."""
@@ -42,6 +46,9 @@ class OnDevice(Generic[RunnerT]):
         """Compiles nothing yet."""
         self._program = agent.program
         self._jitted = agent.compiled.get(OnDevice, _on_device)
+        self.player: HostPlayer | _OnDevice = self._jitted
+        if agent.episodes.env.on_host:
+            self.player = HostPlayer(agent)
         self._data = agent.data
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
@@ -74,30 +81,8 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
-        played = self._jitted.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        played = self.player.play_point(runner.replace(info={})) if self._program.evaluates else {}
         return self._program.report(runner, played)
-
-    def play(
-        self,
-        rng: Key[Array, ""],
-        acting: PyTree,
-        n_evals: int,
-        deterministic: bool,
-        moment: Moment | None = None,
-    ) -> Metrics:
-        """The outcomes of episodes at a moment of a training, of greedy actions or drawn ones."""
-        return self._jitted.play(rng, acting, n_evals, deterministic, moment)
-
-    def record(
-        self,
-        rng: Key[Array, ""],
-        acting: PyTree,
-        max_steps: int,
-        deterministic: bool,
-        moment: Moment | None = None,
-    ) -> tuple[PyTree, Int[Array, ""]]:
-        """The states of one episode at a moment of a training, and its number of steps."""
-        return self._jitted.record(rng, acting, max_steps, deterministic, moment)
 
     @nan_is_allowed
     def train(

@@ -1,15 +1,26 @@
-"""Episodes that a fixed policy plays on the host."""
+"""Episodes that are played in environments on the host, outside of training."""
 
+import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, PyTree, UInt8, UInt32
+from jaxtyping import Array, Bool, Int, Key, PyTree, UInt8, UInt32
 
+from jaxagents.core.compilation import Jitted, quick_jit
+from jaxagents.core.metrics import Metrics
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.program import Program
+from jaxagents.envs.environment import Moment
+from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.on_host.environment import HostEnvironment, Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.play import EpisodeOutcomes
+
+_MOST_ENVS = 16
+"""The most environments at once that evaluate an agent which does not play in training."""
 
 
 class Player(NamedTuple):
@@ -95,3 +106,99 @@ def begun_again(carry: PyTree, initial: PyTree, where: Bool[np.ndarray, "environ
         return np.where(where.reshape(-1, *[1] * np.ndim(initial)), initial, carry)
 
     return jax.tree.map(choose, carry, initial) if where.any() else carry
+
+
+class HostPlayer:
+    """Plays episodes of what acts in a runner in environments on the host, outside of training."""
+
+    def __init__(self, agent: Behaviour) -> None:
+        """Compiles nothing yet."""
+        self._behaviour, self._program = agent.behaviour, agent.program
+        self._jitted = agent.compiled.get(HostPlayer, lambda it: _host_player(it.program))
+        self._env = cast(HostEnvironment, agent.episodes.env)
+        self._most_envs = getattr(agent.config, "batch_size", _MOST_ENVS)
+        self._terms = terms_of(agent.episodes)
+
+    def play_point(self, runner: Any) -> Metrics:
+        """The outcomes of the episodes of one evaluation point."""
+        program = self._program
+        acting, deterministic = self._behaviour._acting(runner), program.config.eval_deterministic
+        return self.play(program.eval_rng, acting, program.n_evals, deterministic)
+
+    def play(
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int,
+        deterministic: bool,
+        moment: Moment | None = None,
+    ) -> Metrics:
+        """The outcomes of episodes, of greedy actions or drawn ones, the same at any moment."""
+        n_envs = max(n for n in range(1, self._most_envs + 1) if n_evals % n == 0)
+        environments = self._env.evaluation(n_envs, self._terms)
+        rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
+        outcomes = [
+            play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
+            for episodes in rounds
+        ]
+        environments.infos.warn()
+        joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *outcomes)
+        return self._program.metrics_of(joined)
+
+    def record(
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool,
+        moment: Moment | None = None,
+    ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
+        """The pictures of one episode, the first that `play` plays, and its number of steps."""
+        seeds, player = self._round(rng, np.zeros(1, np.int32), acting, deterministic)
+        terms = self._terms._replace(max_steps=max_steps)
+        with contextlib.closing(self._env.film(terms)) as environment:
+            pictures = film_one(environment, seeds, player)
+        return pictures, len(pictures) - 1
+
+    def _round(
+        self,
+        rng: Key[Array, ""],
+        episodes: Int[np.ndarray, "environments"],
+        acting: PyTree,
+        deterministic: bool,
+    ) -> tuple[UInt32[np.ndarray, "environments"], Player]:
+        """The seeds of some episodes of an evaluation, and what acts in them."""
+        jitted = self._jitted
+
+        def act(carry: PyTree, obs: PyTree, time: int) -> tuple[PyTree, PyTree]:
+            if deterministic:
+                return jitted.act_greedily(acting, carry, obs)
+            return jitted.act_at_random(acting, carry, obs, rng, episodes, np.int32(time))
+
+        (root,) = jax.device_get(jax.random.bits(rng, (1,), jnp.uint32))
+        seeds = [np.random.SeedSequence((int(root), int(n))).generate_state(1) for n in episodes]
+        return np.concatenate(seeds), Player(act, jitted.initial_carry(acting))
+
+
+class _HostPlayer(NamedTuple):
+    initial_carry: Jitted
+    act_greedily: Jitted
+    act_at_random: Jitted
+
+
+def _host_player(program: Program) -> _HostPlayer:
+    return _HostPlayer(
+        initial_carry=quick_jit(program.behaviour.initial_carry),
+        act_greedily=jax.jit(program.act_greedily),
+        act_at_random=jax.jit(program.act_at_random),
+    )
+
+
+def terms_of(episodes: Episodes) -> Terms:
+    """How an agent has episodes played on the host."""
+    return Terms(
+        episodes.max_steps,
+        episodes.shows_critic_state,
+        episodes.info_names,
+        episodes.terminate_at_limits,
+    )

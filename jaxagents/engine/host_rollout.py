@@ -1,10 +1,13 @@
-"""Rollouts that are collected on the host, step by step."""
+"""Environments that are stepped on the host: what an agent gives for it, and rollouts, step by step."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, PyTree
+
+from jaxagents.core.report import Report
 
 
 class HostRollout(NamedTuple):
@@ -13,7 +16,7 @@ class HostRollout(NamedTuple):
     Attributes:
         obs: Observations acted on.
         action: Actions taken.
-        log_prob: Their log-probabilities.
+        log_prob: Their log-probabilities; `()` for agents that need none.
         reward: Rewards received.
         next_obs: The true successors of `obs`, before any reset.
         terminated: Whether they are terminal.
@@ -24,13 +27,41 @@ class HostRollout(NamedTuple):
 
     obs: PyTree
     action: PyTree
-    log_prob: Float[Array | np.ndarray, "time environments *actors"]
-    reward: Float[Array | np.ndarray, "time environments *actors"]
+    log_prob: PyTree
+    reward: Array | np.ndarray
     next_obs: PyTree
     terminated: Bool[Array | np.ndarray, "time environments"]
     truncated: Bool[Array | np.ndarray, "time environments"]
     carry: PyTree
     info: PyTree = ()
+
+
+class HostCollection(NamedTuple):
+    """The parts of an update between which environments are stepped on the host.
+
+    All but `begin` are compiled. The runners that they are given have neither observations nor states
+    of environments.
+
+    Attributes:
+        draw: Maps a runner and a number to the random numbers of as many steps as an update has, time
+            first; further numbers give further ones.
+        act: Maps what acts, memories, observations and the random numbers of one step, of all
+            environments, to the memories afterwards, the actions and their log-probabilities.
+        begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
+            new episodes there.
+        learn: Maps a runner and a rollout to the runner after an update, and its report.
+        n_first: Number of steps that fresh runners take by `act_first` in each environment.
+        act_first: As `act`, for these.
+        store: Maps a fresh runner and those steps to a runner that has stored them.
+    """
+
+    draw: Callable[[Any, Any], PyTree]
+    act: Callable[..., tuple[PyTree, PyTree, PyTree]]
+    begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
+    learn: Callable[[Any, HostRollout], tuple[Any, Report]]
+    n_first: int = 0
+    act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
+    store: Callable[[Any, HostRollout], Any] | None = None
 
 
 class Rows:

@@ -127,7 +127,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner after an update that learns from a rollout on the host, and its report."""
         runner = runner.replace(info={})
         present = self.behaviour._at_present(runner)
-        return self._counted(self.behaviour._learn_from_host(present, rollout), runner)
+        return self._counted(self.behaviour.host_collection.learn(present, rollout), runner)
 
     def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
@@ -256,13 +256,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return episodes if moment is None else episodes.at(moment)
 
     # What acts in environments on the host, all of them at once.
-
-    def act_in_training(
-        self, acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike
-    ) -> tuple[PyTree, PyTree, Array]:
-        """The memories after a step, the actions, and their log-probabilities."""
-        noise = jax.tree.map(lambda x: x[time], draws)
-        return self.behaviour._act_on_host(acting, carry, obs, noise)
 
     def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
         """The memories after a step, and the greedy actions."""

@@ -157,17 +157,19 @@ class Gymnasium(HostEnvironment, Native):
         """Whether each episode has a seed of its own: unless a vector that was given starts them."""
         return not (isinstance(self.env, VectorEnv) and Vector(self.env).starts_episodes)
 
-    def check(self, n_envs: int, evaluates: bool) -> None:
+    def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
         Args:
-            n_envs: Number of copies.
+            n_envs: Number of copies; `None` for an agent that does not play while it learns.
             evaluates: Whether the agent is evaluated.
 
         Raises:
             ValueError: It cannot.
         """
-        if isinstance(self.env, VectorEnv):
+        if n_envs is None:
+            pass
+        elif isinstance(self.env, VectorEnv):
             self._check_vector(n_envs)
         elif isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
             raise ValueError(

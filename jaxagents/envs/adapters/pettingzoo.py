@@ -146,23 +146,23 @@ class PettingZoo(HostEnvironment, Native):
         """Zeros like the result of `state()`; `None` if there is nothing."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
-    def check(self, n_envs: int, evaluates: bool) -> None:
+    def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
         Args:
-            n_envs: Number of copies.
+            n_envs: Number of copies; `None` for an agent that does not play while it learns.
             evaluates: Whether the agent is evaluated.
 
         Raises:
             ValueError: It cannot.
         """
         n_given = len(self._given)
-        if isinstance(self.env, Sequence) and n_given != n_envs:
+        if n_envs is not None and isinstance(self.env, Sequence) and n_given != n_envs:
             raise ValueError(
                 f"There are {n_given} environments, but the configuration says batch_size={n_envs}: set "
                 f"batch_size={n_given}."
             )
-        if self._make is None and n_given < n_envs:
+        if n_envs is not None and self._make is None and n_given < n_envs:
             raise ValueError(
                 f"{self.name} cannot be copied by pickling it, but batch_size is {n_envs}. Pass a "
                 "function that makes one, as in IPPO(PettingZoo(lambda: MyEnv()), None, config) with "
