@@ -41,8 +41,8 @@ from jaxagents.learners.memory import initial_carry, remembers
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.initialisation import initialise
-from jaxagents.running.host_play import begun_again
-from jaxagents.running.host_rollout import HostRollout
+from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_rollout import HostRollout
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
