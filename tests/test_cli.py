@@ -32,8 +32,8 @@ from jaxagents.cli.runs import Run, Start
 from jaxagents.cli.values import chosen_sets, differences, stacked
 from jaxagents.data import Dataset
 from jaxagents.presets.settings import PRESETS
-from jaxagents.running.replay import Replay
-from jaxagents.running.watch import NotFiniteError
+from jaxagents.engine.replay import Replay
+from jaxagents.engine.observers import NotFiniteError
 
 SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
 SIZES += ["--max-episode-steps", "10"]

@@ -7,9 +7,9 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.config.action_values import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall, Recurrence
 from jaxagents.core.remembered import observation_of
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import Recurrent

@@ -12,7 +12,6 @@ from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import LearnerAgent
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.replay import Replay, TransitionReplay
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
@@ -26,6 +25,7 @@ from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
 

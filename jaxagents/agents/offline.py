@@ -13,11 +13,9 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.behaviour import FunctionalEnvironment
 from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
@@ -27,6 +25,8 @@ from jaxagents.data import Dataset, rows
 from jaxagents.data.moments import moments_of_rows
 from jaxagents.data.return_range import reward_factor
 from jaxagents.data.values import check_allowed, check_are_numbers, check_values
+from jaxagents.engine.behaviour import FunctionalEnvironment
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.batches import OPTIONAL_KEYS

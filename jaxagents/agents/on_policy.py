@@ -20,7 +20,6 @@ from jaxagents.agents.checks.networks import (
     check_memory,
     check_variables_are_kept,
 )
-from jaxagents.agents.checks.updates import check_runner
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.playing import playing
 from jaxagents.agents.reports import info_of_update
@@ -32,6 +31,9 @@ from jaxagents.agents.value_scale import no_targets
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.report import REWARDS, nonfinite_environments, with_flags, without_flags
 from jaxagents.core.trees import check_same_tree, check_size
+from jaxagents.engine.checks import check_runner
+from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_rollout import HostRollout
 from jaxagents.envs.checks import (
     check_alike,
     check_environment,
@@ -49,8 +51,6 @@ from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Recurrent
 from jaxagents.networks.initialisation import initialise
-from jaxagents.running.host_play import begun_again
-from jaxagents.running.host_rollout import HostRollout
 
 
 class _Collected(NamedTuple):

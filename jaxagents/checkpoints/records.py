@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
-from jaxagents.checkpoints.notes import CorruptCheckpointError
+from jaxagents.checkpoints.notes import TREE, CorruptCheckpointError
 from jaxagents.checkpoints.recorded import RecordedAgent
 from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import Restored, Store
@@ -39,6 +39,7 @@ __all__ = [
 
 _KEYS = "random keys"
 _FIRST_KEY = "first random key"
+_INFO = "info/"
 
 
 class Snapshot(NamedTuple):
@@ -134,7 +135,7 @@ class Records:
                 stacklevel=2,
             )
 
-    def on_chunk(self, runner: PyTree, n_updates: int) -> None:
+    def on_chunk(self, runner: PyTree, n_updates: int, first: PyTree) -> None:
         """Notes that the last checkpoint is no longer up to date."""
         self._at_checkpoint = False
 
@@ -255,11 +256,24 @@ def restore(
         notes = store.notes(step)
         like_saved = structured_as_saved(hyperparams, notes)
         key = jax.random.key(0, impl=notes.get(_KEYS))
-        template = jax.eval_shape(fresh, key, like_saved)
+        template = with_saved_info(jax.eval_shape(fresh, key, like_saved), notes)
         return store.read(step, identity_of(agent), template)
 
     runner, history, _ = store.first_readable(mode, best_fn, read)
     return runner, history
+
+
+def with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
+    """A runner, as shapes, with the numbers that updates had reported when it was saved.
+
+    A fresh runner has none yet.
+    """
+    saved = {leaf["path"]: leaf for leaf in notes[TREE] if leaf["path"].startswith(_INFO)}
+    info = {
+        path.removeprefix(_INFO): jax.ShapeDtypeStruct(leaf["shape"], leaf["dtype"])
+        for path, leaf in saved.items()
+    }
+    return template.replace(info=info)
 
 
 def records_of(

@@ -7,7 +7,13 @@ import jax
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints.recorded import RecordedAgent, RecordedConfig
-from jaxagents.checkpoints.records import Records, Snapshot, description_of, identity_of
+from jaxagents.checkpoints.records import (
+    Records,
+    Snapshot,
+    description_of,
+    identity_of,
+    with_saved_info,
+)
 from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.grid import Grid
@@ -74,7 +80,8 @@ def restore_members(agent: RecordedAgent, grid: Grid) -> Restored | None:
                 f"{store.place(step)} is of another sweep: {difference}. Give what it began with, or "
                 "choose another checkpoint_dir. Nothing was changed."
             )
-        return store.read(step, identity_of(agent), _stack_as_shapes(agent, grid))
+        template = with_saved_info(_stack_as_shapes(agent, grid), notes)
+        return store.read(step, identity_of(agent), template)
 
     return store.first_readable("last", None, read)
 

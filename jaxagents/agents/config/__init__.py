@@ -1,6 +1,5 @@
 """The static configurations of agents."""
 
-from jaxagents.agents.config.base import Config
 from jaxagents.agents.config.learner import (
     LearnerAgentConfig,
     OfflineAgentConfig,
@@ -12,6 +11,7 @@ from jaxagents.agents.config.on_policy import (
     OnPolicyHyperparameters,
     Sharing,
 )
+from jaxagents.engine.config import Config
 
 __all__ = [
     "Config",

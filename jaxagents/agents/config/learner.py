@@ -3,8 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
-from jaxagents.agents.config.base import Config
 from jaxagents.core.numbers import multiples_near
+from jaxagents.engine.config import Config
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

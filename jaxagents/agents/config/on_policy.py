@@ -8,9 +8,9 @@ import optax
 from flax import linen as nn
 from flax import struct
 
-from jaxagents.agents.config.base import Config
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.engine.config import Config
 from jaxagents.learners.optimizer import OptimizerParams, accepted_names, fixed_arguments
 from jaxagents.networks.recurrent import Memory
 

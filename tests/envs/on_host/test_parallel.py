@@ -14,7 +14,7 @@ from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.parallel import ParallelCopies
 from jaxagents.envs.on_host.played import Played
-from jaxagents.running.host_play import Player, play_one_each
+from jaxagents.engine.host_play import Player, play_one_each
 
 N_ENVS = 3
 SEEDS = np.arange(N_ENVS, dtype=np.uint32)

@@ -1,7 +1,7 @@
 """Making a stretch of a training once more, update by update."""
 
 import contextlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,7 +11,6 @@ from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
-from jaxagents.running.trainable import Trainable
 
 
 class Replay(NamedTuple):
@@ -31,7 +30,7 @@ class Replay(NamedTuple):
     not_finite: list[str]
 
 
-def replay(agent: Trainable, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
+def replay(agent: Any, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
     """Goes from the nearest checkpoint to some update without a word, and looks at each after it.
 
     It goes on from each checkpoint that it comes by, which knows the hyperparameters from there on.

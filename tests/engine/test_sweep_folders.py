@@ -17,9 +17,9 @@ from registry import AGENTS
 from jaxagents import verify
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.checkpoints.sweep_records import SWEEP
-from jaxagents.running import sweeps
-from jaxagents.running.members import MembersOnDevices
-from jaxagents.running.progress import SweepBar
+from jaxagents.engine import sweeps
+from jaxagents.engine.members import MembersOnDevices
+from jaxagents.engine.observers import SweepBar
 
 CASES = {case.name: case for case in AGENTS}
 A2C = CASES["A2C"]

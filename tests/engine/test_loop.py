@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxagents.running.chunks import AlignedChunks, TimedChunks
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.loop import drive, updates_between_points
+from jaxagents.engine.loop import AlignedChunks, TimedChunks
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import drive, updates_between_points
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Objects that are frozen once they are made, and compared by value."""
+"""Classes whose objects are sealed once their whole constructor has run."""
 
 import abc
 import inspect
-from collections.abc import Hashable
 from typing import Any
 
 
@@ -35,35 +34,3 @@ def _arguments(made: type) -> inspect.Signature:
 def _is_about_arguments(error: TypeError) -> bool:
     """Whether an error was raised by a call of a constructor, rather than within it."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
-
-
-class Frozen(metaclass=SealedAtTheEnd):
-    """Something whose attributes stay as its constructor set them, with a key that it is compared by."""
-
-    _key: Hashable
-    _is_frozen = False
-
-    @abc.abstractmethod
-    def _seal(self) -> None:
-        """Does what has to come after the constructor, of which `_freeze` is the last."""
-
-    def _freeze(self, key: Hashable) -> None:
-        self._key = key
-        self._is_frozen = True
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if self._is_frozen:
-            raise AttributeError(
-                f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "
-                "would not see the change. Make a new agent instead."
-            )
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen: '{name}' cannot be deleted.")
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frozen) and self._key == other._key

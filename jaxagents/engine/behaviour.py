@@ -3,28 +3,17 @@
 import abc
 import copy
 import functools
+from collections.abc import Hashable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
-from jaxagents.agents.checks.actions import learns_elsewhere
-from jaxagents.agents.checks.arguments import (
-    check_are_classes,
-    check_eval_rng,
-    check_kind,
-    check_not_traced,
-)
-from jaxagents.agents.config import Config
-from jaxagents.agents.former_hooks import FORMER_HOOKS
-from jaxagents.agents.host_program import ProgramOnHost
-from jaxagents.agents.identity import Frozen
-from jaxagents.agents.kept_info import check_eval_metrics
-from jaxagents.agents.program import HyperparametersT, Program, RunnerT
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import (
+    FORMER_HOOKS,
     check_hook_arguments,
     check_hook_names,
     check_hooks_are_methods,
@@ -34,13 +23,22 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
 from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.sealed import SealedAtTheEnd
 from jaxagents.core.shared_programs import Programs
+from jaxagents.engine.checks import (
+    check_are_classes,
+    check_eval_metrics,
+    check_eval_rng,
+    check_kind,
+    check_not_traced,
+)
+from jaxagents.engine.config import Config
+from jaxagents.engine.program import HyperparametersT, Program, RunnerT
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import check_numbers
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.tracing import check_reset
-from jaxagents.running.host_rollout import HostRollout
 from jaxagents.sharding import in_one_order
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -60,8 +58,10 @@ class FunctionalEnvironment(Protocol):
         ...
 
 
-class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
+class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
     """The part of an agent that algorithms fill in, of which its programs are made.
+
+    It is frozen once its constructor has run, and compared by value.
 
     A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
     (`_training_step`), what of a runner acts (`_acting`), and how hyperparameters are replaced
@@ -81,6 +81,8 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     _programs: Programs[Self] | None = None
+    _key: Hashable
+    _is_frozen = False
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         check_not_traced(env_params)
         environment = as_environment(env, env_params)
         if environment.on_host and not self._plays_on_host:
-            raise TypeError(learns_elsewhere(type(self).__name__, environment))
+            raise TypeError(_learns_elsewhere(type(self).__name__, environment))
         self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
         self.config = config
@@ -294,7 +296,7 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
         """The runner before a rollout that begins with new episodes in some environments."""
         raise NotImplementedError
 
-    def _learn_from_host(self, runner: RunnerT, rollout: HostRollout) -> tuple[RunnerT, Report]:
+    def _learn_from_host(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
         """Learns from a rollout, after which the runner's environments stand already."""
         raise NotImplementedError
 
@@ -347,12 +349,17 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
         """The pure functions of a runner that training consists of."""
-        on_host = self.episodes.env.on_host
-        return ProgramOnHost(self.behaviour) if on_host else Program(self.behaviour)
+        return Program(self.behaviour)
 
     @property
     def programs(self) -> Programs[Self] | None:
         """The compiled programs of the agent; `None` inside a program, which is itself compiled."""
+        return self._programs
+
+    @property
+    def compiled(self) -> Programs[Self]:
+        """The compiled programs of an agent that is not itself within one."""
+        assert self._programs is not None
         return self._programs
 
     def with_data(self, data: PyTree) -> Self:
@@ -404,3 +411,39 @@ class Behaviour(Frozen, Generic[ConfigT, HyperparametersT, RunnerT]):
 
     def __repr__(self) -> str:
         return f"<{str(self).splitlines()[0].rstrip(':')}>"
+
+    @abc.abstractmethod
+    def _seal(self) -> None:
+        """Does what has to come after the constructor: `_freeze` at last."""
+
+    def _freeze(self, key: Hashable) -> None:
+        self._key = key
+        self._is_frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_frozen:
+            raise AttributeError(
+                f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "
+                "would not see the change. Make a new agent instead."
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: '{name}' cannot be deleted.")
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Behaviour) and self._key == other._key
+
+
+def _learns_elsewhere(agent: str, env: Environment) -> str:
+    """The message for an agent that is given an environment on the host, and does not play there."""
+    message = f"{agent} plays in compiled environments alone, and {env.name} runs on the host."
+    if env.n_actors is not None:
+        return f"{message} Train its actors with IPPO or MAPPO, which play in it by themselves."
+    return (
+        f"{message} Train a learner in it with jaxagents.host.train_online, or on a dataset with "
+        "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
+    )

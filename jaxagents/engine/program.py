@@ -6,38 +6,39 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.agents.checks.metrics import check_metrics
-from jaxagents.agents.checks.updates import check_update
-from jaxagents.agents.kept_info import takes_info
-from jaxagents.agents.runners import AnyRunner
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.clashes import check_not_taken
+from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.engine.checks import check_metrics, check_update, takes_info
+from jaxagents.engine.loop import updates_between_points
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import EpisodeOutcomes, play_episodes, record_episode
-from jaxagents.running.driver import train_in_one_program
 
 if TYPE_CHECKING:
-    from jaxagents.agents.behaviour import Behaviour
+    from jaxagents.engine.behaviour import Behaviour
 
 _DEFAULT_N_EVALS = 32
+_DEFAULT_N_EVALS_ON_HOST = 10
 
 HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
-RunnerT = TypeVar("RunnerT", bound=AnyRunner)
+RunnerT = TypeVar("RunnerT", bound=Any)
 
 
 class Program(Generic[HyperparametersT, RunnerT]):
     """A training as pure functions of a runner, made of an agent's hooks.
 
-    Nothing is compiled here: whoever runs it does so at its own door, on one device, on a mesh, or
-    vmapped over many members.
+    Nothing is compiled here: an executor does so at its own door, on one device, on a mesh, vmapped
+    over many members, or around environments that are stepped on the host.
     Programs of equal behaviour are equal.
     """
 
@@ -53,7 +54,18 @@ class Program(Generic[HyperparametersT, RunnerT]):
     @property
     def n_evals(self) -> int:
         """Number of episodes of an evaluation point."""
-        return self.config.n_evals or _DEFAULT_N_EVALS
+        on_host = self.behaviour.episodes.env.on_host
+        return self.config.n_evals or (_DEFAULT_N_EVALS_ON_HOST if on_host else _DEFAULT_N_EVALS)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluation points play episodes."""
+        return self.behaviour.eval_during_training
+
+    @property
+    def eval_rng(self) -> Key[Array, ""]:
+        """Random key of the episodes of evaluation points."""
+        return as_key(jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng)
 
     def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
         """The same program, reading other data."""
@@ -80,29 +92,42 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """The runner after updates, and the first ones that met numbers that are not finite."""
-        update = jax.jit(self._update, inline=True)  # which is traced once for both of its calls
-        runner, known = runner.replace(info={}), runner.info
-        report = jax.eval_shape(update, runner)[1]
-        numbers = {
-            name: known.get(name, jnp.full(x.shape, jnp.nan, x.dtype))
-            for name, x in report.numbers.items()
-        }
+        numbers = runner.info or self._numbers_before(runner)
+        runner = runner.replace(info={})
+        _, report = jax.eval_shape(self._traced_update, runner)
 
         def next_update(
             _: Array, carry: tuple[RunnerT, dict[str, Array], Record]
         ) -> tuple[RunnerT, dict[str, Array], Record]:
             runner, _, record = carry
-            runner, report = update(runner)
+            runner, report = self._traced_update(runner)
             return runner, report.numbers, record.after(runner.update_step, report)
 
         carry = runner, numbers, Record.before(report)
         runner, numbers, record = jax.lax.fori_loop(0, n_updates, next_update, carry)
         return runner.replace(info=numbers), record.by_name(numbers)
 
+    def _numbers_before(self, runner: RunnerT) -> dict[str, Array]:
+        """The numbers of the report before any update: NaN."""
+        _, report = jax.eval_shape(self._traced_update, runner.replace(info={}))
+        return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in report.numbers.items()}
+
+    @functools.cached_property
+    def _traced_update(self) -> Callable[[RunnerT], tuple[RunnerT, Report]]:
+        """`_update`, which is traced once for all of its calls."""
+        return jax.jit(self._update, inline=True)
+
     def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
         """The runner after one update, and its report."""
         present = self.behaviour._at_present(runner)
-        return self._counted(self._now(present)._training_step(present), runner)
+        behaviour = self.behaviour.at(self.behaviour.moment(runner))
+        return self._counted(behaviour._training_step(present), runner)
+
+    def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner after an update that learns from a rollout on the host, and its report."""
+        runner = runner.replace(info={})
+        present = self.behaviour._at_present(runner)
+        return self._counted(self.behaviour._learn_from_host(present, rollout), runner)
 
     def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
@@ -110,44 +135,71 @@ class Program(Generic[HyperparametersT, RunnerT]):
         runner = self.behaviour._as_before(runner, before)
         return runner.replace(update_step=before.update_step + 1, info={}), report
 
-    def _now(self, runner: RunnerT) -> "Behaviour[Any, HyperparametersT, RunnerT]":
-        """The behaviour in its environment as it is at the moment of a runner."""
-        return self.behaviour.at(self.moment(runner))
+    def train(
+        self,
+        rng: RandomKey | None,
+        hyperparams: HyperparametersT | None,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[RunnerT, Metrics]:
+        """A whole training: the final runner, and metrics with a leading axis of points."""
+        if runner is None:
+            first = self.start(as_key(rng), hyperparams)
+        else:
+            first = self.behaviour._complete(runner)
+            first = first if hyperparams is None else self.restart(first, hyperparams)
+        lengths = updates_between_points(n_steps, self.config.eval_frequency)
 
-    def moment(self, runner: RunnerT) -> Moment:
-        """The moment of the training at which a runner stands, as far as the environment knows of it."""
-        return self.behaviour.moment(runner)
+        def to_next_point(
+            runner: RunnerT, x: tuple[ArrayLike, ArrayLike]
+        ) -> tuple[RunnerT, Metrics]:
+            _, n_updates = x
+            runner, _ = self.advance(runner, n_updates)
+            return runner, self.evaluate(runner)
+
+        step: Callable = to_next_point
+        if progress:
+            step = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
+        if not first.info:
+            first = first.replace(info=self._numbers_before(first))
+        points = jnp.arange(len(lengths))
+        return jax.lax.scan(step, first, (points, jnp.asarray(lengths, jnp.int32)))
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point: the update step, the losses, and episodes."""
+        return self.report(runner, self.play_point(runner))
+
+    def play_point(self, runner: RunnerT) -> Metrics:
+        """The outcomes of the episodes of one evaluation point; empty if it plays none."""
         if not self.evaluates:
-            return self.report(runner)
-        acting, deterministic = self.acting(runner), self.config.eval_deterministic
-        moment = self.moment(runner)
-        played = self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
-        return self.report(runner, played)
+            return {}
+        acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
+        moment = self.behaviour.moment(runner)
+        return self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
 
+    @nan_is_allowed
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too."""
-        return jax.eval_shape(self.evaluate, runner)
+        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too.
 
-    @property
-    def evaluates(self) -> bool:
-        """Whether evaluation points play episodes."""
-        return self.behaviour.eval_during_training
+        On the host, hooks that make them need not be traceable: they are given episodes of one step.
+        """
+        episodes = self.behaviour.episodes
+        if not episodes.env.on_host:
+            return jax.eval_shape(self.evaluate, runner)
+        metrics = jax.eval_shape(self.report, runner, {})
+        if not self.evaluates:
+            return metrics
+        ends = jnp.ones(self.n_evals, bool)
+        numbers = jnp.ones((self.n_evals, *episodes.actors_shape), jnp.float32)
+        names = episodes.info_names
+        info = dict.fromkeys([*names.final, *names.summed], numbers)
+        outcomes = EpisodeOutcomes(numbers, numbers, ends, ends, ends.astype(jnp.int32), info)
+        return metrics | self.metrics_of(outcomes)
 
-    @property
-    def eval_rng(self) -> Key[Array, ""]:
-        """Random key of the episodes of evaluation points."""
-        return as_key(jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng)
-
-    def acting(self, runner: RunnerT) -> PyTree:
-        """The part of a runner that acts."""
-        return self.behaviour._acting(runner)
-
-    def report(self, runner: RunnerT, played: Metrics | None = None) -> Metrics:
-        """The update step, what the last update reported, and the metrics of an evaluation if given."""
-        played, hook = played or {}, f"{type(self.behaviour).__name__}._eval_metrics"
+    def report(self, runner: RunnerT, played: Metrics) -> Metrics:
+        """The update step, what the last update reported, and the outcomes of episodes."""
+        hook = f"{type(self.behaviour).__name__}._eval_metrics"
         check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
         return {"update_step": runner.update_step, **runner.info, **played}
 
@@ -203,21 +255,35 @@ class Program(Generic[HyperparametersT, RunnerT]):
         episodes = self.behaviour.episodes
         return episodes if moment is None else episodes.at(moment)
 
-    def train(
+    # What acts in environments on the host, all of them at once.
+
+    def act_in_training(
+        self, acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike
+    ) -> tuple[PyTree, PyTree, Array]:
+        """The memories after a step, the actions, and their log-probabilities."""
+        noise = jax.tree.map(lambda x: x[time], draws)
+        return self.behaviour._act_on_host(acting, carry, obs, noise)
+
+    def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and the greedy actions."""
+        return jax.vmap(self.behaviour.act, (None, 0, 0))(acting, carry, obs)
+
+    def act_at_random(
         self,
-        rng: RandomKey | None,
-        hyperparams: HyperparametersT | None,
-        runner: RunnerT | None,
-        n_steps: int,
-        progress: bool,
-    ) -> tuple[RunnerT, Metrics]:
-        """A whole training: the final runner, and metrics with a leading axis of points."""
-        if runner is not None:
-            first = self.behaviour._complete(runner)
-            first = first if hyperparams is None else self.restart(first, hyperparams)
-        else:
-            first = self.start(as_key(rng), hyperparams)
-        return train_in_one_program(self, first, n_steps, progress)
+        acting: PyTree,
+        carry: PyTree,
+        obs: PyTree,
+        rng: Key[Array, ""],
+        episodes: Int[np.ndarray, "environments"],
+        time: ArrayLike,
+    ) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and actions that are drawn, by the numbers of episode and step."""
+
+        def act(carry: PyTree, obs: PyTree, episode: Array) -> tuple[PyTree, PyTree]:
+            key = jax.random.fold_in(jax.random.fold_in(rng, episode), time)
+            return self.behaviour.act(acting, carry, obs, key)
+
+        return jax.vmap(act)(carry, obs, episodes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self.behaviour == other.behaviour

@@ -15,9 +15,9 @@ from registry import AGENTS
 from scripts import run_script
 
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.members import MembersOnDevices
-from jaxagents.running.programs import OnDevice
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.members import MembersOnDevices
+from jaxagents.engine.executors import OnDevice
 
 CASES = {case.name: case for case in AGENTS}
 PPO, CASE = CASES["PPO"], CASES["REINFORCE"]

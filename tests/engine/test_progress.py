@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jaxagents.running.progress import ProgressBar
+from jaxagents.engine.observers import ProgressBar
 
 
 def show_all(bar):

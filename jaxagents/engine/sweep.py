@@ -3,11 +3,11 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.store import Restored
@@ -15,16 +15,14 @@ from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.core.report import in_words
+from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.executors import RunnerT
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.members import members_of
+from jaxagents.engine.observers import CallbackObserver, LoggerObserver, Observer, SweepBar
 from jaxagents.loggers import Logger
-from jaxagents.running.callbacks import CallbackObserver
-from jaxagents.running.chunks import TimedChunks
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.loop import Observer, drive, updates_between_points
-from jaxagents.running.members import Members, members_of
-from jaxagents.running.points import LoggerObserver
-from jaxagents.running.progress import SweepBar
-from jaxagents.running.trainable import RunnerT, Trainable
 
 _SECONDS_PER_CHUNK = 1.0
 """Of all members together: each one's part of a chunk begins with cold caches."""
@@ -48,7 +46,7 @@ class SweepResult(NamedTuple):
 
 
 def sweep(
-    agent: Trainable[RunnerT],
+    agent: Behaviour[Any, Any, RunnerT],
     grid: Grid,
     earlier: Restored | None,
     complete: Callable[[RunnerT], RunnerT],
@@ -71,34 +69,26 @@ def sweep(
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
     """
     if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
-        runners, metrics, spoilt = earlier.tree, earlier.history, {}
+        runners, metrics, nonfinite = earlier.tree, earlier.history, {}
     else:
-        runners, metrics, spoilt = _train(
+        runners, metrics, nonfinite = _train(
             agent, grid, earlier, complete, n_steps, progress, callbacks
         )
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     runners, metrics = _by_set_and_seed((runners, _by_member(metrics, grid)), grid)
-    _warn_of(are_sound, spoilt)
+    _warn_of(are_sound, nonfinite)
     best = _best_set(metrics, are_sound)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
 
 
-def first_member(history: Metrics, grid: Grid) -> tuple[Metrics, PyTree]:
-    """The metrics of the first member, and its hyperparameters.
-
-    Args:
-        history: The metrics of a sweep, as they are recorded.
-        grid: The members.
-
-    Returns:
-        Both.
-    """
-    return jax.tree.map(lambda x: x[0], (_by_member(history, grid), grid.sets))
+def first_member(earlier: Restored, grid: Grid) -> tuple[Metrics, PyTree]:
+    """The metrics of the first member of a sweep, and its runner."""
+    return jax.tree.map(lambda x: x[0], (_by_member(earlier.history, grid), earlier.tree))
 
 
 def _train(
-    agent: Trainable[RunnerT],
+    agent: Behaviour[Any, Any, RunnerT],
     grid: Grid,
     earlier: Restored | None,
     complete: Callable[[RunnerT], RunnerT],
@@ -110,7 +100,8 @@ def _train(
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
-    observers: list[Observer] = []
+    nonfinite = _Nonfinite()
+    observers: list[Observer] = [nonfinite]
     with contextlib.ExitStack() as stack:
         members = stack.enter_context(members_of(agent, grid.n_members))
         interruption = stack.enter_context(Interruption())
@@ -129,37 +120,27 @@ def _train(
             runners = members.place(earlier.tree, complete)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
-        program = _InStep(members)
-        runners, metrics = drive(program, runners, lengths, observers, chunks)
-        return members.gather(runners), join(known, metrics), program.spoilt
+        runners, metrics = drive(members, runners, lengths, observers, chunks)
+        return members.gather(runners), join(known, metrics), nonfinite.since
 
 
-class _InStep:
-    """Members that make the same number of updates, which the metrics of a point then tell but once.
+class _Nonfinite(Observer):
+    """Notes since which updates the numbers of members are not finite.
 
     Attributes:
-        spoilt: Since which updates the numbers of members are not finite, in words, by members.
+        since: The updates, in words, by members.
     """
 
-    def __init__(self, members: Members) -> None:
-        """Takes the members."""
-        self._members = members
-        self.spoilt: dict[int, str] = {}
+    def __init__(self) -> None:
+        self.since: dict[int, str] = {}
 
-    def advance(self, runners: PyTree, n_updates: ArrayLike) -> PyTree:
-        """Makes updates, using up the runners."""
-        runners, first = self._members.watch(runners, n_updates)
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
+        """Notes members that were finite before."""
         first = jax.device_get(first)
-        members = np.any([x.reshape(len(x), -1).any(axis=1) for x in first.values()], axis=0)
-        for member in np.flatnonzero(members).tolist() if first else []:
+        are = [x.reshape(len(x), -1).any(axis=1) for x in first.values()]
+        for member in np.flatnonzero(np.any(are, axis=0)).tolist() if first else []:
             told = in_words({name: updates[member] for name, updates in first.items()})
-            self.spoilt.setdefault(member, "; ".join(f"since update {text}" for text in told))
-        return runners
-
-    def evaluate(self, runners: PyTree) -> Metrics:
-        """The metrics of one evaluation point."""
-        metrics = self._members.evaluate(runners)
-        return {**metrics, "update_step": metrics["update_step"][0]}
+            self.since.setdefault(member, "; ".join(f"since update {text}" for text in told))
 
 
 class _Lines(LoggerObserver):
@@ -198,9 +179,9 @@ class _Callbacks(CallbackObserver):
         earlier = None if known is None else self._by_point(known)
         super().__init__(callbacks, first, n_steps, say, earlier=earlier)
 
-    def on_chunk(self, runner: PyTree, n_updates: int) -> bool:
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool:
         """Calls the callbacks without runners, which to copy after every chunk would take time."""
-        return super().on_chunk(None, n_updates)
+        return super().on_chunk(None, n_updates, first)
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool:
         """Calls the callbacks."""
@@ -241,13 +222,13 @@ def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -
     return int(np.argmax(means)) if np.isfinite(means).any() else None
 
 
-def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], spoilt: dict[int, str]) -> None:
+def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
     """Warns of members with numbers that are not finite at the end, or were not so before."""
-    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *spoilt})
+    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *nonfinite})
     if not indices:
         return
     places = list(np.ndindex(*are_sound.shape))
-    told = "".join(f" {places[i]} {spoilt[i]}." for i in indices[:8] if i in spoilt)
+    told = "".join(f" {places[i]} {nonfinite[i]}." for i in indices[:8] if i in nonfinite)
     warnings.warn(
         f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
         f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "

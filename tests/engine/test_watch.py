@@ -18,7 +18,7 @@ from jaxagents.core.report import REWARDS, nonfinite_environments
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.host.checkpoint import HostStore
 from jaxagents.learners.optimizer import SkipNotFinite
-from jaxagents.running.watch import NotFiniteError
+from jaxagents.engine.observers import NotFiniteError
 from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}

@@ -1,7 +1,7 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
 import functools
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,37 +23,37 @@ from jaxagents.core.compilation import (
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite
+from jaxagents.engine.behaviour import Behaviour
 from jaxagents.envs.environment import Moment
-from jaxagents.running.trainable import Compilable, RunnerT, programs_of
 from jaxagents.sharding import DATA_AXIS, check_axis
+
+RunnerT = TypeVar("RunnerT", bound=Any)
 
 _SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
 
 
 class OnDevice(Generic[RunnerT]):
-    """An agent's program on one device."""
+    """An agent's programs on one device."""
 
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
-    def __init__(self, agent: Compilable[RunnerT]) -> None:
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
-        self._compiled = programs_of(agent).get(OnDevice, _OnDevice)
+        self._program = agent.program
+        self._jitted = agent.compiled.get(OnDevice, _on_device)
         self._data = agent.data
+
+    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
+        """Compiles `start`, and traces `advance` meanwhile, which is compiled by its first call."""
+        start = self._jitted.start.lower(rng, in_float32(hyperparams))
+        args = start.out_info, self._data, np.int32(1)
+        compile_meanwhile(start, lambda: self._jitted.advance.lower(*args))
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
-        """Makes a fresh runner; `advance` is traced while this is compiled."""
-        hyperparams = in_float32(hyperparams)
-        without_jit = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]
-        if not (without_jit or is_tracing((rng, hyperparams))):
-            self._compile_start(rng, hyperparams)
-        return self._compiled.start(rng, hyperparams)
-
-    def _compile_start(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        start = self._compiled.start.lower(rng, hyperparams)
-        args = start.out_info, self._data, np.int32(1)
-        compile_meanwhile(start, lambda: self._compiled.watch.lower(*args))
+        """Makes a fresh runner."""
+        return self._jitted.start(rng, in_float32(hyperparams))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -63,20 +63,19 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
-        return self._compiled.restart(runner, in_float32(hyperparams))
+        return self._jitted.restart(runner, in_float32(hyperparams))
 
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
-        """Makes updates, using up the runner."""
-        return self.watch(runner, n_updates)[0]
-
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
-        return self._compiled.watch(runner, self._data, as_int32(n_updates))
+        if makes_none(n_updates):
+            return runner, {}
+        return self._jitted.advance(runner.replace(info={}), self._data, as_int32(n_updates))
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
-        return self._compiled.evaluate(runner)
+        played = self._jitted.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        return self._program.report(runner, played)
 
     def play(
         self,
@@ -87,7 +86,7 @@ class OnDevice(Generic[RunnerT]):
         moment: Moment | None = None,
     ) -> Metrics:
         """The outcomes of episodes at a moment of a training, of greedy actions or drawn ones."""
-        return self._compiled.play(rng, acting, n_evals, deterministic, moment)
+        return self._jitted.play(rng, acting, n_evals, deterministic, moment)
 
     def record(
         self,
@@ -98,7 +97,7 @@ class OnDevice(Generic[RunnerT]):
         moment: Moment | None = None,
     ) -> tuple[PyTree, Int[Array, ""]]:
         """The states of one episode at a moment of a training, and its number of steps."""
-        return self._compiled.record(rng, acting, max_steps, deterministic, moment)
+        return self._jitted.record(rng, acting, max_steps, deterministic, moment)
 
     @nan_is_allowed
     def train(
@@ -110,38 +109,52 @@ class OnDevice(Generic[RunnerT]):
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
         """Makes a whole training in one program."""
-        return self._compiled.train(rng, hyperparams, runner, self._data, n_steps, progress)
+        return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
 
 
-class _OnDevice:
+def makes_none(n_updates: ArrayLike) -> bool:
+    """Whether a number of updates is known to be none, whose numbers no report tells."""
+    return not is_tracing(n_updates) and not np.asarray(n_updates)
+
+
+class _OnDevice(NamedTuple):
+    start: Jitted
+    restart: Jitted
+    advance: Jitted
+    play_point: Jitted
+    play: Jitted
+    record: Jitted
+    train: Jitted
+
+
+def _on_device(behaviour: Behaviour) -> _OnDevice:
     """The compiled functions of equal agents on one device."""
+    program = behaviour.program
 
-    def __init__(self, behaviour: Compilable) -> None:
-        program = behaviour.program
+    def advance(
+        runner: PyTree, data: PyTree, n_updates: ArrayLike
+    ) -> tuple[PyTree, FirstNonfinite]:
+        return program.with_data(data).advance(runner, n_updates)
 
-        def watch(
-            runner: PyTree, data: PyTree, n_updates: ArrayLike
-        ) -> tuple[PyTree, FirstNonfinite]:
-            return program.with_data(data).watch(runner, n_updates)
+    def train(
+        rng: RandomKey | None,
+        hyperparams: PyTree,
+        runner: PyTree,
+        data: PyTree,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[PyTree, Metrics]:
+        return program.with_data(data).train(rng, hyperparams, runner, n_steps, progress)
 
-        def train(
-            rng: RandomKey | None,
-            hyperparams: PyTree,
-            runner: PyTree,
-            data: PyTree,
-            n_steps: int,
-            progress: bool,
-        ) -> tuple[PyTree, Metrics]:
-            given = program.with_data(data)
-            return given.train(rng, hyperparams, runner, n_steps, progress)
-
-        self.start: Jitted = (jax.jit if behaviour.collects_at_start else quick_jit)(program.start)
-        self.restart = jax.jit(program.restart)
-        self.watch = jit_in_place(watch)
-        self.evaluate = jax.jit(program.evaluate)
-        self.play = jax.jit(program.play, static_argnums=(2, 3))
-        self.record = jax.jit(program.record, static_argnums=(2, 3))
-        self.train = jax.jit(train, static_argnums=(4, 5))
+    return _OnDevice(
+        start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
+        restart=jax.jit(program.restart),
+        advance=jit_in_place(advance),
+        play_point=jax.jit(program.play_point),
+        play=jax.jit(program.play, static_argnums=(2, 3)),
+        record=jax.jit(program.record, static_argnums=(2, 3)),
+        train=jax.jit(train, static_argnums=(4, 5)),
+    )
 
 
 class OnMesh(Generic[RunnerT]):
@@ -151,7 +164,7 @@ class OnMesh(Generic[RunnerT]):
     `"data"`, and copies of everything else on every device.
     """
 
-    def __init__(self, agent: Compilable[RunnerT], mesh: Mesh) -> None:
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT], mesh: Mesh) -> None:
         """Compiles nothing yet.
 
         Args:
@@ -169,18 +182,18 @@ class OnMesh(Generic[RunnerT]):
             )
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
-        self._behaviour = agent.behaviour
+        self._behaviour, self._program = agent.behaviour, agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
-        self._programs = programs_of(agent).get(
-            (OnMesh, self._mesh), functools.partial(_compile, mesh=self._mesh)
+        self._jitted = agent.compiled.get(
+            (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
         )
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, on the devices."""
         with jax.set_mesh(self._mesh):
-            return self._programs.start(rng, in_float32(hyperparams))
+            return self._jitted.start(rng, in_float32(hyperparams))
 
     @property
     def shared_by_processes(self) -> bool:
@@ -200,50 +213,52 @@ class OnMesh(Generic[RunnerT]):
         with jax.set_mesh(self._mesh):
             return jax.jit(place)([portable(leaf) for leaf in leaves])
 
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
-        """Makes updates, using up the runner."""
-        return self.watch(runner, n_updates)[0]
-
-    def watch(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        if makes_none(n_updates):
+            return runner, {}
         with jax.set_mesh(self._mesh):
-            return self._programs.watch(runner, as_int32(n_updates), self._data)
+            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
         with jax.set_mesh(self._mesh):
-            return self._programs.evaluate(runner)
+            played = self._jitted.play_point(runner.replace(info={}))
+        return self._program.report(runner, played)
 
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         with jax.set_mesh(self._mesh):
-            return self._programs.watch.lower(self.start(rng, hyperparams), np.int32(1), self._data)
+            return self._jitted.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
 
 
-class _Programs(NamedTuple):
+class _OnMesh(NamedTuple):
     start: Jitted
-    watch: Jitted
-    evaluate: Jitted
+    advance: Jitted
+    play_point: Jitted
 
 
-def _compile(behaviour: Compilable, mesh: Mesh) -> _Programs:
+def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
+    """The compiled functions of equal agents on a mesh."""
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
         return _place(behaviour, mesh, program.start(rng, hyperparams))
 
-    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstNonfinite]:
-        runner, first = program.with_data(data).watch(runner, n_updates)
+    def advance(
+        runner: PyTree, n_updates: ArrayLike, data: PyTree
+    ) -> tuple[PyTree, FirstNonfinite]:
+        runner, first = program.with_data(data).advance(runner, n_updates)
         return _place(behaviour, mesh, runner), first
 
-    def evaluate(runner: PyTree) -> Metrics:
-        return jax.lax.with_sharding_constraint(program.evaluate(runner), whole)
+    def play_point(runner: PyTree) -> Metrics:
+        return jax.lax.with_sharding_constraint(program.play_point(runner), whole)
 
-    return _Programs(
+    return _OnMesh(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
-        watch=jit_in_place(watch),
-        evaluate=jax.jit(evaluate),
+        advance=jit_in_place(advance),
+        play_point=jax.jit(play_point),
     )
 
 
@@ -262,7 +277,7 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
     return jax.tree.map(join, data)
 
 
-def _place(behaviour: Compilable[RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
+def _place(behaviour: Behaviour[Any, Any, RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
     """A runner, inside of a compiled function, with its arrays where they belong."""
 
     def place(path: tuple, array: Array) -> Array:

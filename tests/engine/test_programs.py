@@ -16,7 +16,7 @@ from registry import AGENTS
 from jaxagents.envs.play import play_episodes
 from jaxagents.learners import fit as fitting
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.running.programs import OnMesh
+from jaxagents.engine.executors import OnMesh
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)

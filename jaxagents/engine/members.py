@@ -5,7 +5,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -13,44 +13,20 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from jaxagents.core.arrays import stack, unstack
+from jaxagents.core.arrays import as_int32, stack, unstack
 from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
-from jaxagents.running.programs import OnDevice
-from jaxagents.running.trainable import Compilable, RunnerT, Trainable, programs_of
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.executors import OnDevice, RunnerT, makes_none
 
 T = TypeVar("T")
 
 _MEMBERS = PartitionSpec("members")
 
 
-class Members(Protocol):
-    """The members of a sweep, whose runners are passed on as it holds them."""
-
-    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree, /) -> PyTree:
-        """Fresh runners."""
-        ...
-
-    def place(self, stacked: PyTree, complete: Callable[[PyTree], PyTree], /) -> PyTree:
-        """Runners to go on from."""
-        ...
-
-    def watch(self, runners: PyTree, n_updates: ArrayLike, /) -> tuple[PyTree, FirstNonfinite]:
-        """Makes updates, using up the runners; also gives the first that met non-finite numbers."""
-        ...
-
-    def evaluate(self, runners: PyTree, /) -> Metrics:
-        """The metrics of one evaluation point."""
-        ...
-
-    def gather(self, runners: PyTree, /) -> PyTree:
-        """The runners as one, with a leading axis of members."""
-        ...
-
-
 @contextlib.contextmanager
-def members_of(agent: Trainable, n_members: int) -> "Iterator[Members]":
+def members_of(agent: Behaviour, n_members: int) -> "Iterator[MembersOnCores | MembersOnDevices]":
     """The members of a sweep, where they are fastest.
 
     Args:
@@ -69,28 +45,27 @@ def members_of(agent: Trainable, n_members: int) -> "Iterator[Members]":
 
 
 class MembersOnCores(Generic[RunnerT]):
-    """An agent's program for many members, which the cores of a CPU run side by side, one each.
+    """An agent's programs for many members, which the cores of a CPU run side by side, one each.
 
-    It runs the very programs of a single training. On a CPU that is faster than one wide program,
+    They are the very programs of a single training. On a CPU that is faster than one wide program,
     which leaves most of its work to one core.
     """
 
-    def __init__(self, agent: Trainable[RunnerT], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT], threads: ThreadPoolExecutor) -> None:
         """Compiles nothing yet.
 
         Args:
             agent: The agent.
             threads: One for each core that is to be used.
         """
-        self._agent = agent
-        self._program = OnDevice(agent)
+        self._executor = OnDevice(agent)
         self._threads = threads
-        self._compiled: set[Callable] = set()
+        self._called: set[Callable] = set()
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
         """Fresh runners."""
         sets = [jax.tree.map(lambda x, i=i: x[i], hyperparams) for i in range(len(rngs))]
-        return self._map(self._agent.start, list(rngs), sets)
+        return self._map(self._executor.start, list(rngs), sets)
 
     @nan_is_allowed
     def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> list[RunnerT]:
@@ -105,16 +80,16 @@ class MembersOnCores(Generic[RunnerT]):
         """
         return [complete(runner) for runner in unstack(stacked)]
 
-    def watch(
+    def advance(
         self, runners: list[RunnerT], n_updates: ArrayLike
     ) -> tuple[list[RunnerT], FirstNonfinite]:
         """Makes updates; also gives the first that met non-finite numbers, members first."""
-        made = self._map(self._program.watch, runners, [n_updates] * len(runners))
+        made = self._map(self._executor.advance, runners, [n_updates] * len(runners))
         return [runner for runner, _ in made], stack_metrics([first for _, first in made])
 
     def evaluate(self, runners: list[RunnerT]) -> Metrics:
-        """The metrics of one evaluation point."""
-        return stack_metrics(self._map(self._agent.evaluate, runners))
+        """The metrics of one evaluation point, members first but for `update_step`."""
+        return _in_step(stack_metrics(self._map(self._executor.evaluate, runners)))
 
     @nan_is_allowed
     def gather(self, runners: list[RunnerT]) -> RunnerT:
@@ -125,17 +100,17 @@ class MembersOnCores(Generic[RunnerT]):
         def run(*member: PyTree) -> T:
             return jax.block_until_ready(function(*member))
 
-        if function in self._compiled:
+        if function.__name__ in self._called:
             return list(self._threads.map(run, *args))
         first = run(*(members[0] for members in args))  # alone, lest every thread compiles
-        self._compiled.add(function)
+        self._called.add(function.__name__)
         return [first, *self._threads.map(run, *(members[1:] for members in args))]
 
 
 class MembersOnDevices:
-    """An agent's program for many members, split over accelerators and vmapped on each."""
+    """An agent's programs for many members, split over accelerators and vmapped on each."""
 
-    def __init__(self, agent: Compilable, devices: Sequence[Any]) -> None:
+    def __init__(self, agent: Behaviour, devices: Sequence[Any]) -> None:
         """Compiles nothing yet.
 
         Args:
@@ -143,8 +118,8 @@ class MembersOnDevices:
             devices: The devices, no more than members.
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
-        self._data = agent.data
-        self._start, self._watch, self._evaluate = programs_of(agent).get(
+        self._data, self._program = agent.data, agent.program
+        self._start, self._advance, self._play_point = agent.compiled.get(
             (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 
@@ -166,22 +141,24 @@ class MembersOnDevices:
         """
         return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
 
-    def watch(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
+    def advance(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
         """Makes updates; also gives the first that met non-finite numbers, members first."""
-        runners, first = self._watch(runners, n_updates, self._data)
+        if makes_none(n_updates):
+            return runners, {}
+        runners, first = self._advance(runners.replace(info={}), as_int32(n_updates), self._data)
         return runners, self.gather(first)
 
     @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
-        """The metrics of one evaluation point."""
-        return self.gather(self._evaluate(runners))
+        """The metrics of one evaluation point, members first but for `update_step`."""
+        played = self._play_point(runners.replace(info={}))
+        return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
         """The runners without those that fill up the devices."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
     def _filled(self, stacked: T, n_members: int) -> T:
-        """The members stacked on the devices, some of them twice to fill all devices."""
         self._n_members = n_members
         n_filled = n_members + -n_members % self._mesh.size
         members = np.arange(n_filled) % n_members
@@ -190,15 +167,22 @@ class MembersOnDevices:
 
     def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        return self._watch.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
 
 
-def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
-    """An agent's `start`, `watch` and `evaluate` for many members."""
+def _in_step(metrics: Metrics) -> Metrics:
+    """Metrics of members that have all made the same number of updates, told once."""
+    return {**metrics, "update_step": metrics["update_step"][0]}
+
+
+def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
+    """An agent's `start`, `advance` and `play_point` for many members."""
     program = behaviour.program
 
-    def watch(runner: PyTree, n_updates: ArrayLike, data: PyTree) -> tuple[PyTree, FirstNonfinite]:
-        return program.with_data(data).watch(runner, n_updates)
+    def advance(
+        runner: PyTree, n_updates: ArrayLike, data: PyTree
+    ) -> tuple[PyTree, FirstNonfinite]:
+        return program.with_data(data).advance(runner, n_updates)
 
     def of_members(function: Callable, *in_axes: int | None) -> Callable:
         return jax.shard_map(
@@ -211,8 +195,8 @@ def _compile(behaviour: Compilable, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]
 
     return (
         jax.jit(of_members(program.start, 0, 0)),
-        jit_in_place(of_members(watch, 0, None, None)),
-        jax.jit(of_members(program.evaluate, 0)),
+        jit_in_place(of_members(advance, 0, None, None)),
+        jax.jit(of_members(program.play_point, 0)),
     )
 
 
