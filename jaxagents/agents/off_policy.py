@@ -20,7 +20,7 @@ from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
-from jaxagents.core.report import REWARDS, Flags, nonfinite_environments, with_flags
+from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.grouped_buffer import GroupedBuffer
@@ -143,9 +143,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             received = jnp.zeros(self.config.batch_size, jnp.float32)
             runner = runner.replace(received=received, returns=ops.no_moments())
         runner, _, observed = self._collect(runner, warmup_rngs, self._act_randomly)
-        runner = self._after_observing(runner, observed)
-        _, info = jax.eval_shape(self._learn, runner, rng[None])
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
+        return self._after_observing(runner, observed)
 
     def _empty_buffer(self) -> DeviceBuffer:
         obs = self._observation
@@ -179,24 +177,12 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         shape = (n_envs, *self._zero_action().shape)
         return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
 
-    def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs, flags, observed = self._play(runner)
-        runner, info = self._learn(runner, rngs)
-        runner = self._after_observing(runner, observed)
-        return runner.replace(info=with_flags(info, flags), update_step=runner.update_step + 1)
-
-    @property
-    def _n_watched_environments(self) -> int:
-        return self.config.batch_size
-
-    def _play(
-        self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], Flags, PyTree]:
-        """The runner after an update's steps, the keys of its gradient steps, and what was seen."""
+    def _training_step(self, runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
         runner, flags, observed = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs, flags, observed
+        runner, info = self._learn(runner.replace(rng=rng), learn_rngs)
+        return self._after_observing(runner, observed), Report(info, flags)
 
     def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
@@ -309,13 +295,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
-        runner, infos = self._gradient_steps(runner, rngs)
-        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
-
-    def _gradient_steps(
-        self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
-    ) -> tuple[OffPolicyRunner, Info]:
-        """The runner after gradient steps, and what each of them reports."""
+        """The runner after gradient steps, and the means of the numbers that they report."""
         buffer = runner.buffer
         scale = self._reward_scale(runner)
 
@@ -326,7 +306,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
         carry = (runner.learner, buffer.priorities)
         (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
-        return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), infos
+        runner = runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities))
+        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
 
     def _gradient_step(
         self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale
