@@ -5,14 +5,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-from jaxtyping import Array, Key, PyTree
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.policy import distribution_at
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.shared_trunk import whole_critic
 from jaxagents.agents.transitions import NOT_YET, Transition
 from jaxagents.core.arrays import select
+from jaxagents.core.report import Report
+from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.envs.checks import check_alike
 from jaxagents.envs.episodes import Episodes
 from jaxagents.learners.memory import initial_carry
@@ -145,3 +151,44 @@ def _draw_of(distribution: PyTree) -> tuple[Callable, Callable]:
         if sum(x.size for x in jax.tree.leaves(noise)) <= _MOST_NOISE:
             return distribution.noise, lambda distribution, noise: distribution.sample_from(noise)
     return jax.random.split, lambda distribution, key: distribution.sample(key)
+
+
+def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
+    """How an agent plays and learns where environments are stepped on the host.
+
+    Args:
+        agent: The agent.
+
+    Returns:
+        The parts of its update.
+    """
+    config = agent.config
+
+    def draw(runner: Runner, block: ArrayLike) -> PyTree:
+        actor = runner.actor_training
+        one = initial_carry(actor.model_def), agent._observation
+        carry, obs = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), one)
+        draw_noise, _ = drawing(agent, actor, carry, obs)
+        key = jax.random.fold_in(keys_of_update(config, runner.rng).rollout, block)
+        return draw_noise(key, (config.rollout_length, config.batch_size))
+
+    def act(
+        actor: TrainState, carry: PyTree, obs: PyTree, noise: PyTree
+    ) -> tuple[PyTree, PyTree, Array]:
+        _, act = drawing(agent, actor, carry, obs)
+        return jax.vmap(act)(noise, carry, obs)
+
+    def begin(runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
+        critic = whole_critic(config, runner.actor_training, runner.critic_training)
+        past = runner.critic_carry, runner.received
+        nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
+        present = begun_again(past, (initial_carry(critic.model_def), nothing), where)
+        critic_carry, received = jax.tree.map(jnp.asarray, present)
+        return runner.replace(critic_carry=critic_carry, received=received)
+
+    def learn(runner: Runner, rollout: HostRollout) -> tuple[Runner, Report]:
+        keys = keys_of_update(config, runner.rng)
+        traj = Transition(value=NOT_YET, **rollout._asdict())
+        return agent._update_from(runner.replace(rng=keys.next_runner), traj, keys.epochs)
+
+    return HostCollection(draw, act, begin, learn)

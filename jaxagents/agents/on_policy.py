@@ -6,16 +6,15 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents import shared_trunk, targets
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.chosen_network import network_of, own_network
-from jaxagents.agents.collect import collect, drawing, keys_of_update
+from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
 from jaxagents.agents.on_policy_checks import check_agent, check_learned
@@ -28,12 +27,13 @@ from jaxagents.agents.policy import (
 )
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.sequences import to_learn_from
-from jaxagents.agents.transitions import NOT_YET, AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.report import REWARDS, Report, nonfinite_environments
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.envs.environment import Environment
 from jaxagents.learners.fit import fit
 from jaxagents.learners.losses import Info
@@ -41,8 +41,6 @@ from jaxagents.learners.memory import initial_carry, remembers
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.initialisation import initialise
-from jaxagents.engine.host_play import begun_again
-from jaxagents.engine.host_rollout import HostRollout
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
@@ -68,7 +66,6 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     _config_type = OnPolicyConfig
     _hyperparams_type = OnPolicyHyperparameters
-    _plays_on_host = True
     split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
     _hooks = (
         *Agent._hooks,
@@ -94,10 +91,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _training_step(self, runner: Runner) -> tuple[Runner, Report]:
         return self._update_from(*self._collect(runner))
 
-    def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> tuple[Runner, Report]:
-        keys = keys_of_update(self.config, runner.rng)
-        traj = Transition(value=NOT_YET, **rollout._asdict())
-        return self._update_from(runner.replace(rng=keys.next_runner), traj, keys.epochs)
+    @property
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        return collection_on_host(self)
 
     def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
         """Plays a rollout in compiled environments.
@@ -621,28 +618,6 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def _validate(self) -> None:
         check_agent(self)
-
-    # The parts of a rollout between which environments are stepped on the host.
-
-    def _draw_on_host(self, runner: Runner, block: ArrayLike) -> PyTree:
-        draw, _ = drawing(self, runner.actor_training, runner.carry, runner.obs)
-        key = jax.random.fold_in(keys_of_update(self.config, runner.rng).rollout, block)
-        return draw(key, (self.config.rollout_length, self.config.batch_size))
-
-    def _act_on_host(
-        self, actor: TrainState, carry: PyTree, obs: PyTree, noise: PyTree
-    ) -> tuple[PyTree, PyTree, Array]:
-        _, act = drawing(self, actor, carry, obs)
-        return jax.vmap(act)(noise, carry, obs)
-
-    def _begin_episodes(self, runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
-        actor, critic = runner.actor_training, runner.critic_training
-        whole = shared_trunk.whole_critic(self.config, actor, critic)
-        past = runner.critic_carry, runner.received
-        nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
-        present = begun_again(past, (initial_carry(whole.model_def), nothing), where)
-        critic_carry, received = jax.tree.map(jnp.asarray, present)
-        return runner.replace(critic_carry=critic_carry, received=received)
 
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:

@@ -16,12 +16,10 @@ from jaxagents.core.hook_names import is_own
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
     check_environment,
-    check_names_are_free,
     check_one_actor,
     check_several_actors,
 )
 from jaxagents.envs.declarations import check_actor_mask
-from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.losses import Info
 from jaxagents.learners.memory import initial_carry, remembers, step
 from jaxagents.learners.train_state import TrainState
@@ -48,9 +46,7 @@ def check_agent(agent: "OnPolicyBase") -> None:
     _check_networks(agent)
     check_actors(agent)
     check_actor_mask(agent.episodes)
-    if isinstance(env, HostEnvironment):
-        env.check(agent.config.batch_size, agent.eval_during_training)
-        check_names_are_free(agent.episodes)
+    if env.on_host:
         _check_plays_on_host(agent)
     action = _check_outputs(agent)
     if not env.on_host:

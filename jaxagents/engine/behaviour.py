@@ -76,8 +76,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
-    _plays_on_host: ClassVar[bool] = False
-    """Whether environments may be stepped on the host."""
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
@@ -114,8 +112,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         check_kind(type(self).__name__, self._config_type, config)
         check_not_traced(env_params)
         environment = as_environment(env, env_params)
-        if environment.on_host and not self._plays_on_host:
-            raise TypeError(_learns_elsewhere(type(self).__name__, environment))
         self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
         self.config = config
@@ -428,14 +424,3 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Behaviour) and self._key == other._key
-
-
-def _learns_elsewhere(agent: str, env: Environment) -> str:
-    """The message for an agent that is given an environment on the host, and does not play there."""
-    message = f"{agent} plays in compiled environments alone, and {env.name} runs on the host."
-    if env.n_actors is not None:
-        return f"{message} Train its actors with IPPO or MAPPO, which play in it by themselves."
-    return (
-        f"{message} Train a learner in it with jaxagents.host.train_online, or on a dataset with "
-        "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
-    )
