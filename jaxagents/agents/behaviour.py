@@ -35,10 +35,9 @@ from jaxagents.core.numbers import flag, positive
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.core.shared_programs import Programs
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_numbers
+from jaxagents.envs.checks import check_numbers, check_reset
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
-from jaxagents.envs.tracing import check_reset
 from jaxagents.running.host_rollout import HostRollout
 from jaxagents.sharding import in_one_order
 

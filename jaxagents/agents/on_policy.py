@@ -33,13 +33,13 @@ from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags, without_flags
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
+    check_actor_mask,
     check_alike,
     check_environment,
     check_names_are_free,
     check_one_actor,
     check_several_actors,
 )
-from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.on_host.environment import HostEnvironment

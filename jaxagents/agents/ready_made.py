@@ -17,7 +17,7 @@ from jaxagents.agents.action_distributions import (
 from jaxagents.agents.chosen_network import make_network
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.declarations import check_action_mask
+from jaxagents.envs.checks import check_action_mask
 from jaxagents.networks import (
     Normalised,
     NormalisedRecurrent,
