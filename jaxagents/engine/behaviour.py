@@ -35,11 +35,10 @@ from jaxagents.engine.config import Config
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, Program, RunnerT
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_names_are_free, check_numbers
+from jaxagents.envs.checks import check_names_are_free, check_numbers, check_reset
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.on_host.environment import HostEnvironment
-from jaxagents.envs.tracing import check_reset
 from jaxagents.sharding import in_one_order
 
 ConfigT = TypeVar("ConfigT", bound=Config)
