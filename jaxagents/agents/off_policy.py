@@ -24,7 +24,6 @@ from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
@@ -160,9 +159,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         }
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
-        if config.n_groups == 1:
-            return DeviceBuffer.create(example, *sizes, self._replay.length)
-        return GroupedBuffer.create(example, *sizes, config.n_groups, self._replay.length)
+        return DeviceBuffer.create(example, *sizes, self._replay.length, config.n_groups)
 
     @property
     def _replay(self) -> Replay:

@@ -45,11 +45,13 @@ from jaxagents.ops.moments import (
 from jaxagents.ops.normalisation import standardise, weighted_mean
 from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
+    SeveralSteps,
     gae_step,
     generalised_advantages,
     lambda_return_step,
     lambda_returns,
     scan_backwards,
+    several_steps,
     vtrace,
 )
 from jaxagents.ops.targets import soft_value, td_target, values_of
@@ -63,6 +65,7 @@ __all__ = [
     "Joint",
     "Moments",
     "Reparametrised",
+    "SeveralSteps",
     "TanhGaussian",
     "advantage_weights",
     "allowed_actions",
@@ -97,6 +100,7 @@ __all__ = [
     "running_returns",
     "scale_rewards",
     "scan_backwards",
+    "several_steps",
     "soft_value",
     "standardise",
     "take_minibatch",

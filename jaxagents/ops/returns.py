@@ -7,11 +7,13 @@ carried over from the episode that follows.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree
+
+from jaxagents.core.arrays import beside
 
 Scalar = float | Float[Array, ""]
 StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
@@ -241,3 +243,42 @@ def vtrace(
     inputs = (ratios, discounts, errors)
     excess, advantages = scan_backwards(step, inputs, jnp.zeros_like(values), truncated)
     return values + excess, advantages
+
+
+class SeveralSteps(NamedTuple):
+    """The reward and the discount of a transition over several steps.
+
+    Attributes:
+        rewards: Sum of the discounted rewards.
+        n_steps: Number of steps.
+        discounts: Weight of the value of the successor.
+    """
+
+    rewards: Float[Array, "*shape"]
+    n_steps: Int[Array, "*shape"]
+    discounts: Float[Array, "*shape"]
+
+
+def several_steps(
+    rewards: Float[Array, "*shape n"], goes_on: Bool[Array, "*shape n-1"], gamma: ArrayLike
+) -> SeveralSteps:
+    r"""Sums rewards as far as an episode goes on.
+
+    $$\sum_{k=0}^{m-1} \gamma^k r_{t+k}$$
+
+    Sutton, 1988, "Learning to predict by the methods of temporal differences".
+
+    Args:
+        rewards: Rewards of `n` steps in order.
+        goes_on: Whether the step after each but the last belongs to it.
+        gamma: $\gamma$.
+
+    Returns:
+        The sum, the number of steps $m$, and $\gamma^m$.
+    """
+    n = rewards.shape[-1]
+    m = 1 + jnp.cumprod(goes_on, axis=-1, dtype=jnp.int32).sum(axis=-1)
+    powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
+    steps, factors = beside(rewards, jnp.arange(n), powers[:-1])
+    summed = jnp.where(steps < m[..., None], factors * rewards, 0.0).sum(axis=-1)
+    return SeveralSteps(summed, m, powers[m])
