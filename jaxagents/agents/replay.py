@@ -224,9 +224,9 @@ def over_several_steps(
     window = jnp.add.outer(steps, jnp.arange(n))
     is_inside, window = window < length, jnp.minimum(window, length - 1)
     goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[None, :, 1:]
-    taken = ops.several_steps(rows["rewards"][:, window], goes_on, gamma)
-    last = steps[None] + taken.n_steps - 1
+    rewards, n_steps, discounts = ops.n_step_rewards(rows["rewards"][:, window], goes_on, gamma)
+    last = steps[None] + n_steps - 1
     of_last = jax.vmap(lambda x, last: jax.tree.map(lambda x: x[last], x))(
         {name: rows[name] for name in OF_THE_LAST}, last
     )
-    return {**rows, **of_last, "rewards": taken.rewards, "discounts": taken.discounts}, last
+    return {**rows, **of_last, "rewards": rewards, "discounts": discounts}, last

@@ -264,7 +264,7 @@ class Dataset(rows.Sampled):
         rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
         rows.check_ends(self["masks"], self["ends"])
         flat = self._flat
-        rewards, last, discounts = rows.several_steps(
+        rewards, last, discounts = rows.n_step_rewards(
             flat, np.arange(self._size), n, discount, lambda row: (row + 1, row + 1 < self._size)
         )
         successors = rows.flatten({"next_observations": self["next_observations"]})

@@ -275,12 +275,14 @@ class DeviceBuffer(struct.PyTreeNode):
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs
         goes_on = ~(self.storage["ends"][window].astype(bool) | newest)[..., :-1]
-        taken = ops.several_steps(self.storage["rewards"][window], goes_on, gamma)
-        last = (indices + self.n_envs * (taken.n_steps - 1)) % self.capacity
+        rewards, n_steps, discounts = ops.n_step_rewards(
+            self.storage["rewards"][window], goes_on, gamma
+        )
+        last = (indices + self.n_envs * (n_steps - 1)) % self.capacity
         return _take(self.storage, indices) | {
             **_take({key: self.storage[key] for key in rows.OF_THE_LAST}, last),
-            "rewards": taken.rewards,
-            "discounts": taken.discounts,
+            "rewards": rewards,
+            "discounts": discounts,
         }
 
     def sample_prioritised(

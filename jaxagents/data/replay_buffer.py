@@ -340,7 +340,7 @@ class ReplayBuffer(rows.Sampled):
             return after, after // self._n_envs != self._n_added % self._capacity // self._n_envs
 
         indices = np.asarray(indices)
-        rewards, last, discounts = rows.several_steps(self._flat, indices, n, gamma, following)
+        rewards, last, discounts = rows.n_step_rewards(self._flat, indices, n, gamma, following)
         of_last = rows.flatten({key: held[key] for key in rows.OF_THE_LAST})
         columns = {**rows.take(of_last, last), "rewards": rewards, "discounts": discounts}
         return self.take(indices) | columns

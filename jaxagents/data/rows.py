@@ -279,14 +279,14 @@ def _copy(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
     return array.take(indices, axis=0)  # faster, but it copies arrays that are not contiguous
 
 
-def several_steps(
+def n_step_rewards(
     flat: Mapping[str, PyTree],
     indices: np.ndarray,
     n: int,
     gamma: float,
     following: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums rewards over up to `n` steps, none of them over the end of an episode.
+    """Sums rewards over up to `n` steps, as [`ops.n_step_rewards`][jaxagents.ops.n_step_rewards] does.
 
     Args:
         flat: Arrays by name, with `rewards` and `ends`.
