@@ -234,5 +234,3 @@ def test_conservative_penalty_estimates_the_integral_over_all_actions():
         values, log_probs = (jnp.asarray(x, jnp.float32) for x in (-(actions**2), log_density))
         penalty = ops.conservative_penalty(values, log_probs, jnp.array(0.0))
         np.testing.assert_allclose(np.exp(penalty - np.log(n)), 1.4936482, rtol=1e-2)
-
-
