@@ -15,9 +15,9 @@ from registry import AGENTS
 from scripts import run_script
 
 from jaxagents.checkpoints.records import saved_steps
+from jaxagents.engine.executors import OnDevice
 from jaxagents.engine.interruption import Interruption
 from jaxagents.engine.members import MembersOnDevices
-from jaxagents.engine.executors import OnDevice
 
 CASES = {case.name: case for case in AGENTS}
 PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
@@ -237,7 +237,7 @@ def test_members_on_several_devices_are_those_on_cores(name):
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
     fresh = devices.gather(devices.start(keys, sets))
     placed = devices.place(fresh, lambda runner: runner)
-    runners, _ = devices.watch(placed, np.int32(agent.config.n_steps))
+    runners, _ = devices.advance(placed, np.int32(agent.config.n_steps))
     metrics = jax.device_get(devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
     last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)

@@ -17,7 +17,7 @@ from registry import AGENTS
 from jaxagents import verify
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.checkpoints.sweep_records import SWEEP
-from jaxagents.engine import sweeps
+from jaxagents.engine import sweep as sweeps
 from jaxagents.engine.members import MembersOnDevices
 from jaxagents.engine.observers import SweepBar
 
