@@ -22,7 +22,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, as_key, single_key
+from jaxagents.core.keys import RandomKey, Seed, as_keys, single_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.core.shared_programs import Programs
@@ -66,8 +66,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
 
     def train(
         self,
-        rng: RandomKey | None,
-        hyperparams: HyperparametersT | None,
+        rng: Seed | None = None,
+        hyperparams: HyperparametersT | None = None,
         runner: RunnerT | None = None,
         *,
         n_steps: int | None = None,
@@ -84,8 +84,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         is learned is the same, and what is reported of it may be rounded otherwise.
 
         Args:
-            rng: Random key of a fresh training; not used when going on from a runner.
-            hyperparams: Hyperparameters; `None` keeps those of the runner.
+            rng: Random key of a fresh training, or its seed: an integer, which stands for
+                `jax.random.key` of it. Not used when going on from a runner.
+            hyperparams: Hyperparameters; `None` takes the default ones, or keeps those of the runner.
             runner: Where to go on from: its arrays, in the networks and with the optimizers of this
                 agent. At the end of the training that the agent remembers, be it with other
                 hyperparameters, the metrics that it keeps and saves go on as well.
@@ -116,7 +117,10 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        is_traced = is_tracing((rng, hyperparams, runner))
+        key = None if runner is not None else single_key(rng, "train")
+        if runner is None:
+            hyperparams = self._or_default(hyperparams)
+        is_traced = is_tracing((key, hyperparams, runner))
         shown = flag("progress", not is_traced if progress is None else progress)
         if is_traced:
             plain = {
@@ -127,12 +131,12 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             what = next((name for name, is_given in plain.items() if is_given), None)
             if what is not None:
                 raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
-            return OnDevice(self).train(rng, hyperparams, runner, n_steps, shown)
-        return self._train(rng, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
+            return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
+        return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
         self,
-        rng: RandomKey | None,
+        key: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
         n_steps: int,
@@ -142,15 +146,16 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
     ) -> tuple[RunnerT, Metrics]:
         """`train`, where it is not traced; with no updates to make, it only evaluates."""
-        self._check_hyperparams(hyperparams, optional=runner is not None)
+        if hyperparams is not None:
+            self._check_hyperparams(hyperparams)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
         program = program_of(self) if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._earlier_metrics(runner)
-        first_key = rng if runner is None else None
+        first_key = key if runner is None else None
         with Interruption() as interruption:
-            runner = self._starting_point(rng, hyperparams, runner, program)
+            runner = self._starting_point(key, hyperparams, runner, program)
             return training.train(
                 self,
                 program,
@@ -166,8 +171,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
 
     def resume(
         self,
-        rng: RandomKey,
-        hyperparams: HyperparametersT,
+        rng: Seed,
+        hyperparams: HyperparametersT | None = None,
         *,
         progress: bool = True,
         loggers: Sequence[Logger] = (),
@@ -180,9 +185,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         `restore_agent=True` in the configuration.
 
         Args:
-            rng: Random key, as for a fresh training. Where there are checkpoints, the training must have
-                begun with it.
-            hyperparams: Hyperparameters.
+            rng: Random key, or its seed, as for a fresh training. Where there are checkpoints, the
+                training must have begun with it.
+            hyperparams: Hyperparameters; `None` takes the default ones.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the training; they need not be as many as before.
@@ -201,13 +206,13 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
                 "one, call train."
             )
-        runner = None
+        key, hyperparams, runner = single_key(rng, "resume"), self._or_default(hyperparams), None
         if checkpoint.saved_steps(self.config.checkpoint_dir):
-            checkpoint.check_first_key(self.config.checkpoint_dir, rng)
+            checkpoint.check_first_key(self.config.checkpoint_dir, key)
             runner, _ = self.restore("last", hyperparams=hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._is_evaluated()):
-            self._train(rng, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
+            self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
         return self._trained_runner(), self.training_metrics or {}
 
     def _is_evaluated(self) -> bool:
@@ -217,13 +222,14 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
 
     def _starting_point(
         self,
-        rng: RandomKey | None,
+        key: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
         program: OnDevice[RunnerT] | OnHost[Any] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            return program.start(single_key(rng, "train"), hyperparams)
+            assert key is not None
+            return program.start(key, hyperparams)
         placed = program.place(self._own(self._complete(runner)))
         return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
 
@@ -260,8 +266,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
 
     def sweep(
         self,
-        rngs: RandomKey,
-        hyperparams: HyperparametersT,
+        rngs: RandomKey | Sequence[int],
+        hyperparams: HyperparametersT | None = None,
         *,
         n_steps: int | None = None,
         progress: bool = True,
@@ -276,9 +282,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         the last checkpoint if there is one, as `resume` does for one training.
 
         Args:
-            rngs: Random keys with a leading axis of seeds.
+            rngs: Random keys with a leading axis of seeds, or a sequence of integers, such as `[0, 1]`.
             hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets;
-                scalar leaves are shared by all sets.
+                scalar leaves are shared by all sets. `None` takes the default ones, as one set.
             n_steps: Number of updates in all, if other than `config.n_steps`.
             progress: Whether to show progress.
             callbacks: Are told of all members at once, and may end the sweep; see `train`.
@@ -293,11 +299,11 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 writing to the folder.
         """
         self.episodes.env.check_compiled()
+        hyperparams = self._or_default(hyperparams)
         self._check_hyperparams(hyperparams, several=True)
         callbacks, progress = as_callbacks(callbacks), flag("progress", progress)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        keys = as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
-        grid = Grid.of(keys, hyperparams)
+        grid = Grid.of(as_keys(rngs), hyperparams)
         earlier = restore_members(self, grid)
         if earlier is not None:
             self._check_same_metrics(*sweeps.first_member(earlier.history, grid))
@@ -312,7 +318,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
     ) -> tuple[RunnerT, Metrics]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
-        Going on from there is `agent.train(None, hyperparams, runner=runner)`.
+        Going on from there is `agent.train(runner=runner)`.
 
         Args:
             mode: `"best"`, `"last"`, or the number of an update step.
@@ -330,7 +336,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoint is of another agent, environment or network.
         """
         check_choice(mode, best_fn)
-        given = self._hyperparams_type() if hyperparams is None else hyperparams
+        given = self._or_default(hyperparams)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
         return runner, metrics
@@ -364,8 +370,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoints were made without their replay buffers, or are of another agent.
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
-        given = self._hyperparams_type() if hyperparams is None else hyperparams
-        return replay(self, step, n_updates, given)
+        return replay(self, step, n_updates, self._or_default(hyperparams))
 
     def log_hyperparams(self, hyperparams: Hyperparameters) -> str:
         """Describes hyperparameters, and writes them beside the checkpoints if there is a folder.

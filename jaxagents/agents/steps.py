@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, SupportsIndex, cast
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from jaxagents.agents.behaviour import Behaviour, ConfigT, HyperparametersT, RunnerT
@@ -15,7 +16,7 @@ from jaxagents.agents.continuing import (
     check_single,
 )
 from jaxagents.agents.program import Program
-from jaxagents.core.keys import RandomKey, as_key, single_key
+from jaxagents.core.keys import RandomKey, Seed, as_key, single_key
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import not_negative
 from jaxagents.core.shared_programs import compiled
@@ -36,14 +37,14 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """The compiled program; within a program, the program as it stands."""
         return self.program if self.programs is None else program_of(self)
 
-    def start(self, rng: RandomKey, hyperparams: HyperparametersT) -> RunnerT:
+    def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
         """Makes a fresh runner.
 
         While this is compiled, `advance` is traced, so that it is compiled sooner.
 
         Args:
-            rng: Random key.
-            hyperparams: Hyperparameters.
+            rng: Random key, or its seed.
+            hyperparams: Hyperparameters; `None` takes the default ones.
 
         Returns:
             The runner before any update.
@@ -52,6 +53,7 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             TypeError: An argument is of another type.
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
+        hyperparams = self._or_default(hyperparams)
         self._check_hyperparams(hyperparams)
         return self._steps.start(single_key(rng, "start"), hyperparams)
 
@@ -149,19 +151,19 @@ class Stepwise(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         )
 
     @compiled
-    def env_reset(self, rng: RandomKey) -> tuple[RandomKey, PyTree, EpisodeState]:
+    def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:
         """Starts an episode.
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
 
         Returns:
             A new random key, the first observation and the environment's state.
         """
         self.episodes.env.check_compiled()
-        as_key(rng)  # or a TypeError says so
-        rng, reset_rng = jax.random.split(rng)
-        return rng, *self.episodes.reset(as_key(reset_rng))
+        key = as_key(rng)
+        new_rng, reset_rng = jax.random.split(rng if jnp.ndim(rng) else key)  # raw keys stay raw
+        return new_rng, *self.episodes.reset(as_key(reset_rng))
 
     @compiled
     def env_step(

@@ -10,7 +10,7 @@ from jaxtyping import ArrayLike, UInt8
 from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
 from jaxagents.agents.memory import Remembers
 from jaxagents.agents.steps import Stepwise
-from jaxagents.core.keys import RandomKey, single_key
+from jaxagents.core.keys import Seed, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import flag, positive
 from jaxagents.envs.films import check_can_film, draw_states, write_film
@@ -25,11 +25,11 @@ class Trained(
 ):
     """Plays, films and exports the policy that an agent remembers."""
 
-    def eval(self, rng: RandomKey, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+    def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
         """Plays episodes with the agent as trained or restored.
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
             n_evals: Number of episodes.
             deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
                 DQN and its like: epsilon-greedily).
@@ -52,7 +52,7 @@ class Trained(
 
     def render_episode(
         self,
-        rng: RandomKey,
+        rng: Seed,
         path: str | os.PathLike | None = None,
         *,
         max_steps: int = 1_000,
@@ -66,11 +66,11 @@ class Trained(
         afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
 
         ```python
-        agent.render_episode(jax.random.key(0), "episode.gif")
+        agent.render_episode(0, "episode.gif")
         ```
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
             path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
                 imageio-ffmpeg). None is written by default.
             max_steps: Number of steps after which the film ends, if the episode has not.

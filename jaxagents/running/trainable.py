@@ -38,6 +38,10 @@ class TrainableConfig(RecordedConfig, Protocol):
         """Whether training ends with an error once its numbers are not finite."""
         ...
 
+    def amount(self, n_updates: int, /) -> str:
+        """The steps that updates amount to, in words."""
+        ...
+
     def check_devices(self, n_devices: int, /) -> None:
         """Raises if that many devices cannot share the work equally."""
 

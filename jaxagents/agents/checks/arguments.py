@@ -7,13 +7,6 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
-from jaxagents.core.keys import as_key
-
-
-def check_eval_rng(rng: object) -> None:
-    """Raises if `config.eval_rng` is neither `None` nor a random key."""
-    if rng is not None:
-        as_key(rng)
 
 
 def check_are_classes(agent: str, kinds: Iterable[object]) -> None:

@@ -2,6 +2,7 @@
 
 from jaxagents.agents.config.base import Config
 from jaxagents.agents.config.learner import (
+    ActionValuesConfig,
     LearnerAgentConfig,
     OfflineAgentConfig,
     OffPolicyConfig,
@@ -14,6 +15,7 @@ from jaxagents.agents.config.on_policy import (
 )
 
 __all__ = [
+    "ActionValuesConfig",
     "Config",
     "LearnerAgentConfig",
     "Memory",
