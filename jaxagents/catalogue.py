@@ -12,7 +12,6 @@ class Entry(NamedTuple):
         agent: Its class there.
         summary: Its algorithm in a few words.
         actions: Kinds of actions that it takes.
-        hyperparams: The class of its hyperparameters there.
         learns_from_data: Whether it is given a dataset.
     """
 
@@ -20,13 +19,12 @@ class Entry(NamedTuple):
     agent: str
     summary: str
     actions: str
-    hyperparams: str = "HyperParameters"
     learns_from_data: bool = False
 
     def types(self) -> tuple[type[Any], type[Any], type[Any]]:
         """Imports the agent: its class, those of its configuration and of its hyperparameters."""
         module = importlib.import_module(f"jaxagents.{self.module}")
-        names = self.agent, "AgentConfig", self.hyperparams
+        names = self.agent, "AgentConfig", "HyperParameters"
         agent, config, hyperparams = (getattr(module, name) for name in names)
         return agent, config, hyperparams
 
@@ -45,23 +43,9 @@ CATALOGUE = {
     "pqn": Entry("pqn", "PQN", "Q-networks without replay", "discrete"),
     "sac": Entry("sac", "SAC", "soft actor-critic", "discrete, box"),
     "td3": Entry("td3", "TD3", "twin delayed policy gradient", "box"),
-    "bc": Entry(
-        "bc", "BC", "behavioural cloning of a dataset", "discrete, box", "BCHyperparameters", True
-    ),
-    "td3bc": Entry(
-        "td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", "TD3BCHyperparameters", True
-    ),
-    "awac": Entry(
-        "awac", "AWAC", "advantage-weighted actor-critic", "box", "AWACHyperparameters", True
-    ),
-    "iql": Entry(
-        "iql", "IQL", "implicit Q-learning from a dataset", "box", "IQLHyperparameters", True
-    ),
-    "cql": Entry(
-        "cql",
-        "CQL",
-        "conservative Q-learning from a dataset",
-        "discrete, box",
-        learns_from_data=True,
-    ),
+    "bc": Entry("bc", "BC", "behavioural cloning of a dataset", "discrete, box", True),
+    "td3bc": Entry("td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", True),
+    "awac": Entry("awac", "AWAC", "advantage-weighted actor-critic", "box", True),
+    "iql": Entry("iql", "IQL", "implicit Q-learning from a dataset", "box", True),
+    "cql": Entry("cql", "CQL", "conservative Q-learning from a dataset", "discrete, box", True),
 }

@@ -29,7 +29,7 @@ from jaxagents.cli.mistakes import MistakeError, environment_names
 from jaxagents.cli.options import Option, options_class
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, Start
-from jaxagents.cli.values import chosen_sets, differences, stacked
+from jaxagents.cli.values import chosen_config, chosen_sets, differences, stacked
 from jaxagents.data import Dataset
 from jaxagents.presets.settings import PRESETS
 from jaxagents.engine.replay import Replay
@@ -319,10 +319,11 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train"], "An agent and an environment are missing: jaxagents train AGENT ENV"),
         (["train", "ppo"], "An environment is missing: jaxagents train AGENT ENV"),
         (["train", *CARTPOLE, "--gama", "1"], "no option '--gama'. Did you mean '--gamma'?"),
-        (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--batch-size'?"),
+        (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--n-envs'?"),
+        (["train", *CARTPOLE, "--num-timesteps=9"], "Did you mean '--total-timesteps'?"),
         (
-            ["train", *CARTPOLE, "--total-timesteps=9"],
-            "Did you mean '--n-steps'? It counts updates",
+            ["train", *CARTPOLE, "--n-steps=3", "--n-updates=4"],
+            "--n-steps=3 contradicts --n-updates=4. Give one of them.",
         ),
         (["train", *CARTPOLE, "more"], "'more' is no option"),
         (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: needs a whole number, got 'ten'."),
@@ -474,7 +475,7 @@ def test_the_table_of_options_is_true():
 def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
     _, config, hyperparams, _ = Start.of(agent, preset)
     options = parse(options_class([], options_of(agent, preset)), [], "train", "")
-    values = dataclasses.asdict(options.config)
+    values = chosen_config(options.config)
     assert config.replace(**values) == config
     left_out = {field.name for field in dataclasses.fields(config)} - set(values)
     assert left_out <= {
@@ -487,12 +488,22 @@ def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
 
 
+def test_other_names_of_options_give_the_fields():
+    words = ["--n-envs=4", "--total-timesteps=1025"]
+    options = parse(options_class([], options_of("ppo")), words, "train", "")
+    chosen = chosen_config(options.config)
+    assert (chosen["batch_size"], chosen["n_steps"]) == (4, 3)
+    assert not chosen.keys() & {"n_envs", "n_updates", "total_timesteps"}
+
+
 def test_help_lists_the_options_of_an_agent(capsys):
     with pytest.raises(SystemExit) as end:
         main(["train", "dqn", "--help"])
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "--gamma FLOAT Discount. (default: 0.99)" in text
+    assert "--total-timesteps {None}|INT In place of n_steps, number of environment steps" in text
+    assert "--n-updates {None}|INT Another name of n_steps." in text
     assert "--preset" in text
     assert "--exploration-decay {linear,exponential}" in text
     assert "--actor-network" not in text

@@ -18,10 +18,12 @@ class Resume:
     Attributes:
         folder: Folder of the run.
         n_steps: Total number of updates, if it should change.
+        n_updates: Another name of n_steps.
     """
 
     folder: Folder
     n_steps: int | None = None
+    n_updates: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,9 +38,13 @@ def resume(words: Sequence[str]) -> None:
     from jaxagents.cli.runs import Run
 
     run = Run.read(options.folder)
-    if options.n_steps is not None:
-        _check_in_all(options.n_steps, run, options.folder)
-        run = dataclasses.replace(run, config={**run.config, "n_steps": options.n_steps})
+    given = {"n_steps": options.n_steps, "n_updates": options.n_updates}
+    given = {name: number for name, number in given.items() if number is not None}
+    if given:
+        with told_in_a_line(fields=given):
+            chosen = numbers.by_own_names("AgentConfig", given, ["n_updates"], {})
+        _check_in_all(chosen["n_steps"], run, options.folder)
+        run = dataclasses.replace(run, config={**run.config, **chosen})
     _go_on(run, options.folder, is_begun=True)
 
 
@@ -62,7 +66,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
     from jaxagents.cli.options import options_class
     from jaxagents.cli.parsing import parse
     from jaxagents.cli.runs import Run, check_holds_no_run
-    from jaxagents.cli.values import chosen_sets
+    from jaxagents.cli.values import chosen_config, chosen_sets
 
     is_sweep = command == "sweep"
     of_agent = options_of(choice.agent, choice.preset)
@@ -71,7 +75,8 @@ def _begin(command: str, words: Sequence[str]) -> None:
     options: Any = parse(kind, choice.words, name, SUMMARIES[command], "ENV")
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {form_of(command)}.")
-    with told_in_a_line():
+    with told_in_a_line(fields=dataclasses.asdict(options.config)):
+        config = chosen_config(options.config)
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
@@ -87,7 +92,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         preset=choice.preset,
         anneal=options.anneal_learning_rate,
         dataset=None if dataset is None else str(dataset.absolute()),
-        config=dataclasses.asdict(options.config),
+        config=config,
         hyperparams=chosen_sets(options),
     )
     with _new_folder(choice) if run_dir is None else contextlib.nullcontext(run_dir) as folder:

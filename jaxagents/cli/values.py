@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 from typing import Any
 
+from jaxagents.core.numbers import OTHER_NAMES, by_own_names
+
 Values = dict[str, Any]
 
 SHARED = {
@@ -11,6 +13,26 @@ SHARED = {
     "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
 }
 """Options that stand for all hyperparameters whose names end so, with their help."""
+
+
+def chosen_config(options: Any) -> Values:
+    """The fields of a configuration that options give, without their other names.
+
+    Args:
+        options: Options. One that has its default is taken for one that was not given.
+
+    Returns:
+        The fields.
+
+    Raises:
+        ValueError: A number is not positive, or two contradict each other.
+    """
+    values, defaults = dataclasses.asdict(options), dataclasses.asdict(type(options)())
+    fields = {name: value for name, value in values.items() if name not in OTHER_NAMES}
+    others = [name for name in OTHER_NAMES if values.get(name) is not None]
+    given = {name: value for name, value in values.items() if value != defaults[name]}
+    sizes = {name: fields[name] for name in ("batch_size", "rollout_length") if name in fields}
+    return {**fields, **by_own_names("AgentConfig", given, others, sizes)}
 
 
 def with_values(hyperparams: Any, values: Values) -> Any:
