@@ -663,7 +663,7 @@ def test_takes_environments_of_ones_own(tmp_path, monkeypatch):
 def test_names_with_a_slash_make_no_folder_within_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     choice = training.Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, [])
-    with training._new_folder(choice) as folder:
+    with training._folder_of(choice) as folder:
         assert folder.parent.name == "runs"
         assert folder.name.startswith("ippo-mpe-simple_spread-v3-")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What commands print and draw."""
+"""Reports of runs: summaries, tables and pictures."""
 
 import shlex
 from collections.abc import Sequence

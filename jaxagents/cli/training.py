@@ -97,8 +97,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=dataclasses.asdict(options.config),
         hyperparams=chosen_sets(options),
     )
-    given = contextlib.nullcontext(options.run_dir)
-    with given if options.run_dir is not None else _new_folder(choice) as folder:
+    with _folder_of(choice, options.run_dir) as folder:
         _go_on(run, folder)
 
 
@@ -140,7 +139,8 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
         raise MistakeError(f"An agent and an environment are missing: {form}.")
     if len(names) > 1:
         check_environment(names[1])
-    return Choice(names[0], "".join(names[1:]), *(found.preset or [None]), left)
+    preset = found.preset[0] if found.preset else None
+    return Choice(names[0], "".join(names[1:]), preset, left)
 
 
 def _own_options(choice: Choice, is_sweep: bool) -> list[Option]:
@@ -175,8 +175,11 @@ def _own_options(choice: Choice, is_sweep: bool) -> list[Option]:
 
 
 @contextlib.contextmanager
-def _new_folder(choice: Choice) -> Iterator[Path]:
-    """Makes a folder that no other run has, and removes it again if nothing came into it."""
+def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
+    """A given folder, or a new one that no other run has, removed again if nothing came into it."""
+    if run_dir is not None:
+        yield run_dir
+        return
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
     runs, stem = Path("runs"), f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     is_first, folder = not runs.exists(), runs / stem
