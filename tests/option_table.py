@@ -10,8 +10,7 @@ from typing import Any, Literal
 import docstring_parser
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.agent_options import FILE
-from jaxagents.core.numbers import OTHER_NAMES
+from jaxagents.cli.options import FILE
 from jaxagents.core.schedules import LinearSchedule
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str"}
