@@ -17,18 +17,18 @@ import numpy as np
 import optax
 import pytest
 from filelock import FileLock, Timeout
-from jaxagents.running.replay import Replay
-from jaxagents.running.watch import NotFiniteError
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
 from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli import annealed_adam, main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
-from jaxagents.cli.options import FILE, Eval, Plot, chosen_sets, option, options_of
+from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, option, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
+from jaxagents.engine.observers import NotFiniteError
+from jaxagents.engine.replay import Replay
 
 SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
 SIZES += ["--max-episode-steps", "10"]
@@ -467,7 +467,7 @@ def test_the_table_of_options_is_true():
 )
 def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
     options = parse(options_of(agent, preset), [], "train", "")
-    values, sets = dataclasses.asdict(options.config), chosen_sets(options)
+    values, sets = chosen_config(options.config), chosen_sets(options)
     run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
     _, config, hyperparams, _ = run._start()
     assert config.replace(**values) == config

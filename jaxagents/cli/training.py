@@ -22,7 +22,7 @@ from jaxagents.cli.mistakes import (
     check_known,
     told_in_a_line,
 )
-from jaxagents.cli.options import Option, Resume, chosen_sets, option, options_of
+from jaxagents.cli.options import Option, Resume, chosen_config, chosen_sets, option, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, check_holds_no_run
 from jaxagents.core import numbers
@@ -57,17 +57,22 @@ def sweep(words: Sequence[str]) -> None:
 def resume(words: Sequence[str]) -> None:
     """Goes on with a run that was interrupted, or is to have more updates: `jaxagents resume FOLDER`."""
     options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
-    run, folder, n_steps = Run.read(options.folder), options.folder, options.n_steps
-    if n_steps is not None:
+    run, folder = Run.read(options.folder), options.folder
+    given = {"n_steps": options.n_steps, "n_updates": options.n_updates}
+    given = {name: number for name, number in given.items() if number is not None}
+    if given:
         from jaxagents.checkpoints.records import saved_steps
 
+        with told_in_a_line(fields=given):
+            chosen = numbers.by_own_names("AgentConfig", given, ["n_updates"], {})
+        n_steps = chosen["n_steps"]
         made = max(saved_steps(run.folder_of_records(folder)), default=0)
         if n_steps < made:
             raise MistakeError(
                 f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
                 f"got {n_steps:,}."
             )
-        run = dataclasses.replace(run, config={**run.config, "n_steps": n_steps})
+        run = dataclasses.replace(run, config={**run.config, **chosen})
     _go_on(run, folder, is_begun=True)
 
 
@@ -79,7 +84,8 @@ def _begin(command: str, words: Sequence[str]) -> None:
     options: Any = parse(kind, choice.words, name, _SUMMARIES[command], "ENV")
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {_FORM.format(command)}.")
-    with told_in_a_line():
+    with told_in_a_line(fields=dataclasses.asdict(options.config)):
+        config = chosen_config(options.config)
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
