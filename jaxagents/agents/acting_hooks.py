@@ -18,8 +18,8 @@ from jaxagents.agents.policy import DistributionPolicy, Policy
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent, normalised
-from jaxagents.networks.trunks import behind_trunk
+from jaxagents.networks import normalised, remembers
+from jaxagents.networks.encoding import BehindTrunk
 
 DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
@@ -132,7 +132,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     @property
     def _policy(self) -> Policy:
         """How the agent acts, by whichever hooks are given."""
-        if isinstance(self._network_of_actor(), Recurrent):
+        if remembers(self._network_of_actor()):
             return RecurrentPolicy(self._distribution_of)
         if any(self._gives(hook) for hook in DRAWING_HOOKS):
             hooks = Hooks(self._sample_actions, self._log_prob, self._entropy, self.policy)
@@ -197,7 +197,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         network = self._own_network(field, default)
         if self.config.trunk is None:
             return self._seeing(network)
-        return behind_trunk(self._seeing(self._own_network("trunk")), network)
+        return BehindTrunk(network, self._seeing(self._own_network("trunk")))
 
     def _own_network(self, field: str, default: Callable[[], nn.Module] | None = None) -> nn.Module:
         """The network of a field of the configuration by itself."""
@@ -226,7 +226,7 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 "_distribution_of(output), which makes a distribution of actions of what it emits."
             )
         blind = [*hooks, *["_distribution"] * self._gives("_distribution")]
-        if isinstance(self._network_of_actor(), Recurrent) and blind:
+        if remembers(self._network_of_actor()) and blind:
             raise TypeError(
                 f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
                 "nothing of: give _distribution_of(output) alone."
@@ -234,8 +234,8 @@ class ActingHooks(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def _check_distribution(self, distribution: PyTree) -> None:
         """Raises unless what the hook of a distribution returns is one."""
-        remembers = isinstance(self._policy, RecurrentPolicy)
-        hook = "_distribution_of" if remembers else "_distribution"
+        is_recurrent = isinstance(self._policy, RecurrentPolicy)
+        hook = "_distribution_of" if is_recurrent else "_distribution"
         methods = ["sample", "log_prob", "entropy", *["mode"] * (not self._gives("policy"))]
         check_distribution(distribution, methods, f"{type(self).__name__}.{hook}")
 

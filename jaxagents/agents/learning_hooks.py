@@ -18,7 +18,7 @@ from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.losses import Info
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent
+from jaxagents.networks import remembers
 
 _GIVEN_BY = {
     "_actor_minibatch": ("_actor_loss_input",),
@@ -182,7 +182,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
     @property
     def _critic(self) -> Critic:
         """How the agent estimates values."""
-        if isinstance(self._network_of_critic(), Recurrent):
+        if remembers(self._network_of_critic()):
             return RecurrentCritic(self._per_actor)
         return MemorylessCritic(self._value)
 
@@ -204,7 +204,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
         Raises:
             TypeError: The critic has a memory.
         """
-        if isinstance(training.model_def, Recurrent):
+        if remembers(training.model_def):
             raise TypeError(
                 f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
                 "gives the values of a whole minibatch."
@@ -218,7 +218,7 @@ class LearningHooks(ActingHooks[OnPolicyConfigT, OnPolicyHyperparametersT]):
             TypeError: It has.
         """
         is_given = "_value" in vars(self) or is_own(type(self), "_value")
-        if is_given and isinstance(self._network_of_critic(), Recurrent):
+        if is_given and remembers(self._network_of_critic()):
             name = type(self).__name__
             raise TypeError(
                 f"{name} has a critic network with a memory, for which {name}._value would never be "

@@ -46,7 +46,7 @@ from jaxagents.envs.on_host.environment import HostEnvironment
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent
+from jaxagents.networks import remembers
 from jaxagents.networks.initialisation import initialise
 from jaxagents.running.host_play import begun_again
 from jaxagents.running.host_rollout import HostRollout
@@ -372,7 +372,7 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
-    inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
+    inputs = (network.initial(), obs) if remembers(network) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 

@@ -19,16 +19,13 @@ from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.declarations import check_action_mask
 from jaxagents.networks import (
+    Masked,
     Normalised,
-    NormalisedRecurrent,
+    ObservationOnly,
     PerActor,
-    PerActorWithMemory,
     StateCritic,
     Torso,
     WithMemory,
-    for_each_actor,
-    mask_actions,
-    observation_only,
 )
 from jaxagents.networks.recurrent import memory_cell
 
@@ -81,7 +78,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if not is_observed_beside(self._observation):
             return network
-        return mask_actions(network) if field == "actor_network" else observation_only(network)
+        return Masked(network) if field == "actor_network" else ObservationOnly(network)
 
     def _of_all_actors(self, make: Callable[..., nn.Module]) -> nn.Module:
         """The default networks of all actors, with the parameters in common that they are to have.
@@ -98,17 +95,17 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         own = self._own_observations()
         if sharing != "torso":
             network = self._default(make, n_categories)
-            return for_each_actor(network, self.n_actors, sharing == "shared", own)
-        torso = for_each_actor(Torso(n_categories=n_categories), self.n_actors, True, own)
-        return nn.Sequential((torso, for_each_actor(make(features=()), self.n_actors)))
+            return PerActor(network, self.n_actors, sharing == "shared", own)
+        torso = PerActor(Torso(n_categories=n_categories), self.n_actors, True, own)
+        return nn.Sequential((torso, PerActor(make(features=()), self.n_actors)))
 
     def _own_observations(self) -> bool:
         """Whether observations, or what a trunk makes of them, have a leading axis of actors."""
         if self.config.trunk is not None:
             trunk = make_network("trunk", None, self.config)
-            while isinstance(trunk, Normalised | NormalisedRecurrent):
+            while isinstance(trunk, Normalised):
                 trunk = trunk.network
-            return isinstance(trunk, PerActor | PerActorWithMemory)
+            return isinstance(trunk, PerActor)
         seen = network_input(self._observation)
         shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
         return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)

@@ -6,7 +6,7 @@ from flax import linen as nn
 
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Normalised, NormalisedRecurrent, Recurrent
+from jaxagents.networks import Normalised, remembers
 
 
 def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> None:
@@ -21,7 +21,7 @@ def check_memory(agent: str, config: OnPolicyConfig, **networks: nn.Module) -> N
         TypeError: The configuration asks for a memory that a default network does not have.
         ValueError: Groups of environments cannot share the sequences of a minibatch equally.
     """
-    has_memory = {name: isinstance(network, Recurrent) for name, network in networks.items()}
+    has_memory = {name: remembers(network) for name, network in networks.items()}
     forgetful = [name for name in networks if not has_memory[name] and not getattr(config, name)]
     if config.memory is not None and forgetful:
         raise TypeError(
@@ -54,14 +54,13 @@ def check_behind_trunk(agent: str, **networks: nn.Module) -> None:
     Raises:
         TypeError: One of them has a memory, or statistics of observations.
     """
-    kinds = Normalised | NormalisedRecurrent
-    normalised = [name for name, network in networks.items() if isinstance(network, kinds)]
+    normalised = [name for name, network in networks.items() if isinstance(network, Normalised)]
     if normalised:
         raise TypeError(
             f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "
             "the trunk instead, or set normalise_observations=True."
         )
-    remembering = [name for name, network in networks.items() if isinstance(network, Recurrent)]
+    remembering = [name for name, network in networks.items() if remembers(network)]
     if remembering:
         raise TypeError(
             f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
