@@ -15,7 +15,7 @@ from jaxagents.core.metrics import MetricStats
 from jaxagents.core.observed import critic_state, is_observed_beside
 from jaxagents.ippo import IPPOBase
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.networks import StateCritic, critic_view
+from jaxagents.networks import CriticView, StateCritic
 from jaxagents.ppo import AgentConfig, HyperParameters, TrainState
 
 __all__ = [
@@ -57,5 +57,5 @@ class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if field == "critic_network" and is_observed_beside(self._observation):
-            return critic_view(network)
+            return CriticView(network)
         return super()._for_observation(field, network)

@@ -24,7 +24,7 @@ from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Dense, Normalised, Recurrent, Torso
+from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.networks.initialisation import initialise
 from jaxagents.ppo import PPOBase
 
@@ -231,7 +231,7 @@ class RNDBase(PPOBase):
     def _validate(self) -> None:
         super()._validate()
         name, embedding = f"{type(self.config).__name__}.embedding_network", self._embedding
-        if isinstance(embedding.network, Recurrent):
+        if remembers(embedding):
             raise TypeError(
                 f"{name} must map one observation to a vector, but it has a memory: put that into "
                 "actor_network and critic_network."

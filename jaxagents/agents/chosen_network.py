@@ -9,8 +9,8 @@ from flax import linen as nn
 
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.networks import normalised
+from jaxagents.networks.encoding import BehindTrunk
 from jaxagents.networks.nnx_modules import check_not_nnx
-from jaxagents.networks.trunks import behind_trunk
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
@@ -28,7 +28,7 @@ def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
     network = own_network(agent, field)
     if agent.config.trunk is None:
         return seeing(network)
-    return behind_trunk(seeing(own_network(agent, "trunk")), network)
+    return BehindTrunk(network, seeing(own_network(agent, "trunk")))
 
 
 def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:

@@ -16,7 +16,7 @@ from jaxagents.agents.transitions import Transition
 from jaxagents.core.clashes import check_not_taken
 from jaxagents.learners.fit import OF_EVERY_FIT, Fit, Share, with_examples
 from jaxagents.learners.losses import Info, check_shape, losses_and_info
-from jaxagents.learners.memory import remembers
+from jaxagents.networks import remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase

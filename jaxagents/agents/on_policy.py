@@ -37,9 +37,10 @@ from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.envs.environment import Environment
 from jaxagents.learners.fit import fit
 from jaxagents.learners.losses import Info
-from jaxagents.learners.memory import initial_carry, remembers
+from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 from jaxagents.networks.initialisation import initialise
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)

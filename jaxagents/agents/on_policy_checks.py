@@ -21,9 +21,9 @@ from jaxagents.envs.checks import (
     check_several_actors,
 )
 from jaxagents.learners.losses import Info
-from jaxagents.learners.memory import initial_carry, remembers, step
+from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Normalised, NormalisedRecurrent
+from jaxagents.networks import Normalised, remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
@@ -94,8 +94,7 @@ def _check_networks(agent: "OnPolicyBase") -> None:
 
 def _check_behind_trunk(agent: str, networks: dict[str, nn.Module]) -> None:
     """Raises if a network that sees a trunk's features has a memory, or statistics of observations."""
-    kinds = Normalised | NormalisedRecurrent
-    normalised = [name for name, network in networks.items() if isinstance(network, kinds)]
+    normalised = [name for name, network in networks.items() if isinstance(network, Normalised)]
     if normalised:
         raise TypeError(
             f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.sequences import Sequence, first_of, outputs_of
 from jaxagents.agents.transitions import Transition
-from jaxagents.learners.memory import remembers, step, unroll
+from jaxagents.learners.memory import step, unroll
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase

@@ -23,16 +23,13 @@ from jaxagents.agents.on_policy_checks import check_actors
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
 from jaxagents.networks import (
+    Masked,
     Normalised,
-    NormalisedRecurrent,
+    ObservationOnly,
     PerActor,
-    PerActorWithMemory,
     StateCritic,
     Torso,
     WithMemory,
-    for_each_actor,
-    mask_actions,
-    observation_only,
 )
 from jaxagents.networks.recurrent import memory_cell
 
@@ -66,7 +63,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if not is_observed_beside(self._observation):
             return network
-        return mask_actions(network) if field == "actor_network" else observation_only(network)
+        return Masked(network) if field == "actor_network" else ObservationOnly(network)
 
     def _validate(self) -> None:
         name, env_name = type(self).__name__, self.episodes.env.wording.environment
@@ -118,17 +115,17 @@ def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> 
     own, n_actors = _own_observations(agent), agent.n_actors
     if sharing != "torso":
         network = default_network(agent, make, n_categories)
-        return for_each_actor(network, n_actors, sharing == "shared", own)
-    torso = for_each_actor(Torso(n_categories=n_categories), n_actors, True, own)
-    return nn.Sequential((torso, for_each_actor(make(features=()), n_actors)))
+        return PerActor(network, n_actors, sharing == "shared", own)
+    torso = PerActor(Torso(n_categories=n_categories), n_actors, True, own)
+    return nn.Sequential((torso, PerActor(make(features=()), n_actors)))
 
 
 def _own_observations(agent: OnPolicyBase) -> bool:
     """Whether observations, or a trunk's features, have a leading axis of actors."""
     if agent.config.trunk is not None:
         trunk = make_network("trunk", None, agent.config)
-        while isinstance(trunk, Normalised | NormalisedRecurrent):
+        while isinstance(trunk, Normalised):
             trunk = trunk.network
-        return isinstance(trunk, PerActor | PerActorWithMemory)
+        return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]
     return all(len(shape) > 1 and shape[0] == agent.n_actors for shape in shapes)

@@ -8,8 +8,9 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.agents.transitions import Transition
-from jaxagents.learners.memory import remembers, unroll
+from jaxagents.learners.memory import unroll
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 
 
 class Sequence(NamedTuple):

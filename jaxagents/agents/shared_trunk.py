@@ -6,7 +6,7 @@ from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.sequences import Sequence, outputs_of, samples
 from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks.trunks import behind_trunk, features_beside
+from jaxagents.networks.encoding import BehindTrunk, features_beside
 
 _TRUNK, _NETWORK = "trunk", "network"
 
@@ -52,7 +52,7 @@ def critic_behind(actor: TrainState, critic: TrainState) -> TrainState:
             }
             for kind in names
         },
-        model_def=behind_trunk(trunk.model_def, critic.model_def),
+        model_def=BehindTrunk(critic.model_def, trunk.model_def),
     )
 
 

@@ -21,8 +21,9 @@ from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
-from jaxagents.learners.memory import initial_carry, remembers, step, unroll
+from jaxagents.learners.memory import initial_carry, step, unroll
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase

@@ -5,7 +5,7 @@ from typing import get_args
 
 from jaxagents.agents.config.learner import LearnerAgentConfig
 from jaxagents.learners.q_learning import ValueConfig
-from jaxagents.networks.recurrent import Memory, Recurrent
+from jaxagents.networks.recurrent import Memory, remembers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,4 +41,5 @@ class ActionValuesConfig(LearnerAgentConfig, ValueConfig):
     @property
     def has_memory(self) -> bool:
         """Whether the critic has a memory."""
-        return self.memory is not None or isinstance(self.critic_network, Recurrent)
+        network = self.critic_network
+        return self.memory is not None or (network is not None and remembers(network))

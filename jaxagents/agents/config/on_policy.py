@@ -140,7 +140,7 @@ class OnPolicyConfig(Config):
         if self.network_sharing == "torso":
             raise ValueError(
                 f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
-                "given: have actors share it, with jaxagents.networks.for_each_actor(network, "
+                "given: have actors share it, with jaxagents.networks.PerActor(network, "
                 "n_actors, shared_params=True)."
             )
 
