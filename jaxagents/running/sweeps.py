@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, PyTree
 
 from jaxagents.callbacks import Callback
+from jaxagents.checkpoints.records import records_of_sweep
 from jaxagents.checkpoints.store import Restored
-from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
 from jaxagents.core.first_spoilt import in_words
 from jaxagents.core.grid import Grid

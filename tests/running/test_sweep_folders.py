@@ -15,8 +15,7 @@ from probes import BestAction, MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
-from jaxagents.checkpoints.records import saved_steps
-from jaxagents.checkpoints.sweep_records import SWEEP
+from jaxagents.checkpoints.records import SWEEP, saved_steps
 from jaxagents.running import sweeps
 from jaxagents.running.members import MembersOnDevices
 from jaxagents.running.progress import SweepBar
