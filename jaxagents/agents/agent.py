@@ -23,7 +23,7 @@ from jaxagents.agents.continuing import (
 from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
-from jaxagents.checkpoints.sweep_records import restore_members
+from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import is_tracing, nan_is_allowed

@@ -87,7 +87,7 @@ class Run:
         Raises:
             MistakeError: A training is writing to the folder.
         """
-        from jaxagents.checkpoints.writer import lock
+        from jaxagents.checkpoints.disk import lock
 
         with told_in_a_line(OSError):
             held = lock(self.folder_of_records(folder))
