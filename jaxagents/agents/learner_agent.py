@@ -229,7 +229,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             learner,
             self._observation,
         )
-        check_environment(self.episodes, action)
+        if not self.episodes.env.on_host:
+            check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
         name, env_name = type(self).__name__, self.episodes.env.wording.environment

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.agents.host_collection import replay_on_host
 from jaxagents.agents.learner_agent import LearnerAgent
 from jaxagents.agents.replay import Replay, TransitionReplay
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
@@ -24,6 +25,8 @@ from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
+from jaxagents.engine.host import OnHost
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
@@ -120,8 +123,17 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         now = self.at(self.moment(runner))
         return self._as_before(now._collect(present, rngs, now._explore)[0], runner)
 
+    @property
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        return replay_on_host(self)
+
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        return self.refill(runner) if runner.buffer is None else runner
+        if runner.buffer is not None:
+            return runner
+        if self.episodes.env.on_host:
+            return OnHost(self).refill(runner.replace(buffer=self._empty_buffer()))
+        return self.refill(runner)
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
         learner_rng, env_rng, rng = jax.random.split(rng, 3)
@@ -141,6 +153,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         if self.config.normalise_rewards:
             received = jnp.zeros(self.config.batch_size, jnp.float32)
             runner = runner.replace(received=received, returns=ops.no_moments())
+        if self.episodes.env.on_host:
+            return runner
         runner, _, observed = self._collect(runner, warmup_rngs, self._act_randomly)
         return self._after_observing(runner, observed)
 
