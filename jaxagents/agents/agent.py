@@ -206,7 +206,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
                 "one, call train."
             )
-        key, hyperparams, runner = single_key(rng, "resume"), self._or_default(hyperparams), None
+        key = None if rng is None else single_key(rng, "resume")
+        hyperparams, runner = self._or_default(hyperparams), None
         if checkpoint.saved_steps(self.config.checkpoint_dir):
             checkpoint.check_first_key(self.config.checkpoint_dir, key)
             runner, _ = self.restore("last", hyperparams=hyperparams)
@@ -228,8 +229,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         program: OnDevice[RunnerT] | OnHost[Any] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            assert key is not None
-            return program.start(key, hyperparams)
+            return program.start(single_key(key, "train"), hyperparams)
         placed = program.place(self._own(self._complete(runner)))
         return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
 
