@@ -17,7 +17,6 @@ from peers import Result, Round
 
 WORKERS = {  # environment, file and options of each
     "jaxagents": (peers.OURS, "jaxagents_host_ppo.py", []),
-    "jaxagents, collecting ahead": (peers.OURS, "jaxagents_host_ppo.py", ["--ahead"]),
     "sbx": ("sbx", "sbx_host_ppo.py", []),
     "sb3": ("sbx", "sb3_host_ppo.py", []),
 }

@@ -6,11 +6,12 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
+from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.metrics import MetricStats
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.ppo import PPO, AgentConfig, HyperParameters, PPOBase, TrainState
+from jaxagents.ppo import AgentConfig, HyperParameters, PPOBase, TrainState
 
 __all__ = [
     "IPPO",
@@ -37,7 +38,7 @@ class IPPOBase(PPOBase):
         return (self.n_actors,)
 
 
-class IPPO(IPPOBase, PPO):
+class IPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """IPPO, complete for actors with discrete or box actions.
 
     `env.action_space` is the space of one actor. By default every actor has networks of its own; it

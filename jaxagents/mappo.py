@@ -8,13 +8,14 @@ import functools
 
 from flax import linen as nn
 
+from jaxagents.agents.ready_made import ReadyMadePolicy, default_network
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.metrics import MetricStats
 from jaxagents.core.observed import critic_state, is_observed_beside
-from jaxagents.ippo import IPPO
+from jaxagents.ippo import IPPOBase
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.networks import StateCritic, critic_view
+from jaxagents.networks import CriticView, StateCritic
 from jaxagents.ppo import AgentConfig, HyperParameters, TrainState
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-class MAPPO(IPPO):
+class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """MAPPO, complete for actors with discrete or box actions, or several of them.
 
     Actors are those of [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all actors, of what
@@ -44,7 +45,7 @@ class MAPPO(IPPO):
         sees_state = critic_state(self._observation) is not None
         n_categories = None if sees_state else self.episodes.n_categories
         make = functools.partial(StateCritic, n_values=self.n_actors)
-        return self._default(make, n_categories)
+        return default_network(self, make, n_categories)
 
     def _validate(self) -> None:
         if self.config.trunk is not None:
@@ -56,5 +57,5 @@ class MAPPO(IPPO):
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if field == "critic_network" and is_observed_beside(self._observation):
-            return critic_view(network)
+            return CriticView(network)
         return super()._for_observation(field, network)

@@ -18,11 +18,11 @@ from jaxagents.agents.sequences import first_of
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.config import checked
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
+from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.learners.config import Example
-from jaxagents.learners.fitting import in_groups
+from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import QConfig, ValueLearner
 
@@ -174,7 +174,7 @@ class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
 
 
 class _Steps(NamedTuple):
-    """A rollout, shaped `(time, environments, ...)`; `spoilt` flags what is not finite."""
+    """A rollout, shaped `(time, environments, ...)`; `nonfinite` flags what is not finite."""
 
     obs: PyTree
     action: Array
@@ -182,7 +182,7 @@ class _Steps(NamedTuple):
     next_value: Array
     terminated: Array
     truncated: Array
-    spoilt: Flags
+    nonfinite: Flags
 
 
 class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner]):
@@ -222,7 +222,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         obs, envstate = jax.vmap(self.episodes.reset)(
             jax.random.split(env_rng, self.config.batch_size)
         )
-        runner = RolloutRunner(
+        return RolloutRunner(
             learner=self._create_learner(learner_rng, hyperparams),
             rng=rng,
             update_step=jnp.zeros((), jnp.int32),
@@ -231,28 +231,16 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
             obs=obs,
             carry=self._recall.initials(self.config.batch_size),
         )
-        info = jax.eval_shape(self._reports_of_minibatches, runner)
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
-    def _training_step(self, runner: RolloutRunner) -> RolloutRunner:
+    def _training_step(self, runner: RolloutRunner) -> tuple[RolloutRunner, Report]:
         before = runner
         runner, steps, rngs = self._play(before)
         learner, infos = self._epochs(before, steps, rngs)
         if learner.observes:
             learner = learner.observe(self._observed(steps.obs))
-        info = in_32_bits(jax.tree.map(jnp.mean, infos))
-        flags = jax.tree.map(lambda x: x.any(axis=0), steps.spoilt)
-        return runner.replace(
-            learner=learner, info=with_flags(info, flags), update_step=runner.update_step + 1
-        )
-
-    @property
-    def _n_watched_environments(self) -> int:
-        return self.config.batch_size
-
-    def _reports_of_minibatches(self, runner: RolloutRunner) -> Info:
-        _, steps, rngs = self._play(runner)
-        return jax.tree.map(jnp.ravel, self._epochs(runner, steps, rngs)[1])
+        nonfinite = jax.tree.map(lambda x: x.any(axis=0), steps.nonfinite)
+        report = Report(in_32_bits(jax.tree.map(jnp.mean, infos)), nonfinite)
+        return runner.replace(learner=learner), report
 
     def _play(
         self, runner: RolloutRunner
@@ -272,8 +260,8 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
             memory = recall.after(learner, seen)
             next_value = self._largest_value(learner, recall.seen(memory, taken.next_obs))
             outcome = taken.reward, next_value, taken.terminated, taken.truncated
-            spoilt = spoilt_environments({REWARDS: taken.reward, OBSERVATIONS: taken.next_obs})
-            steps = _Steps(obs, action, *outcome, spoilt)
+            given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
+            steps = _Steps(obs, action, *outcome, nonfinite_environments(given))
             memory = recall.fresh_where(taken.terminated | taken.truncated, memory)
             return (taken.obs, taken.envstate, memory), steps
 

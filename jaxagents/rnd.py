@@ -13,20 +13,20 @@ from flax import struct
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, ppo
-from jaxagents.agents.chosen_network import make_network
+from jaxagents.agents.chosen_network import own_network
+from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import Runner
+from jaxagents.agents.targets import in_one_order, steps_at_once
 from jaxagents.agents.transitions import Transition
-from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.fits import GRADIENT_NORM, LOSS, Fit
-from jaxagents.learners.fitting import fit
+from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Dense, Normalised, Recurrent, Torso
+from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.networks.initialisation import initialise
-from jaxagents.ppo import PPO, PPOBase
+from jaxagents.ppo import PPOBase
 
 __all__ = [
     "RND",
@@ -42,7 +42,6 @@ _MOST_DEVIATIONS = 5.0
 """Standard deviations to which what the embeddings see is clipped."""
 _INTRINSIC = "intrinsic_reward"
 _PREDICTOR = "predictor"
-_REPORTS = (_INTRINSIC, f"{_PREDICTOR}_{LOSS}", f"{_PREDICTOR}_{GRADIENT_NORM}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,18 +167,19 @@ class RNDBase(PPOBase):
         predictor = set_optimizer_params(runner.extra.predictor, params)
         return runner.replace(extra=runner.extra.replace(predictor=predictor))
 
-    def _info_names(self, runner: Runner) -> Info:
-        return {**super()._info_names(runner), **dict.fromkeys(_REPORTS, jnp.zeros(()))}
-
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the sum of both rewards, and the runner that has seen its observations."""
+        """A rollout with the sum of both rewards, and the runner that has seen its observations.
+
+        The intrinsic one is in `traj.extra` as well.
+        """
         runner, traj = super()._with_rewards(runner, traj)
-        predictor = runner.extra.predictor.observe(self._observed(traj.next_obs))
+        next_obs = in_one_order(self.config, traj.next_obs)
+        predictor = runner.extra.predictor.observe(next_obs)
         novelty: Novelty = runner.extra.replace(predictor=predictor)
         errors = jax.lax.map(
             jax.vmap(lambda obs: novelty.error(predictor.params, obs)),
             traj.next_obs,
-            batch_size=self._steps_at_once(),
+            batch_size=steps_at_once(self.config),
         )
         received, returns = observe_rewards(
             errors,
@@ -191,23 +191,19 @@ class RNDBase(PPOBase):
         )
         intrinsic = ops.scale_rewards(errors, returns, jnp.inf)
         reward = traj.reward + runner.hyperparams.intrinsic_coeff * intrinsic
-        runner = runner.replace(
-            extra=novelty.replace(received=received, returns=returns),
-            info={**runner.info, **in_32_bits({_INTRINSIC: intrinsic.mean()})},
-        )
-        return runner, traj._replace(reward=reward)
+        runner = runner.replace(extra=novelty.replace(received=received, returns=returns))
+        return runner, traj._replace(reward=reward, extra={_INTRINSIC: intrinsic})
 
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Runner:
-        intrinsic = runner.info[_INTRINSIC]
-        runner = super()._learn(runner, traj, rngs)
-        [fitted] = fit([self._predictor_fit(runner, traj, rngs)], rngs, **self._minibatches)
+    ) -> tuple[Runner, Info]:
+        runner, numbers = super()._learn(runner, traj, rngs)
+        n_minibatches, replicated = self.config.n_minibatches, self.config.replicated_updates
+        predictor = self._predictor_fit(runner, traj, rngs)
+        [fitted] = fit([predictor], rngs, n_minibatches=n_minibatches, replicated=replicated)
         reports = {f"{_PREDICTOR}_{name}": fitted.info[name] for name in (LOSS, GRADIENT_NORM)}
-        return runner.replace(
-            extra=runner.extra.replace(predictor=fitted.training),
-            info={**runner.info, _INTRINSIC: intrinsic, **reports},
-        )
+        runner = runner.replace(extra=runner.extra.replace(predictor=fitted.training))
+        return runner, {**numbers, _INTRINSIC: traj.extra[_INTRINSIC].mean(), **reports}
 
     def _predictor_fit(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
@@ -230,14 +226,12 @@ class RNDBase(PPOBase):
     @property
     def _embedding(self) -> Normalised:
         """The network of the target and of the predictor."""
-        name = "embedding_network"
-        network = make_network(name, self._embedding_network, self.config)
-        return Normalised(self._for_observation(name, network), clip=_MOST_DEVIATIONS)
+        return Normalised(own_network(self, "embedding_network"), clip=_MOST_DEVIATIONS)
 
     def _validate(self) -> None:
         super()._validate()
         name, embedding = f"{type(self.config).__name__}.embedding_network", self._embedding
-        if isinstance(embedding.network, Recurrent):
+        if remembers(embedding):
             raise TypeError(
                 f"{name} must map one observation to a vector, but it has a memory: put that into "
                 "actor_network and critic_network."
@@ -250,7 +244,7 @@ class RNDBase(PPOBase):
             )
 
 
-class RND(RNDBase, PPO):
+class RND(ReadyMadePolicy[AgentConfig, HyperParameters], RNDBase):
     """RND, complete for discrete and box actions.
 
     ```python

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import docstring_parser
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.agent_options import FILE
+from jaxagents.cli.options import FILE
 from jaxagents.core.numbers import OTHER_NAMES
 from jaxagents.core.schedules import LinearSchedule
 

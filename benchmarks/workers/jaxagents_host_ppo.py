@@ -1,6 +1,5 @@
 """Measures the PPO of jaxagents in environments on the host."""
 
-import sys
 from typing import Any
 
 import host_ppo
@@ -12,17 +11,11 @@ from jaxagents import PPO
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-AHEAD = "--ahead"
-
 
 class Library:
     """The agent."""
 
     name = "jaxagents"
-
-    def __init__(self, collects_ahead: bool) -> None:
-        """Decides whether rollouts are collected ahead."""
-        self.collects_ahead = collects_ahead
 
     def begin(self, env: str, seed: int) -> PPO:
         config = AgentConfig(
@@ -35,7 +28,7 @@ class Library:
             normalise_rewards=True,
             max_episode_steps=1000,
         )
-        made = jaxagents.make(f"gymnasium:{env}", collects_ahead=self.collects_ahead)
+        made = jaxagents.make(f"gymnasium:{env}")
         self.key = jax.random.key(seed)
         return PPO(made, None, config, eval_during_training=False)
 
@@ -60,6 +53,4 @@ class Library:
 
 
 if __name__ == "__main__":
-    collects_ahead = AHEAD in sys.argv
-    sys.argv = [word for word in sys.argv if word != AHEAD]
-    host_ppo.main(Library(collects_ahead))
+    host_ppo.main(Library())

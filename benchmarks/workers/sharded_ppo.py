@@ -6,7 +6,7 @@ import measure
 from jaxagents_ppo import Trainer
 from tasks import Task
 
-from jaxagents.running.programs import OnMesh
+from jaxagents.engine.executors import OnMesh
 from jaxagents.sharding import make_mesh
 
 

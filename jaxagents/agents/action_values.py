@@ -7,12 +7,11 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.config import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall, Recurrence
 from jaxagents.core.remembered import observation_of
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.q_learning import ValueLearner
-from jaxagents.networks import Recurrent
 from jaxagents.networks.recurrent import memory_cell
 
 ActionValuesConfigT = TypeVar("ActionValuesConfigT", bound=ActionValuesConfig)
@@ -64,7 +63,7 @@ class ActionValues(
         if not self.config.has_memory:
             return Memoryless()
         network = self._learner_config().critic_network
-        assert isinstance(network, Recurrent)
+        assert network is not None
         return Recurrence(network)
 
     def _learner_config(self) -> LearnerConfig:

@@ -1,20 +1,29 @@
-"""The base of every agent: the lifecycle train, restore, eval and summarize, with memory and files."""
+"""The base of every agent: train, resume, restore, eval, sweep and the rest of its life."""
 
+import contextlib
+import os
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import ArrayLike
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 
-from jaxagents.agents.behaviour import ConfigT, HyperparametersT, RunnerT
-from jaxagents.agents.continuing import check_choice, check_not_used_up, is_at_end
-from jaxagents.agents.habits import HABITS
-from jaxagents.agents.trained import Trained
+from jaxagents.agents.continuing import (
+    check_choice,
+    check_fits,
+    check_not_used_up,
+    check_same_metrics,
+    check_single,
+    is_at_end,
+)
+from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
-from jaxagents.checkpoints.sweep_records import restore_members
+from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import is_tracing, nan_is_allowed
@@ -22,22 +31,39 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, Seed, as_keys, single_key
-from jaxagents.core.metrics import Metrics
+from jaxagents.core.keys import RandomKey, Seed, as_key, as_keys, single_key
+from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import flag, not_negative, positive
-from jaxagents.core.shared_programs import Programs
+from jaxagents.core.shared_programs import Programs, compiled
+from jaxagents.engine import run, sweep
+from jaxagents.engine.behaviour import Behaviour, ConfigT
+from jaxagents.engine.executors import OnDevice, OnMesh
+from jaxagents.engine.host import OnHost
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.program import HyperparametersT, Program, RunnerT
+from jaxagents.engine.replay import Replay, replay
+from jaxagents.engine.sweep import SweepResult
+from jaxagents.envs.episodes import EpisodeState
+from jaxagents.envs.films import check_can_film, draw_states, write_film
+from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
-from jaxagents.running import driver as training
-from jaxagents.running import sweeps
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.on_host import OnHost
-from jaxagents.running.programs import OnDevice, OnMesh
-from jaxagents.running.replay import Replay, replay
-from jaxagents.running.sweeps import SweepResult
-from jaxagents.running.where import program_of
+
+_ACT = "call act(training, carry, obs), or policy for an agent without a memory"
+_HABITS = {
+    "learn": "call train(rng, hyperparams)",
+    "fit": "call train(rng, hyperparams)",
+    "predict": _ACT,
+    "get_action": _ACT,
+    "select_action": _ACT,
+    "evaluate_policy": "call eval(rng, n_evals)",
+    "save": "set checkpoint_dir in the configuration, and train saves by itself; export_policy(path) "
+    "writes the policy alone",
+    "load": "set checkpoint_dir in the configuration, and call restore",
+}
+"""Methods that agents of other libraries have, and what is called here instead."""
 
 
-class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
+class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     """Behaviour in an environment, with the lifecycle train, restore, eval and summarize.
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
@@ -47,8 +73,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
     convenience the agent remembers the last one.
 
     A family of agents fills in the hooks of its
-    [`Behaviour`][jaxagents.agents.behaviour.Behaviour], of which its
-    [`Program`][jaxagents.agents.program.Program] is made.
+    [`Behaviour`][jaxagents.engine.behaviour.Behaviour], of which its
+    [`Program`][jaxagents.engine.program.Program] is made.
 
     Attributes:
         env: The environment, as it was given.
@@ -63,6 +89,8 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             devices of a mesh split them.
         collects_at_start: Whether fresh runners have played in the environment, which is a loop.
     """
+
+    _last: LastRun[RunnerT]
 
     def train(
         self,
@@ -151,14 +179,14 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
-        program = program_of(self) if mesh is None else OnMesh(self, mesh)
+        executor = self._executor if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._earlier_metrics(runner)
         first_key = key if runner is None else None
         with Interruption() as interruption:
-            runner = self._starting_point(key, hyperparams, runner, program)
-            return training.train(
+            runner = self._starting_point(key, hyperparams, runner, executor)
+            return run.train(
                 self,
-                program,
+                executor,
                 runner,
                 earlier,
                 n_steps,
@@ -214,25 +242,23 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         else:
             hyperparams = self._or_default(hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
-        if missing > 0 or (missing == 0 and not self._is_evaluated()):
+        if missing > 0 or (missing == 0 and not self._last.is_evaluated):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
         return self._trained_runner(), self.training_metrics or {}
-
-    def _is_evaluated(self) -> bool:
-        """Whether the last point of the metrics is after the last update, and not before it."""
-        metrics = self.training_metrics
-        return bool(metrics) and metrics["update_step"][-1] == self.previous_training_max_step
 
     def _starting_point(
         self,
         key: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
-        program: OnDevice[RunnerT] | OnHost[Any] | OnMesh[RunnerT],
+        executor: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            return program.start(single_key(key, "train"), hyperparams)
-        placed = program.place(self._own(self._complete(runner)))
+            key = single_key(key, "train")
+            if isinstance(executor, OnDevice):
+                executor.compile(key, hyperparams)
+            return executor.start(key, hyperparams)
+        placed = executor.place(self._own(self._complete(runner)))
         return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
 
     def _own(self, runner: RunnerT) -> RunnerT:
@@ -256,7 +282,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         is_known = last is not None and is_at_end(runner, last, self.vital_arrays)
         earlier = self.training_metrics if is_known else None
         if earlier:
-            self._check_same_metrics(earlier, runner.hyperparams)
+            self._check_same_metrics(earlier, runner)
         folder = self.config.checkpoint_dir
         if not earlier and folder is not None and checkpoint.saved_steps(folder):
             warnings.warn(
@@ -308,8 +334,9 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         grid = Grid.of(as_keys(rngs), hyperparams)
         earlier = restore_members(self, grid)
         if earlier is not None:
-            self._check_same_metrics(*sweeps.first_member(earlier.history, grid))
-        return sweeps.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
+            metrics, runner = sweep.first_member(earlier, grid)
+            self._check_same_metrics(metrics, runner)
+        return sweep.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
 
     @nan_is_allowed
     def restore(
@@ -354,7 +381,6 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         ```python
         stretch = agent.replay(1200, n_updates=50)
         print(stretch.metrics["actor_gradient_norm"], stretch.not_finite_since)
-        print(stretch.minibatches["actor_gradient_norm"], stretch.not_finite_minibatch)
         ```
 
         Args:
@@ -364,8 +390,7 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
                 one's own.
 
         Returns:
-            Its runner, the reports of its updates and their minibatches, and since when numbers are not
-            finite.
+            Its runner, the reports of its updates, and since when numbers are not finite.
 
         Raises:
             FileNotFoundError: No checkpoint was made so early, or it is no longer kept.
@@ -373,6 +398,126 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         return replay(self, step, n_updates, self._or_default(hyperparams))
+
+    def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+        """Plays episodes with the agent as trained or restored.
+
+        Args:
+            rng: Random key, or its seed.
+            n_evals: Number of episodes.
+            deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
+                DQN and its like: epsilon-greedily).
+
+        Returns:
+            `returns` (NaN where observations or rewards were not finite), `final_rewards`
+            (n_evals, *actors), `terminated`, `truncated`, `lengths` (n_evals,), and what
+            `_eval_metrics` adds.
+
+        Raises:
+            TypeError: `n_evals` is no integer, or `deterministic` no boolean.
+            ValueError: `n_evals` is not positive, or `advance` has used up the agent's runner.
+            RuntimeError: The agent has not been trained.
+        """
+        n_evals, deterministic = positive("n_evals", n_evals), flag("deterministic", deterministic)
+        runner = self._trained_runner()
+        acting, moment = self._acting(runner), self.moment(runner)
+        key = single_key(rng, "eval")
+        return self._executor.player.play(key, acting, n_evals, deterministic, moment)
+
+    def render_episode(
+        self,
+        rng: Seed,
+        path: str | os.PathLike | None = None,
+        *,
+        max_steps: int = 1_000,
+        deterministic: bool = True,
+        fps: float | int | None = None,
+        runner: RunnerT | None = None,
+    ) -> UInt8[np.ndarray, "time height width 3"]:
+        """Films an episode of the agent as trained or restored.
+
+        It is the episode that `eval(rng, n_evals=1)` plays, in a compiled program; its states are drawn
+        afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
+
+        ```python
+        agent.render_episode(0, "episode.gif")
+        ```
+
+        Args:
+            rng: Random key, or its seed.
+            path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
+                imageio-ffmpeg). None is written by default.
+            max_steps: Number of steps after which the film ends, if the episode has not.
+            deterministic: Whether to take greedy actions, as in `eval`.
+            fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
+                than 50 leaves out frames, so that time passes as it should.
+            runner: The runner that plays, if other than as trained or restored, such as that of a
+                [`replay`][jaxagents.agents.agent.Agent.replay].
+
+        Returns:
+            The frames, one for the start and one for each step: red, green and blue as bytes.
+
+        Raises:
+            NotImplementedError: The environment does not draw.
+            TypeError: `deterministic` is no boolean, or `runner` no runner of such an agent.
+            ValueError: `path` has another ending, a number is not positive, or the runner is used up or
+                does not fit, such as those of several seeds together.
+            FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
+            ImportError: A library is not installed.
+            RuntimeError: The agent has not been trained, and no runner is given.
+        """
+        deterministic, env = flag("deterministic", deterministic), self.episodes.env
+        rate = env.render_fps if fps is None else fps
+        check_can_film(env, path, rate)
+        longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
+        runner = self._trained_runner() if runner is None else runner
+        key = single_key(rng, "render_episode")
+        with self._naming_misfits(runner):
+            acting, moment = self._acting(runner), self.moment(runner)
+            states, n_steps = self._executor.player.record(
+                key, acting, longest, deterministic, moment
+            )
+        frames = draw_states(env.at(moment), states, 1 + int(n_steps))
+        if path is not None:
+            write_film(path, frames, rate)
+        return frames
+
+    def export_policy(self, path: str | os.PathLike) -> None:
+        """Writes the policy as trained or restored to one file, which needs no agent to be used.
+
+        [`load_policy`][jaxagents.load_policy] reads it. The file is one of safetensors, with the weights
+        that the policy acts by under `weights/...`, and its program as `jax.export` gives it.
+
+        What centralised critics see, the entry `"critic_state"`, is no part of the observations that it
+        takes, since no actor reads it.
+
+        Args:
+            path: The file, such as `policy.safetensors`.
+
+        Raises:
+            ValueError: The name of the file has another ending, or `advance` has used up the agent's
+                runner.
+            FileExistsError: The file exists.
+            FileNotFoundError: Its folder does not exist.
+            ImportError: safetensors is not installed.
+            RuntimeError: The agent has not been trained.
+        """
+        acting = jax.device_get(self._acting(self._trained_runner()))
+        names = {"agent": type(self).__name__, "environment": self.episodes.env.name}
+        carry = self.initial_carry(acting)
+        export_policy(path, self.behaviour.act, acting, carry, self._observation, names)
+
+    def summarize(self, metric: ArrayLike) -> MetricStats:
+        """Statistics of a metric over its last axis.
+
+        Args:
+            metric: Any metric, such as `metrics["returns"]`.
+
+        Returns:
+            The statistics.
+        """
+        return MetricStats.of(metric)
 
     def log_hyperparams(self, hyperparams: Hyperparameters) -> str:
         """Describes hyperparameters, and writes them beside the checkpoints if there is a folder.
@@ -387,10 +532,255 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
             checkpoint.write_description(self.config.checkpoint_dir, "hyperparameters", hyperparams)
         return describe("Hyperparameters", hyperparams)
 
+    def collect_training(
+        self, runner: RunnerT, metrics: Metrics, previous_training_max_step: int | None = None
+    ) -> None:
+        """Makes the agent remember a runner and its metrics, as a plain `train` does by itself.
+
+        Args:
+            runner: Runner of one training (not a stack of several).
+            metrics: Its metrics, or `{}`.
+            previous_training_max_step: Number of updates made, if other than the runner's own
+                count.
+
+        Raises:
+            TypeError: It is no runner, or the metrics are no dict.
+            ValueError: The runner or the metrics are those of several trainings, or of none.
+        """
+        self._last.note(runner, metrics, previous_training_max_step)
+
+    def select(
+        self, trainings: tuple[RunnerT, Metrics] | SweepResult, *index: int
+    ) -> tuple[RunnerT, Metrics]:
+        """Takes one training out of many, which the agent then remembers.
+
+        ```python
+        result = agent.sweep(keys, sets)
+        agent.select(result, result.best, 0)  # the first seed of the best set
+        agent.eval(key)
+        ```
+
+        Args:
+            trainings: Runners and metrics with leading axes, as `sweep` or `jax.vmap(agent.train)` gives
+                them.
+            *index: Position along each of those axes: of a sweep, those of the set and of the seed.
+
+        Returns:
+            The runner and the metrics of that training.
+
+        Raises:
+            TypeError: The trainings are missing.
+            IndexError: There is no such training, or there are not as many positions as axes.
+        """
+        runner, metrics = select_run(trainings, index)
+        self.collect_training(runner, metrics)
+        return runner, metrics
+
+    @property
+    def agent_trained(self) -> bool:
+        """Whether the agent remembers a training."""
+        return self._last.exists
+
+    @property
+    def training_runner(self) -> RunnerT | None:
+        """The last runner."""
+        return self._last.runner
+
+    @property
+    def training_metrics(self) -> Metrics | None:
+        """A copy of the metrics of the last training, with those of the trainings before it."""
+        return self._last.metrics
+
+    @property
+    def previous_training_max_step(self) -> int:
+        """Number of updates behind the last runner; zero before any training."""
+        return self._last.n_updates
+
+    @property
+    def eval_steps_in_training(self) -> np.ndarray | None:
+        """Update steps of the evaluation points of `training_metrics`."""
+        metrics = self._last.metrics
+        return None if metrics is None else metrics["update_step"]
+
+    def _trained_runner(self) -> RunnerT:
+        return self._last.usable_runner
+
+    @property
+    def _executor(self) -> OnDevice[RunnerT] | OnHost[RunnerT]:
+        """The compiled programs: whole, or around environments on the host."""
+        plays_on_host = self.episodes.env.on_host and self.host_collection is not None
+        return OnHost(self) if plays_on_host else OnDevice(self)
+
+    @property
+    def _steps(
+        self,
+    ) -> OnDevice[RunnerT] | OnHost[RunnerT] | Program[HyperparametersT, RunnerT]:
+        """The compiled programs; within a program, the program as it stands."""
+        return self.program if self.programs is None else self._executor
+
+    def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
+        """Makes a fresh runner.
+
+        Args:
+            rng: Random key, or its seed.
+            hyperparams: Hyperparameters; `None` takes the default ones.
+
+        Returns:
+            The runner before any update.
+
+        Raises:
+            TypeError: An argument is of another type.
+            ValueError: There are several random keys, or a hyperparameter is out of range or an array.
+        """
+        hyperparams = self._or_default(hyperparams)
+        self._check_hyperparams(hyperparams)
+        return self._steps.start(single_key(rng, "start"), hyperparams)
+
+    def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """Replaces the hyperparameters of a runner.
+
+        Args:
+            runner: Any runner.
+            hyperparams: New hyperparameters.
+
+        Returns:
+            The runner with them.
+
+        Raises:
+            TypeError: It is no runner of such an agent, or these are no hyperparameters of it.
+            ValueError: The runner is used up or does not fit, or a hyperparameter is out of range or an
+                array.
+        """
+        self._check_hyperparams(hyperparams)
+        with self._naming_misfits(runner):
+            return self._steps.restart(runner, hyperparams)
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
+        """Makes updates, in the memory of the runner that it is given.
+
+        Args:
+            runner: Any runner. Its arrays are used up: go on with those that are returned, or give a
+                copy, `jax.tree.map(jnp.copy, runner)`. What a checkpoint left out of it, as with
+                `checkpoint_buffer=False`, is made anew, as in `train`.
+            n_updates: Number of updates; one program serves every number.
+
+        Returns:
+            The runner after them.
+
+        Raises:
+            TypeError: It is no runner of such an agent, or the number is none of updates.
+            ValueError: The runner is used up or does not fit, or the number is negative.
+        """
+        if not isinstance(n_updates, jax.Array):
+            not_negative("n_updates", cast(SupportsIndex, n_updates))
+        with self._naming_misfits(runner):
+            return self._steps.advance(self._complete(runner), n_updates)[0]
+
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The update step, the losses of the last update and, if `eval_during_training`, the
+            outcomes of `config.n_evals` greedy episodes.
+
+        Raises:
+            TypeError: It is no runner of such an agent.
+            ValueError: The runner is used up, or does not fit.
+        """
+        with self._naming_misfits(runner):
+            return self._steps.evaluate(runner)
+
+    @contextlib.contextmanager
+    def _naming_misfits(self, runner: RunnerT) -> Iterator[None]:
+        """Where a step fails since a runner does not fit the agent, raises an error that says so.
+
+        To compare the shapes of all arrays before each step would take longer than many steps.
+        """
+        check_not_used_up(runner)
+        try:
+            yield
+        except Exception:
+            self._check_fits(runner)
+            raise
+
+    def _check_fits(self, runner: RunnerT) -> None:
+        """Raises unless a runner is shaped like those of the agent."""
+        if hasattr(runner, "update_step"):
+            check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
+        fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
+        check_fits(runner, fresh, repr(self).strip("<>"))
+
+    def _check_same_metrics(self, earlier: Metrics, runner: RunnerT) -> None:
+        """Raises unless a training that goes on is evaluated as it was."""
+        fresh = self._fresh_runner(runner.hyperparams)
+        key = "metrics", jax.tree.structure(fresh)
+        point = self.compiled.get(key, lambda it: it.program.shapes_of_metrics(fresh))
+        check_same_metrics(earlier, point, runner.info)
+
+    def _fresh_runner(self, hyperparams: object) -> RunnerT:
+        """A fresh runner, as shapes."""
+        kind = self._hyperparams_type
+        given = hyperparams if isinstance(hyperparams, kind) else kind()
+        key = "fresh runner", jax.tree.structure(given)
+        return self.compiled.get(
+            key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
+        )
+
+    @compiled
+    def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:
+        """Starts an episode.
+
+        Args:
+            rng: Random key, or its seed.
+
+        Returns:
+            A new random key, the first observation and the environment's state.
+        """
+        self.episodes.env.check_compiled()
+        key = as_key(rng)
+        new_rng, reset_rng = jax.random.split(rng if jnp.ndim(rng) else key)  # raw keys stay raw
+        return new_rng, *self.episodes.reset(as_key(reset_rng))
+
+    @compiled
+    def env_step(
+        self, rng: RandomKey, envstate: EpisodeState, actions: PyTree
+    ) -> tuple[
+        RandomKey,
+        PyTree,
+        EpisodeState,
+        Float[Array, "*actors"],
+        Bool[Array, ""],
+        dict[str, PyTree],
+    ]:
+        """Takes one step, and starts the next episode if this one ended.
+
+        Args:
+            rng: Random key, or its seed.
+            envstate: State of the environment.
+            actions: One action (of all actors).
+
+        Returns:
+            A new random key, the next observation, state, reward, whether the episode ended, and a
+            dict that has `terminated`, `truncated` and `final_observation` besides what the
+            environment reports.
+        """
+        rng, step_rng = jax.random.split(rng)
+        step = self.episodes.step(as_key(step_rng), envstate, actions)
+        info = {
+            **step.info,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "final_observation": step.next_obs,
+        }
+        return rng, step.obs, step.envstate, step.reward, step.terminated | step.truncated, info
+
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, HABITS)
+            return missing_attribute(self, name, _HABITS)
 
     def _seal(self) -> None:
         if "episodes" not in vars(self):
@@ -405,5 +795,5 @@ class Agent(Trained[ConfigT, HyperparametersT, RunnerT]):
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
         self._programs = Programs.of(behaviour)
-        self._memory = {}
+        self._last = LastRun()
         self._freeze(key)

@@ -1,17 +1,40 @@
-"""The network that a configuration chooses."""
+"""The networks that a configuration chooses, or else the hooks of an agent."""
 
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flax import linen as nn
 
 from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.networks import normalised
+from jaxagents.networks.encoding import BehindTrunk
 from jaxagents.networks.nnx_modules import check_not_nnx
+
+if TYPE_CHECKING:
+    from jaxagents.agents.on_policy import OnPolicyBase
 
 _NUMBERS = ("int", "float", "bool", "str", "tuple", "Sequence", "list")
 """The first words of annotations of fields that cannot take a configuration."""
+
+
+def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
+    """The whole network of a field of the configuration, behind the trunk if there is one."""
+
+    def seeing(network: nn.Module) -> nn.Module:
+        return normalised(network) if agent.config.normalise_observations else network
+
+    network = own_network(agent, field)
+    if agent.config.trunk is None:
+        return seeing(network)
+    return BehindTrunk(network, seeing(own_network(agent, "trunk")))
+
+
+def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
+    """The network of a field of the configuration by itself, or of the hook that has its name."""
+    default = None if field == "trunk" else getattr(agent, f"_{field}")
+    return agent._for_observation(field, make_network(field, default, agent.config))
 
 
 def make_network(

@@ -1,6 +1,6 @@
 """Checks of what a training goes on from, before anything is compiled."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -131,7 +131,7 @@ def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
             f"{type(runner).__name__}{hint}."
         )
     check_single(runner)
-    found, needed = _shapes(runner), _shapes(fresh)
+    found, needed = _shapes(runner.replace(info={})), _shapes(fresh)
     left_out = {name for name, value in vars(runner).items() if value is None}
     for path in {**needed, **found}:
         if path.split("/")[0] in left_out or found.get(path) == needed.get(path):
@@ -147,12 +147,13 @@ def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
         )
 
 
-def check_same_metrics(earlier: Metrics, point: Metrics) -> None:
-    """Raises unless a training that goes on has the metrics that it had.
+def check_same_metrics(earlier: Metrics, point: Metrics, reported: Collection[str]) -> None:
+    """Raises unless a training that goes on is evaluated as it was.
 
     Args:
         earlier: Metrics so far, points first.
         point: Metrics of a point from now on, as shapes.
+        reported: Names of the numbers that updates have reported, which the first update tells anew.
 
     Raises:
         ValueError: It has not.
@@ -164,7 +165,7 @@ def check_same_metrics(earlier: Metrics, point: Metrics) -> None:
             f"This training {before} so far, and its metrics go on: make the agent with "
             f"eval_during_training={was_evaluated}."
         )
-    had = {name: shape[1:] for name, shape in _shapes(earlier).items()}
+    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in reported}
     has = _shapes(point)
     if was_evaluated and had["lengths"] != has["lengths"]:
         (n_before,), (n_now,) = had["lengths"], has["lengths"]

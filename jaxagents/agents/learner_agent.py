@@ -12,17 +12,16 @@ from jaxagents import sharding
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks.hooks import check_no_hooks, check_no_hooks_of_rollouts
 from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.checks.updates import check_same_arrays
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hook_names import is_ours
 from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
-from jaxagents.envs.checks import check_environment, check_one_actor
-from jaxagents.envs.declarations import check_action_mask
+from jaxagents.engine.checks import check_same_arrays
+from jaxagents.engine.program import HyperparametersT
+from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, check_components, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
@@ -230,7 +229,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             learner,
             self._observation,
         )
-        check_environment(self.episodes, action)
+        if not self.episodes.env.on_host:
+            check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
         name, env_name = type(self).__name__, self.episodes.env.wording.environment

@@ -11,21 +11,23 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.agents.host_collection import replay_on_host
 from jaxagents.agents.learner_agent import LearnerAgent
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.replay import Replay, TransitionReplay
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, Flags, spoilt_environments, with_flags
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
+from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
+from jaxagents.engine.host import OnHost
+from jaxagents.engine.host_rollout import HostCollection
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
 
@@ -121,8 +123,17 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         now = self.at(self.moment(runner))
         return self._as_before(now._collect(present, rngs, now._explore)[0], runner)
 
+    @property
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        return replay_on_host(self)
+
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        return self.refill(runner) if runner.buffer is None else runner
+        if runner.buffer is not None:
+            return runner
+        if self.episodes.env.on_host:
+            return OnHost(self).refill(runner.replace(buffer=self._empty_buffer()))
+        return self.refill(runner)
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
         learner_rng, env_rng, rng = jax.random.split(rng, 3)
@@ -142,10 +153,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         if self.config.normalise_rewards:
             received = jnp.zeros(self.config.batch_size, jnp.float32)
             runner = runner.replace(received=received, returns=ops.no_moments())
+        if self.episodes.env.on_host:
+            return runner
         runner, _, observed = self._collect(runner, warmup_rngs, self._act_randomly)
-        runner = self._after_observing(runner, observed)
-        _, info = jax.eval_shape(self._learn, runner, rng[None])
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
+        return self._after_observing(runner, observed)
 
     def _empty_buffer(self) -> DeviceBuffer:
         obs = self._observation
@@ -160,9 +171,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         }
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
-        if config.n_groups == 1:
-            return DeviceBuffer.create(example, *sizes, self._replay.length)
-        return GroupedBuffer.create(example, *sizes, config.n_groups, self._replay.length)
+        return DeviceBuffer.create(example, *sizes, self._replay.length, config.n_groups)
 
     @property
     def _replay(self) -> Replay:
@@ -179,28 +188,12 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         shape = (n_envs, *self._zero_action().shape)
         return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
 
-    def _training_step(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        runner, rngs, flags, observed = self._play(runner)
-        runner, info = self._learn(runner, rngs)
-        runner = self._after_observing(runner, observed)
-        return runner.replace(info=with_flags(info, flags), update_step=runner.update_step + 1)
-
-    @property
-    def _n_watched_environments(self) -> int:
-        return self.config.batch_size
-
-    def _reports_of_minibatches(self, runner: OffPolicyRunner) -> Info:
-        runner, rngs, *_ = self._play(runner)
-        return self._gradient_steps(runner, rngs)[1]
-
-    def _play(
-        self, runner: OffPolicyRunner
-    ) -> tuple[OffPolicyRunner, Key[Array, "gradient_steps"], Flags, PyTree]:
-        """The runner after an update's steps, the keys of its gradient steps, and what was seen."""
+    def _training_step(self, runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
         n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
         rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
         runner, flags, observed = self._collect(runner, collect_rngs, self._explore)
-        return runner.replace(rng=rng), learn_rngs, flags, observed
+        runner, info = self._learn(runner.replace(rng=rng), learn_rngs)
+        return self._after_observing(runner, observed), Report(info, flags)
 
     def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
@@ -260,7 +253,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
             given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
             seen = {key: transitions[key] for key in keys_of_statistics}
-            flags = spoilt_environments(given)
+            flags = nonfinite_environments(given)
             return (buffer.add(transitions), taken.obs, taken.envstate, carry), (flags, seen)
 
         players = (runner.buffer, runner.obs, runner.envstate, runner.carry)
@@ -313,13 +306,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
-        runner, infos = self._gradient_steps(runner, rngs)
-        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
-
-    def _gradient_steps(
-        self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
-    ) -> tuple[OffPolicyRunner, Info]:
-        """The runner after gradient steps, and what each of them reports."""
+        """The runner after gradient steps, and the means of the numbers that they report."""
         buffer = runner.buffer
         scale = self._reward_scale(runner)
 
@@ -330,7 +317,8 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
         carry = (runner.learner, buffer.priorities)
         (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
-        return runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities)), infos
+        runner = runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities))
+        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
 
     def _gradient_step(
         self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale

@@ -1,6 +1,7 @@
 """The base of agents that learn from a fixed dataset."""
 
 import functools
+import math
 import zlib
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
@@ -12,19 +13,24 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.behaviour import FunctionalEnvironment
 from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
-from jaxagents.agents.program import HyperparametersT
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
-from jaxagents.data.moments import moments_of_rows
-from jaxagents.data.return_range import reward_factor
-from jaxagents.data.values import check_allowed, check_are_numbers, check_values
+from jaxagents.data.values import (
+    check_allowed,
+    check_are_numbers,
+    check_values,
+    moments_of_rows,
+    reward_factor,
+)
+from jaxagents.engine.behaviour import FunctionalEnvironment
+from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.batches import OPTIONAL_KEYS
@@ -187,58 +193,31 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         learner = self._create_learner(learner_rng, hyperparams)
         if learner.observes:
             learner = learner.observe(self._moments)
-        runner = LearnerRunner(
+        return LearnerRunner(
             learner=learner,
             rng=rng,
             update_step=jnp.zeros((), jnp.int32),
             info={},
         )
-        _, info = jax.eval_shape(
-            lambda data, *args: self.with_data(data)._learn(*args),
-            self.data,
-            runner.learner,
-            jax.random.split(rng, (1, self._n_groups)),
-        )
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
 
-    def _training_step(self, runner: LearnerRunner) -> LearnerRunner:
-        rngs = self._split(runner.rng)
-        learner, info = self._learn(runner.learner, self._keys_of_gradient_steps(rngs))
-        return runner.replace(
-            learner=learner, rng=rngs[0], info=in_32_bits(info), update_step=runner.update_step + 1
-        )
-
-    def _reports_of_minibatches(self, runner: LearnerRunner) -> Info:
-        rngs = self._keys_of_gradient_steps(self._split(runner.rng))
-        _, infos = self._gradient_steps(runner.learner, rngs)
-        return infos
-
-    def _split(self, rng: Key[Array, ""]) -> Key[Array, "keys"]:
-        """A new key, and those of an update's gradient steps."""
-        return jax.random.split(rng, 1 + self.config.gradient_steps * self._n_groups)
-
-    def _keys_of_gradient_steps(
-        self, rngs: Key[Array, "keys"]
-    ) -> Key[Array, "gradient_steps groups"]:
-        return sharding.whole(rngs[1:].reshape(self.config.gradient_steps, self._n_groups))
+    def _training_step(self, runner: LearnerRunner) -> tuple[LearnerRunner, Report]:
+        shape = self.config.gradient_steps, self._n_groups
+        rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
+        learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
+        return runner.replace(learner=learner, rng=rngs[0]), Report(in_32_bits(info))
 
     def _learn(
         self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
     ) -> tuple[LearnerT, Info]:
-        learner, infos = self._gradient_steps(learner, rngs)
-        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
-
-    def _gradient_steps(
-        self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
-    ) -> tuple[LearnerT, Info]:
-        """The learner after gradient steps, and what each of them reports."""
+        """The learner after gradient steps, and the means of the numbers that they report."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             learner, info = self._update(learner, self._sample(rngs))
             info.pop("td_errors", None)
             return learner, info
 
-        return jax.lax.scan(gradient_step, learner, rngs)
+        learner, infos = jax.lax.scan(gradient_step, learner, rngs)
+        return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
 
     @property
     def _n_groups(self) -> int:

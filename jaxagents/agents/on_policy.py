@@ -1,86 +1,593 @@
 """The base of agents that learn from rollouts of their current policy."""
 
+import abc
 import functools
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from jaxagents import ops
-from jaxagents.agents import shared_trunk
-from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
-from jaxagents.agents.checks.actions import check_discrete_action
-from jaxagents.agents.checks.networks import (
-    check_behind_trunk,
-    check_memory,
-    check_variables_are_kept,
-)
-from jaxagents.agents.checks.updates import check_runner
+from jaxagents import ops, sharding
+from jaxagents.agents import shared_trunk, targets
+from jaxagents.agents.agent import Agent
+from jaxagents.agents.checks.observations import naming_observations
+from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
+from jaxagents.agents.on_policy_checks import check_agent, check_learned
 from jaxagents.agents.playing import playing
-from jaxagents.agents.reports import info_of_update
-from jaxagents.agents.rollout import Players, blank_step, drawing, rollout
-from jaxagents.agents.rollout_learning import RolloutLearning
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import NOT_YET, Transition
-from jaxagents.agents.value_scale import no_targets
-from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS, spoilt_environments, with_flags, without_flags
-from jaxagents.core.trees import check_same_tree, check_size
-from jaxagents.envs.checks import (
-    check_alike,
-    check_environment,
-    check_names_are_free,
-    check_one_actor,
-    check_several_actors,
+from jaxagents.agents.policy import (
+    DRAWING_HOOKS,
+    distribution_at,
+    log_probs_and_entropies,
+    log_probs_of_rollout,
 )
-from jaxagents.envs.declarations import check_actor_mask
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.sequences import to_learn_from
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.hook_names import is_own
+from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.report import REWARDS, Report, nonfinite_environments
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.envs.environment import Environment
-from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.on_host.environment import HostEnvironment
+from jaxagents.learners.fit import fit
 from jaxagents.learners.losses import Info
+from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent
+from jaxagents.networks import remembers
 from jaxagents.networks.initialisation import initialise
-from jaxagents.running.host_play import begun_again
-from jaxagents.running.host_rollout import HostRollout
+
+OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
+OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
+
+_GIVEN_BY = {
+    "_actor_minibatch": ("_actor_loss_input",),
+    "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
+    "_critic_loss": ("_critic_loss_input",),
+}
+"""The hooks of a loss, and those that say what it is given."""
 
 
-class _Collected(NamedTuple):
-    """A rollout, the runner after it, and the keys of the epochs that learn from it."""
-
-    runner: Runner
-    traj: Transition
-    rngs: Key[Array, "epochs n_groups"]
-
-
-class _Keys(NamedTuple):
-    next_runner: Key[Array, ""]
-    rollout: Key[Array, ""]
-    epochs: Key[Array, "epochs n_groups"]
-
-
-class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
+class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
     A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
     `policy`, or as one, `_distribution`. Hooks are written for one observation; time and
     environments are vmapped around them. In an environment of several actors their outputs have a
     leading `n_actors` axis. A policy whose network is [`Recurrent`][jaxagents.networks.Recurrent] is
-    given by `_distribution_of`.
+    given by `_distribution_of`. An update is `_update_from`; a subclass that changes it, rather than a
+    loss, overrides `_learn`.
     """
 
     _config_type = OnPolicyConfig
-    _plays_on_host = True
-    _hooks = (*RolloutLearning._hooks, "_rollout_environment")
     _hyperparams_type = OnPolicyHyperparameters
     split_fields = ("envstate", "obs", "carry", "received", "critic_carry")
+    _hooks = (
+        *Agent._hooks,
+        *DRAWING_HOOKS,
+        "_distribution",
+        "_distribution_of",
+        "_actor_network",
+        "_critic_network",
+        "_trajectory_returns",
+        "_trajectory_advantages",
+        "_gae_lambda",
+        "_actor_loss",
+        "_critic_loss",
+        "_actor_minibatch",
+        "_actor_loss_input",
+        "_critic_loss_input",
+        "_kl_threshold",
+        "_rollout_environment",
+    )
+
+    # The update.
+
+    def _training_step(self, runner: Runner) -> tuple[Runner, Report]:
+        return self._update_from(*self._collect(runner))
+
+    @property
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        return collection_on_host(self)
+
+    def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
+        """Plays a rollout in compiled environments.
+
+        Args:
+            runner: The runner before it.
+
+        Returns:
+            The runner after it, the rollout as it was played, shaped `(time, environments, ...)`, and
+            random keys of the epochs that learn from it.
+        """
+        keys = keys_of_update(self.config, runner.rng)
+        runner, traj = collect(self, runner, keys.rollout)
+        return runner.replace(rng=keys.next_runner), traj, keys.epochs
+
+    def _update_from(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> tuple[Runner, Report]:
+        """Makes an update from a rollout, compiled or from the host.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout as it was played, shaped `(time, environments, ...)`.
+            rngs: Random keys of epochs, and of groups of environments.
+
+        Returns:
+            The runner that has learned and observed, and the report.
+        """
+        given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
+        nonfinite = nonfinite_environments(given, axis=1)
+        if self.config.replicated_updates:
+            # Some processors round log-probabilities otherwise where they act in fewer environments.
+            traj = sharding.whole(traj)
+            log_prob = log_probs_of_rollout(self, runner.actor_training, traj)
+            traj = traj._replace(log_prob=log_prob)
+        runner, traj = self._with_rewards(runner, traj)
+        runner, traj = self._with_targets(runner, traj)
+        explained = targets.explained_variance(self, traj)
+        outcome = self._learn(runner, traj, rngs)
+        runner, numbers = check_learned(outcome, type(self).__name__)
+        obs = targets.in_one_order(self.config, traj.obs)
+        runner = runner.replace(
+            actor_training=runner.actor_training.observe(obs),
+            critic_training=runner.critic_training.observe(obs),
+        )
+        numbers = jax.tree.map(jnp.asarray, {EXPLAINED_VARIANCE: explained, **numbers})
+        return runner, Report(in_32_bits(numbers), nonfinite)
+
+    def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with the rewards to learn from: the true ones, normalised if the configuration says.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            The runner, with statistics of rewards, and the rollout.
+        """
+        if not self.config.normalise_rewards:
+            return runner, traj
+        return targets.with_scaled_rewards(self, runner, traj)
+
+    def _with_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
+        """A rollout with values of the critic as it now is, and the advantages and returns they give.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            The runner, with memories of the critic after the rollout, and the rollout.
+        """
+        runner, traj = targets.with_values(self, runner, traj)
+        return runner, targets.with_advantages(self, runner, traj)
+
+    def _learn(
+        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
+    ) -> tuple[Runner, Info]:
+        """Learns from a rollout, by epochs of minibatches of both losses.
+
+        Override it to change the update rather than a loss: whatever else belongs to an update, such as
+        statistics of observations and the report of non-finite numbers, is made around it.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout with advantages and targets, shaped `(time, environments, ...)`.
+            rngs: Random keys of epochs, and of groups of environments.
+
+        Returns:
+            The runner whose networks have learned, and the numbers to report, by name.
+        """
+        config = self.config
+        actor, critic = fit(
+            fits_of(self, runner, traj),
+            rngs,
+            n_minibatches=config.n_minibatches,
+            replicated=config.replicated_updates,
+            share=share_of(config),
+        )
+        runner = runner.replace(
+            actor_training=actor.training,
+            critic_training=critic.training,
+            targets=targets.targets_after(config, runner, traj),
+        )
+        return runner, numbers_of(actor.info, critic.info)
+
+    # The policy.
+
+    def _distribution(self, training: TrainState, params: PyTree, obs: PyTree) -> ops.Distribution:
+        """The distribution of actions.
+
+        Args:
+            training: State of the actor's training.
+            params: Parameters of the actor to use.
+            obs: One observation.
+
+        Returns:
+            The distribution.
+        """
+        return self._distribution_of(training.apply_fn(params, obs))
+
+    def _distribution_of(self, output: PyTree) -> ops.Distribution:
+        """The distribution of actions that the output of the actor's network describes.
+
+        Args:
+            output: Output for one observation.
+
+        Returns:
+            The distribution.
+        """
+        raise NotImplementedError
+
+    def _sample_actions(self, rng: Key[Array, ""], training: TrainState, obs: PyTree) -> PyTree:
+        """Draws the actions for one observation.
+
+        Args:
+            rng: Random key.
+            training: State of the actor's training.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+        return self._distribution(training, training.params, obs).sample(rng)
+
+    def _log_prob(
+        self, training: TrainState, params: PyTree, obs: PyTree, actions: PyTree
+    ) -> Float[Array, "..."]:
+        """Log-probability of actions.
+
+        Args:
+            training: State of the actor's training.
+            params: Parameters of the actor to use.
+            obs: One observation.
+            actions: One action (of all actors).
+
+        Returns:
+            The log-probability (of each actor), in nats.
+        """
+        return self._distribution(training, params, obs).log_prob(actions)
+
+    def _entropy(self, training: TrainState, obs: PyTree) -> Float[Array, "..."]:
+        """Entropy of the policy.
+
+        Args:
+            training: State of the actor's training.
+            obs: One observation.
+
+        Returns:
+            The entropy (of each actor), in nats.
+        """
+        return self._distribution(training, training.params, obs).entropy()
+
+    def policy(self, training: PyTree, obs: PyTree = None) -> PyTree:
+        """The greedy action: `policy(obs)` as trained, or `policy(training, obs)`.
+
+        Args:
+            training: State of the actor's training; the observation, if that is the only argument.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+
+        Raises:
+            RuntimeError: The observation is alone, but the agent has not been trained.
+            TypeError: The policy has a memory.
+            ValueError: There is a batch of observations, or one of another shape.
+        """
+        if obs is None:
+            training, obs = self._acting(self._trained_runner()), training
+        if remembers(network_of(self, "actor_network")):
+            raise TypeError(
+                f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
+                "which gives the memory afterwards and the action; initial_carry(training) is the first."
+            )
+        with naming_observations(obs, self._observation):
+            return self._distribution(training, training.params, obs).mode()
+
+    def initial_carry(self, training: TrainState) -> PyTree:
+        """The memory of the policy at the start of an episode; `()` if it has none.
+
+        Args:
+            training: State of the actor's training.
+
+        Returns:
+            The memory.
+        """
+        return initial_carry(training.model_def)
+
+    def act(
+        self, training: TrainState, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[PyTree, PyTree]:
+        """The action of a policy with or without a memory.
+
+        Args:
+            training: State of the actor's training.
+            carry: The memory: first that of `initial_carry`, then the one that this returns.
+            obs: One observation.
+            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+
+        Returns:
+            The memory afterwards, and one action (of all actors).
+        """
+        if rng is None and not remembers(training.model_def):
+            return carry, self.policy(training, obs)
+        carry, distribution = distribution_at(self, training, carry, obs)
+        return carry, distribution.mode() if rng is None else distribution.sample(rng)
+
+    def _log_probs_and_entropies(
+        self, training: TrainState, obs: PyTree, actions: PyTree
+    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+        """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
+
+        Args:
+            training: State of the actor's training.
+            obs: The observations that `_actor_loss` is given.
+            actions: The actions, samples first.
+
+        Returns:
+            Both, of each sample (and actor).
+        """
+        return log_probs_and_entropies(self, training, obs, actions)
+
+    def _gives(self, hook: str) -> bool:
+        """Whether a hook is given, by the class or as an attribute of the object."""
+        return hook in vars(self) or getattr(type(self), hook) is not getattr(OnPolicyBase, hook)
+
+    # Values, returns and advantages.
+
+    def _values(self, training: TrainState, obs: PyTree) -> Float[Array, "samples ..."]:
+        """The critic's values of a minibatch.
+
+        Args:
+            training: State of the critic's training.
+            obs: The observations that `_critic_loss` is given.
+
+        Returns:
+            The value of each sample (and actor).
+        """
+        return targets.values_of(self, training, obs)
+
+    def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
+        """The value of one observation (for each actor), of a critic without a memory.
+
+        Raises:
+            TypeError: The critic has a memory.
+        """
+        if remembers(training.model_def):
+            raise TypeError(
+                f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
+                "gives the values of a whole minibatch."
+            )
+        return training.apply_fn(params, obs).reshape(self._actors_shape)
+
+    def _trajectory_returns(
+        self, value: Float[Array, "..."], traj: ReturnInput
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """One backward step of the returns that the critic is fitted to.
+
+        Where an episode is truncated, or the rollout ends, `value` is the value of the true
+        successor.
+
+        Args:
+            value: Return of the following step, over environments (and actors).
+            traj: Reward, discount (zero at termination), value of the successor, and lambda.
+
+        Returns:
+            The return of this step, twice (carried and collected).
+        """
+        value = ops.lambda_return_step(value, *traj)
+        return value, value
+
+    def _trajectory_advantages(
+        self, advantage: Float[Array, "..."], traj: AdvantageInput
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """One backward step of the advantages.
+
+        Where an episode is truncated, or the rollout ends, `advantage` is zero.
+
+        Args:
+            advantage: Advantage of the following step, over environments (and actors).
+            traj: Reward, value, value of the true successor, termination, discount and lambda.
+
+        Returns:
+            The advantage of this step, twice (carried and collected).
+        """
+        advantage = ops.gae_step(advantage, *traj)
+        return advantage, advantage
+
+    def _gae_lambda(self, hyperparams: OnPolicyHyperparametersT) -> Traced:
+        """Weight of the trace in returns and advantages; 1 gives Monte-Carlo returns."""
+        return 1.0
+
+    # Losses.
+
+    @abc.abstractmethod
+    def _actor_loss(
+        self,
+        training: TrainState,
+        obs: PyTree,
+        actions: PyTree,
+        log_prob_old: Float[Array, "samples ..."],
+        advantage: Float[Array, "samples ..."],
+        hyperparams: OnPolicyHyperparametersT,
+    ) -> tuple[Float[Array, "samples ..."], Info]:
+        """The losses of the actor in a minibatch.
+
+        Args:
+            training: State of the actor's training; differentiated in its `params`.
+            obs: Observations, samples first; sequences of a policy with a memory.
+            actions: Their actions.
+            log_prob_old: Their log-probabilities under the policy that took them.
+            advantage: Their advantages, as `_actor_minibatch` gives them.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The loss of each sample, of which the mean is taken, and arrays that describe the samples,
+            whose means are reported. One of them, `kl`, is the divergence from the old policy that
+            `_kl_threshold` limits. Instead of both, the loss of the whole minibatch and its mean KL
+            divergence: such a loss is given the minibatch as it was collected.
+        """
+
+    def _critic_loss(
+        self,
+        training: TrainState,
+        obs: PyTree,
+        targets: Float[Array, "samples ..."],
+        hyperparams: OnPolicyHyperparametersT,
+    ) -> Float[Array, "samples ..."]:
+        """The squared errors of the values.
+
+        Args:
+            training: State of the critic's training; differentiated in its `params`.
+            obs: Observations of a minibatch, samples first; sequences of a critic with a memory.
+            targets: Returns to be estimated.
+            hyperparams: Hyperparameters.
+
+        Returns:
+            The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
+            arrays that describe the samples.
+        """
+        value = self._values(training, obs)
+        return hyperparams.vf_coeff * ops.value_loss(value, targets)
+
+    def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
+        """The inputs of `_actor_loss` from a rollout, between `training` and `hyperparams`.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            Pytrees shaped `(time, environments, ...)`.
+        """
+        obs = to_learn_from(network_of(self, "actor_network"), traj, traj.carry)
+        return obs, traj.action, traj.log_prob, traj.advantage
+
+    def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
+        """The inputs of `_critic_loss` from a rollout, between `training` and `hyperparams`.
+
+        Args:
+            runner: The runner after the rollout.
+            traj: The rollout, shaped `(time, environments, ...)`.
+
+        Returns:
+            Pytrees shaped `(time, environments, ...)`.
+        """
+        obs = to_learn_from(network_of(self, "critic_network"), traj, traj.critic_carry)
+        return obs, traj.target
+
+    def _actor_minibatch(self, *inputs: PyTree) -> tuple[PyTree, ...]:
+        """The inputs of `_actor_loss` for a minibatch, computed from all its samples at once.
+
+        Args:
+            *inputs: The minibatch of what `_actor_loss_input` returned, samples first.
+
+        Returns:
+            The inputs of as many samples, with standardised advantages for instance.
+        """
+        return inputs
+
+    def _kl_threshold(self, hyperparams: OnPolicyHyperparametersT) -> Traced | None:
+        """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
+        return None
+
+    @classmethod
+    def _called_alike(cls) -> tuple[str, ...]:
+        """See `Behaviour`: not those for which a subclass makes the arguments itself."""
+        free = {hook for hook, by in _GIVEN_BY.items() if any(is_own(cls, it) for it in by)}
+        return tuple(hook for hook in super()._called_alike() if hook not in free)
+
+    # Environments and networks.
+
+    def _rollout_environment(self, runner: Runner) -> Environment:
+        """The environment of the next rollout; override it if that changes as training goes on.
+
+        Evaluations stay in the agent's own environment.
+
+        Args:
+            runner: The runner before the rollout.
+
+        Returns:
+            An environment whose states, observations and actions have the structure, shapes and dtypes
+            of those of the agent's own. Its attributes may hold arrays of the runner.
+        """
+        return self.episodes.env
+
+    def _actor_network(self) -> nn.Module:
+        """The actor, if the configuration names none."""
+        raise ValueError(f"{type(self).__name__} has no default: set config.actor_network.")
+
+    def _critic_network(self) -> nn.Module:
+        """The critic, if the configuration names none."""
+        raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
+
+    def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
+        """The network of a field of the configuration, for observations that say more than it sees."""
+        return network
+
+    def _create_networks(
+        self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
+    ) -> tuple[TrainState, TrainState]:
+        """Actor and critic with fresh parameters, without optimizers."""
+        actor = _with_parameters(network_of(self, "actor_network"), actor_rng, obs)
+        if self.config.trunk is None:
+            critic = network_of(self, "critic_network")
+            return actor, _with_parameters(critic, critic_rng, obs)
+        critic = own_network(self, "critic_network")
+        features = shared_trunk.features_at(actor, obs)
+        return actor, _with_parameters(critic, critic_rng, features)
+
+    # The runner.
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
+        rngs = jax.random.split(rng, 3 + self.config.batch_size)
+        rng, actor_rng, critic_rng = rngs[:3]
+        obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
+        first_obs = jax.tree.map(lambda x: x[0], obs)
+        actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
+        with_optimizer = functools.partial(trained_by, self.config.optimizer)
+
+        def carries(network: TrainState) -> PyTree:
+            n_envs = self.config.batch_size
+            initial = initial_carry(network.model_def)
+            return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *x.shape)), initial)
+
+        runner = Runner(
+            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
+            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
+            envstate=envstate,
+            obs=obs,
+            rng=rng,
+            hyperparams=hyperparams,
+            update_step=jnp.zeros((), jnp.int32),
+            carry=carries(actor),
+            critic_carry=carries(shared_trunk.whole_critic(self.config, actor, critic)),
+        )
+        return targets.with_statistics(self, runner, playing(first_obs) is not None)
+
+    def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
+        return runner.replace(
+            hyperparams=hyperparams,
+            actor_training=set_optimizer_params(
+                runner.actor_training, hyperparams.actor_optimizer_params
+            ),
+            critic_training=set_optimizer_params(
+                runner.critic_training, hyperparams.critic_optimizer_params
+            ),
+        )
+
+    def _acting(self, runner: Runner) -> TrainState:
+        return runner.actor_training
 
     @property
     def actor_training(self) -> TrainState:
@@ -99,7 +606,8 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
             RuntimeError: The agent has not been trained.
         """
         runner = self._trained_runner()
-        return self._whole_critic(runner.actor_training, runner.critic_training)
+        actor, critic = runner.actor_training, runner.critic_training
+        return shared_trunk.whole_critic(self.config, actor, critic)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""
@@ -109,273 +617,10 @@ class OnPolicyBase(RolloutLearning[OnPolicyConfigT, OnPolicyHyperparametersT]):
             OBSERVATIONS: runner.obs,
         }
 
-    def _reports_of_minibatches(self, runner: Runner) -> Info:
-        return self._reports_of_rollout(*self._collect(runner))
-
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: OnPolicyHyperparametersT) -> Runner:
-        rngs = jax.random.split(rng, 3 + self.config.batch_size)
-        rng, actor_rng, critic_rng = rngs[:3]
-        obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
-        first_obs = jax.tree.map(lambda x: x[0], obs)
-        actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
-        with_optimizer = functools.partial(trained_by, self.config.optimizer)
-        runner = Runner(
-            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
-            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
-            envstate=envstate,
-            obs=obs,
-            rng=rng,
-            hyperparams=hyperparams,
-            update_step=jnp.zeros((), jnp.int32),
-            info={},
-            carry=_broadcast(self._policy.initial(actor), (self.config.batch_size,)),
-            critic_carry=_broadcast(
-                self._critic.initial(self._whole_critic(actor, critic)), (self.config.batch_size,)
-            ),
-        )
-        runner = self._with_statistics(runner, playing(first_obs) is not None)
-        info = jax.eval_shape(self._info_names, runner)
-        return runner.replace(info={name: jnp.full((), jnp.nan, jnp.float32) for name in info})
-
-    def _with_statistics(self, runner: Runner, some_leave: bool) -> Runner:
-        """A runner with statistics, of nothing yet, of what the configuration has normalised."""
-        shape = self._actors_shape
-        if self.config.normalise_rewards:
-            received = jnp.zeros((self.config.batch_size, *shape), jnp.float32)
-            counts = shape if some_leave else ()
-            runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
-        if self.config.normalise_values:
-            network = self._network_of_critic()
-            runner = runner.replace(targets=no_targets(network, shape, some_leave))
-        return runner
-
-    def _info_names(self, runner: Runner) -> Info:
-        """The names of the numbers that an update reports, found without playing."""
-        shape = self.config.rollout_length, self.config.batch_size
-        players = Players(runner.obs, runner.envstate, runner.carry)
-        act = functools.partial(self.act, runner.actor_training)
-        step = blank_step(self._policy, act, runner.actor_training, self.episodes, players)
-        step = step._replace(critic_carry=jax.tree.map(lambda x: x[0], runner.critic_carry))
-        names = [fit.example.names for fit in self._fits(runner, _broadcast(step, shape))]
-        actor, critic = (dict.fromkeys(of_fit, jnp.zeros(())) for of_fit in names)
-        return info_of_update(actor, critic, jnp.zeros(()))
-
-    def _create_networks(
-        self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
-    ) -> tuple[TrainState, TrainState]:
-        """Actor and critic with fresh parameters, without optimizers."""
-        actor = _with_parameters(self._network_of_actor(), actor_rng, obs)
-        if self._share is None:
-            return actor, _with_parameters(self._network_of_critic(), critic_rng, obs)
-        critic = self._own_network("critic_network", self._critic_network)
-        return actor, _with_parameters(critic, critic_rng, shared_trunk.features_at(actor, obs))
-
-    def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
-        return runner.replace(
-            hyperparams=hyperparams,
-            actor_training=set_optimizer_params(
-                runner.actor_training, hyperparams.actor_optimizer_params
-            ),
-            critic_training=set_optimizer_params(
-                runner.critic_training, hyperparams.critic_optimizer_params
-            ),
-        )
-
-    def _acting(self, runner: Runner) -> TrainState:
-        return runner.actor_training
-
-    def _training_step(self, runner: Runner) -> Runner:
-        return self._learn_from(*self._collect(runner))
-
-    def _collect(self, runner: Runner) -> "_Collected":
-        """A rollout with advantages and targets."""
-        return self._ready_to_learn(self._rollout(runner))
-
-    def _learn_from(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Runner:
-        """Learns from a rollout, after which the runner stands already."""
-        _, flags = without_flags(runner.info)
-        after = self._learn(runner, traj, rngs)
-        check_runner(after, runner, f"{type(self).__name__}._learn")
-        info = with_flags(after.info, flags)
-        return after.replace(update_step=after.update_step + 1, info=info)
-
-    @property
-    def _n_watched_environments(self) -> int:
-        return self.config.batch_size
-
-    def _rollout_environment(self, runner: Runner) -> Environment:
-        """The environment of the next rollout; override it if that changes as training goes on.
-
-        Evaluations stay in the agent's own environment.
-
-        Args:
-            runner: The runner before the rollout.
-
-        Returns:
-            An environment whose states, observations and actions have the structure, shapes and dtypes
-            of those of the agent's own. Its attributes may hold arrays of the runner.
-        """
-        return self.episodes.env
-
-    def _rollout_episodes(self, runner: Runner) -> Episodes:
-        """The episodes of the next rollout, which go on from those of the one before.
-
-        Raises:
-            TypeError: `_rollout_environment` gives no environment.
-            ValueError: Its states or observations are structured otherwise than the agent's own.
-        """
-        own, now = self.episodes, self.episodes.within(self._rollout_environment(runner))
-        if now is not own:
-            check_alike(own, now, f"{type(self).__name__}._rollout_environment")
-        return now
-
-    def _rollout(self, runner: Runner) -> "_Collected":
-        """A rollout as it was played."""
-        keys = self._keys(runner)
-        players, traj = rollout(
-            self._policy,
-            runner.actor_training,
-            self._rollout_episodes(runner),
-            Players(runner.obs, runner.envstate, runner.carry),
-            keys.rollout,
-            self.config.rollout_length,
-        )
-        runner = runner.replace(rng=keys.next_runner, **players._asdict())
-        return _Collected(runner, traj, keys.epochs)
-
-    def _keys(self, runner: Runner) -> "_Keys":
-        n_epochs = max(self.config.actor_epochs, self.config.critic_epochs)
-        shape = (n_epochs, self.config.n_groups)
-        rngs = jax.random.split(runner.rng, 2 + math.prod(shape))
-        return _Keys(rngs[0], rngs[1], rngs[2:].reshape(shape))
-
-    def _ready_to_learn(self, collected: "_Collected") -> "_Collected":
-        runner, traj, rngs = collected
-        given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
-        info = with_flags(runner.info, spoilt_environments(given, axis=1))
-        runner = runner.replace(info=info)
-        return _Collected(*self._with_learning_targets(runner, traj), rngs)
-
-    # The parts of an update between which environments are stepped on the host.
-
-    def _draw_on_host(self, runner: Runner, block: ArrayLike) -> PyTree:
-        draw, _ = self._drawing(runner.actor_training, runner.carry, runner.obs)
-        key = jax.random.fold_in(self._keys(runner).rollout, block)
-        return draw(key, (self.config.rollout_length, self.config.batch_size))
-
-    def _act_on_host(
-        self, actor: TrainState, carry: PyTree, obs: PyTree, noise: PyTree
-    ) -> tuple[PyTree, PyTree, Array]:
-        _, act = self._drawing(actor, carry, obs)
-        return jax.vmap(act)(noise, carry, obs)
-
-    def _begin_episodes(self, runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
-        critic = self._whole_critic(runner.actor_training, runner.critic_training)
-        past = runner.critic_carry, runner.received
-        nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
-        present = begun_again(past, (self._critic.initial(critic), nothing), where)
-        critic_carry, received = jax.tree.map(jnp.asarray, present)
-        return runner.replace(critic_carry=critic_carry, received=received)
-
-    def _learn_from_host(self, runner: Runner, rollout: HostRollout) -> Runner:
-        return self._learn_from(*self._taken_over(runner, rollout))
-
-    def _reports_of_host(self, runner: Runner, rollout: HostRollout) -> Info:
-        return self._reports_of_rollout(*self._taken_over(runner, rollout))
-
-    def _taken_over(self, runner: Runner, rollout: HostRollout) -> "_Collected":
-        """The results of `_collect`, of a rollout from the host.
-
-        One that was collected ahead is by an earlier policy. Its log-probabilities become those under
-        the policy that learns from it, so that ratios of probabilities begin at 1 in each update: the
-        clip of PPO is to keep near the policy that an update starts from, the proximal policy of
-        Hilton et al., 2022, "Batch size-invariance for policy optimization".
-        """
-        keys = self._keys(runner)
-        traj = Transition(value=NOT_YET, **rollout._asdict())
-        if self.episodes.env.collects_ahead:
-            traj = traj._replace(log_prob=self._log_probs(runner.actor_training, traj))
-        runner = runner.replace(rng=keys.next_runner)
-        return self._ready_to_learn(_Collected(runner, traj, keys.epochs))
-
-    def _drawing(self, actor: TrainState, carry: PyTree, obs: PyTree) -> tuple[Callable, Callable]:
-        return drawing(self._policy, actor, carry, obs, self._actors_shape)
-
-    def _check_plays_on_host(self) -> None:
-        own = [
-            name
-            for name in ("_training_step", "_collect", "_rollout_environment")
-            if getattr(type(self), name) is not getattr(OnPolicyBase, name)
-        ]
-        if own:
-            raise TypeError(
-                f"{type(self).__name__} overrides {' and '.join(own)}, which play in compiled "
-                "environments alone, but its environment runs on the host: override _learn, or a hook."
-            )
-
-    def _check_actors(self) -> None:
-        """Raises unless the environment has several actors, if the agent trains such, or else one."""
-        check_actors = check_several_actors if self._actors_shape else check_one_actor
-        check_actors(self.episodes.env, type(self).__name__)
-
     def _validate(self) -> None:
-        env, name = self.episodes.env, type(self).__name__
-        self._check_policy_hooks()
-        self._check_value_is_called()
-        if self._share is not None:
-            check_behind_trunk(
-                name,
-                actor_network=self._own_network("actor_network", self._actor_network),
-                critic_network=self._own_network("critic_network", self._critic_network),
-            )
-        actor, critic = self._network_of_actor(), self._network_of_critic()
-        check_memory(name, self.config, actor_network=actor, critic_network=critic)
-        self._check_actors()
-        check_actor_mask(self.episodes)
-        if isinstance(env, HostEnvironment):
-            env.check(self.config.batch_size, self.eval_during_training)
-            check_names_are_free(self.episodes)
-            self._check_plays_on_host()
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        obs, _ = jax.eval_shape(self.episodes.reset, key)
-        actor, critic = jax.eval_shape(self._create_networks, key, key, obs)
-        if type(self)._create_networks is not OnPolicyBase._create_networks:
-            create = functools.partial(OnPolicyBase._create_networks, self)
-            own = jax.eval_shape(create, key, key, obs)
-            check_variables_are_kept(name, own, (actor, critic))
-        critic = jax.eval_shape(self._whole_critic, actor, critic)
-        _, value = jax.eval_shape(
-            lambda critic, obs: self._critic.step(critic, self._critic.initial(critic), obs),
-            critic,
-            obs,
-        )
-        actions = self.episodes.action_space, name, env.wording.environment
-
-        def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
-            carry = self.initial_carry(actor)
-            _, distribution = self._policy.step(actor, carry, obs)
-            self._check_distribution(distribution)
-            _, greedy = self.act(actor, carry, obs)
-            action = distribution.sample(key)
-            check_discrete_action(action, *actions)
-            return action, greedy, distribution.log_prob(action), distribution.entropy()
-
-        action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
-        outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
-        for what, output in outputs.items():
-            check_size(output, self._actors_shape, f"{name}: {what}")
-        check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
-        if not env.on_host:
-            check_environment(self.episodes, action)
+        check_agent(self)
 
 
 def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
-    inputs = (network.initial(), obs) if isinstance(network, Recurrent) else (obs,)
+    inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
     return TrainState.from_variables(network, initialise(network, rng, *inputs))
-
-
-def _broadcast(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
-    """Copies of a pytree along new leading axes."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), tree)

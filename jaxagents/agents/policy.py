@@ -1,199 +1,123 @@
-"""Policies: from an observation, and what is remembered, to a distribution of actions."""
+"""Policies: how the hooks of an agent make distributions of actions, with or without a memory."""
 
-import abc
-from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any
 
 import jax
-from jaxtyping import Array, Bool, Float, PyTree
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Key, PyTree
 
+from jaxagents import ops
+from jaxagents.agents.sequences import Sequence, first_of, outputs_of
 from jaxagents.agents.transitions import Transition
+from jaxagents.learners.memory import step, unroll
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 
-Carry = Any
-"""The memory of a policy: a pytree of arrays, `()` where nothing is remembered."""
-
+if TYPE_CHECKING:
+    from jaxagents.agents.on_policy import OnPolicyBase
 
 Distribution = Any
 """An [`ops.Distribution`][jaxagents.ops.Distribution], or an object with the same methods."""
 
+DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 
-class Policy(abc.ABC):
-    """How an agent acts, in one of its environments.
 
-    Learning takes `inputs`, deals them to minibatches as `elements`, and gives losses `samples`.
+class HooksDistribution(ops.Distribution):
+    """The distribution of actions that the hooks of an agent describe, one for each of its methods.
+
+    Attributes:
+        network: State of the actor's training.
+        obs: One observation.
+        agent: The agent (static).
     """
 
-    @abc.abstractmethod
-    def initial(self, network: TrainState) -> Carry:
-        """The memory at the start of an episode.
+    network: TrainState
+    obs: PyTree
+    agent: "OnPolicyBase" = struct.field(pytree_node=False)
 
-        Args:
-            network: State of the actor's training.
+    def sample(self, key: Key[Array, ""]) -> PyTree:
+        """Draws one action."""
+        action = self.agent._sample_actions(key, self.network, self.obs)
+        return jax.tree.map(jnp.asarray, action)
 
-        Returns:
-            The memory.
-        """
+    def log_prob(self, action: PyTree) -> Array:
+        """Log-probability of an action, in nats."""
+        params = self.network.params
+        return jnp.asarray(self.agent._log_prob(self.network, params, self.obs, action))
 
-    @abc.abstractmethod
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
-        """The distribution of actions at an observation.
+    def entropy(self) -> Array:
+        """Entropy, in nats."""
+        return jnp.asarray(self.agent._entropy(self.network, self.obs))
 
-        Args:
-            network: State of the actor's training.
-            carry: The memory.
-            obs: One observation.
-
-        Returns:
-            The memory afterwards, and the distribution.
-        """
-
-    @abc.abstractmethod
-    def unroll(
-        self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
-    ) -> Distribution:
-        """The distributions of actions at the observations of a sequence.
-
-        Args:
-            network: State of the actor's training.
-            carry: The memory before the first step.
-            obs: Observations, time first.
-            first: Whether a new episode, with a fresh memory, starts at a step.
-
-        Returns:
-            The distributions, time first.
-        """
-
-    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
-        """The greedy action.
-
-        Args:
-            network: State of the actor's training.
-            carry: The memory.
-            obs: One observation.
-
-        Returns:
-            The memory afterwards, and the action.
-        """
-        carry, distribution = self.step(network, carry, obs)
-        return carry, distribution.mode()
-
-    @abc.abstractmethod
-    def inputs(self, traj: Transition) -> PyTree:
-        """The observations of a rollout in the form in which the policy learns from them.
-
-        Args:
-            traj: A rollout, shaped `(time, environments, ...)`.
-
-        Returns:
-            A pytree shaped `(time, environments, ...)`.
-        """
-
-    @abc.abstractmethod
-    def elements(self, rollout: PyTree) -> PyTree:
-        """The inputs of a loss as the elements that are dealt to minibatches.
-
-        Args:
-            rollout: A pytree shaped `(time, environments, ...)`.
-
-        Returns:
-            The pytree: as it is where a sample is an element, shaped `(1, environments, time, ...)`
-            where a sequence is one.
-        """
-
-    @abc.abstractmethod
-    def samples(self, minibatch: PyTree) -> PyTree:
-        """A minibatch of elements with samples first, except for the inputs of the policy itself.
-
-        Args:
-            minibatch: A pytree with a leading axis of elements.
-
-        Returns:
-            The pytree.
-        """
-
-    @abc.abstractmethod
-    def log_probs_and_entropies(
-        self, network: TrainState, inputs: PyTree, actions: PyTree
-    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
-        """Log-probabilities of actions and entropies, in nats.
-
-        Args:
-            network: State of the actor's training.
-            inputs: The inputs of a minibatch, from `inputs`.
-            actions: The actions, samples first.
-
-        Returns:
-            Both, of each sample (and actor).
-        """
+    def mode(self) -> PyTree:
+        """The greedy action."""
+        return jax.tree.map(jnp.asarray, self.agent.policy(self.network, self.obs))
 
 
-class MemorylessPolicy(Policy):
-    """A policy that acts by the observation alone, and learns from samples in any order."""
+def distribution_at(
+    agent: "OnPolicyBase", actor: TrainState, carry: PyTree, obs: PyTree
+) -> tuple[PyTree, Distribution]:
+    """The distribution of actions at one observation, by whichever hooks an agent gives.
 
-    def __init__(self, greedy: Callable[[TrainState, PyTree], PyTree]) -> None:
-        """Takes the greedy policy, which maps a network and an observation to an action."""
-        self._greedy = greedy
+    Args:
+        agent: The agent.
+        actor: State of the actor's training.
+        carry: The memory; `()` if the actor remembers nothing.
+        obs: The observation.
 
-    @abc.abstractmethod
-    def distribution(self, network: TrainState, obs: PyTree) -> Distribution:
-        """The distribution of actions at one observation."""
-
-    def initial(self, network: TrainState) -> tuple[()]:
-        """No memory."""
-        return ()
-
-    def step(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
-        """The distribution of actions at an observation; see `Policy`."""
-        return carry, self.distribution(network, obs)
-
-    def unroll(
-        self, network: TrainState, carry: Carry, obs: PyTree, first: Bool[Array, "time"]
-    ) -> Distribution:
-        """The distributions of actions at the observations of a sequence; see `Policy`."""
-        return jax.vmap(lambda obs: self.distribution(network, obs))(obs)
-
-    def act(self, network: TrainState, carry: Carry, obs: PyTree) -> tuple[Carry, PyTree]:
-        """The greedy action; see `Policy`."""
-        return carry, self._greedy(network, obs)
-
-    def inputs(self, traj: Transition) -> PyTree:
-        """The observations."""
-        return traj.obs
-
-    def elements(self, rollout: PyTree) -> PyTree:
-        """The inputs as they are: a sample is an element."""
-        return rollout
-
-    def samples(self, minibatch: PyTree) -> PyTree:
-        """The minibatch as it is."""
-        return minibatch
-
-    def log_probs_and_entropies(
-        self, network: TrainState, inputs: PyTree, actions: PyTree
-    ) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
-        """Log-probabilities of actions and entropies; see `Policy`."""
-
-        def of_sample(obs: PyTree, action: PyTree) -> tuple[Array, Array]:
-            distribution = self.distribution(network, obs)
-            return distribution.log_prob(action), distribution.entropy()
-
-        return jax.vmap(of_sample)(inputs, actions)
+    Returns:
+        The memory afterwards, and the distribution.
+    """
+    if remembers(actor.model_def):
+        carry, output = step(actor, carry, obs)
+        return carry, agent._distribution_of(output)
+    if any(agent._gives(hook) for hook in DRAWING_HOOKS):
+        return carry, HooksDistribution(actor, obs, agent)
+    return carry, agent._distribution(actor, actor.params, obs)
 
 
-@final
-class DistributionPolicy(MemorylessPolicy):
-    """The policy of the hook `_distribution`."""
+def log_probs_and_entropies(
+    agent: "OnPolicyBase", actor: TrainState, inputs: PyTree, actions: PyTree
+) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
+    """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
 
-    def __init__(
-        self,
-        distribution: Callable[[TrainState, PyTree, PyTree], PyTree],
-        greedy: Callable[[TrainState, PyTree], PyTree],
-    ) -> None:
-        """Takes the hook, and the greedy policy."""
-        super().__init__(greedy)
-        self._distribution = distribution
+    Args:
+        agent: The agent.
+        actor: State of the actor's training.
+        inputs: Observations, samples first; or sequences of them.
+        actions: The actions, samples first.
 
-    def distribution(self, network: TrainState, obs: PyTree) -> Distribution:
-        """The distribution of actions at one observation."""
-        return self._distribution(network, network.params, obs)
+    Returns:
+        Both, of each sample (and actor).
+    """
+
+    def of_sample(seen: PyTree, action: PyTree) -> tuple[Array, Array]:
+        if isinstance(inputs, Sequence):
+            distribution = agent._distribution_of(seen)
+        else:
+            _, distribution = distribution_at(agent, actor, (), seen)
+        return distribution.log_prob(action), distribution.entropy()
+
+    seen = outputs_of(actor, inputs) if isinstance(inputs, Sequence) else inputs
+    numbers = jax.vmap(of_sample)(seen, actions)
+    return jax.tree.map(jax.vmap(lambda x: x.reshape(agent._actors_shape)), numbers)
+
+
+def log_probs_of_rollout(
+    agent: "OnPolicyBase", actor: TrainState, traj: Transition
+) -> Float[Array, "time environments *actors"]:
+    """Log-probabilities of the actions of a rollout under an actor, in nats."""
+
+    def of_environment(carry: PyTree, traj: Transition, first: Array) -> Array:
+        if remembers(actor.model_def):
+            _, outputs = unroll(actor, carry, traj.obs, first)
+            distributions = jax.vmap(agent._distribution_of)(outputs)
+        else:
+            of_one = jax.vmap(lambda obs: distribution_at(agent, actor, (), obs)[1])
+            distributions = of_one(traj.obs)
+        log_probs = jax.vmap(lambda it, action: it.log_prob(action))(distributions, traj.action)
+        return log_probs.reshape(traj.log_prob.shape)
+
+    start = jax.tree.map(lambda x: x[0], traj.carry)
+    return jax.vmap(of_environment, (0, 1, 1), 1)(start, traj, first_of(traj))

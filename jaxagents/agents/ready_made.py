@@ -8,27 +8,28 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.acting_hooks import OnPolicyConfigT, OnPolicyHyperparametersT
 from jaxagents.agents.action_distributions import (
     check_action_space,
     default_actor,
     distribution_of,
 )
 from jaxagents.agents.chosen_network import make_network
-from jaxagents.agents.on_policy import OnPolicyBase
+from jaxagents.agents.on_policy import (
+    OnPolicyBase,
+    OnPolicyConfigT,
+    OnPolicyHyperparametersT,
+)
+from jaxagents.agents.on_policy_checks import check_actors
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.declarations import check_action_mask
+from jaxagents.envs.checks import check_action_mask
 from jaxagents.networks import (
+    Masked,
     Normalised,
-    NormalisedRecurrent,
+    ObservationOnly,
     PerActor,
-    PerActorWithMemory,
     StateCritic,
     Torso,
     WithMemory,
-    for_each_actor,
-    mask_actions,
-    observation_only,
 )
 from jaxagents.networks.recurrent import memory_cell
 
@@ -53,86 +54,78 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     def _actor_network(self) -> nn.Module:
         """The default actor."""
         make = functools.partial(default_actor, self.episodes.action_space)
-        return self._of_all_actors(make)
+        return _networks_of_actors(self, make)
 
     def _critic_network(self) -> nn.Module:
         """The default critic."""
-        return self._of_all_actors(StateCritic)
-
-    def _default(self, make: Callable[..., nn.Module], n_categories: int | None) -> nn.Module:
-        """A default network of one actor: a layer behind a trunk, or layers that may have a memory.
-
-        Args:
-            make: Makes the network of the fields `features` and `n_categories`.
-            n_categories: See [`Torso`][jaxagents.networks.Torso].
-
-        Returns:
-            The network.
-        """
-        config = self.config
-        if config.trunk is not None:
-            return make(features=())
-        if config.memory is None:
-            return make(n_categories=n_categories)
-        cell = memory_cell(config.memory, config.memory_size)
-        torso = Torso(features=(_WIDTH,), n_categories=n_categories)
-        return WithMemory(make(features=(_WIDTH,)), cell, torso)
+        return _networks_of_actors(self, StateCritic)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
         if not is_observed_beside(self._observation):
             return network
-        return mask_actions(network) if field == "actor_network" else observation_only(network)
-
-    def _of_all_actors(self, make: Callable[..., nn.Module]) -> nn.Module:
-        """The default networks of all actors, with the parameters in common that they are to have.
-
-        Args:
-            make: Makes the network of one actor; see `_default`.
-
-        Returns:
-            The network.
-        """
-        n_categories, sharing = self.episodes.n_categories, self.config.network_sharing
-        if not self._actors_shape:
-            return self._default(make, n_categories)
-        own = self._own_observations()
-        if sharing != "torso":
-            network = self._default(make, n_categories)
-            return for_each_actor(network, self.n_actors, sharing == "shared", own)
-        torso = for_each_actor(Torso(n_categories=n_categories), self.n_actors, True, own)
-        return nn.Sequential((torso, for_each_actor(make(features=()), self.n_actors)))
-
-    def _own_observations(self) -> bool:
-        """Whether observations, or what a trunk makes of them, have a leading axis of actors."""
-        if self.config.trunk is not None:
-            trunk = make_network("trunk", None, self.config)
-            while isinstance(trunk, Normalised | NormalisedRecurrent):
-                trunk = trunk.network
-            return isinstance(trunk, PerActor | PerActorWithMemory)
-        seen = network_input(self._observation)
-        shapes = [leaf.shape for leaf in jax.tree.leaves(seen)]
-        return all(len(shape) > 1 and shape[0] == self.n_actors for shape in shapes)
+        return Masked(network) if field == "actor_network" else ObservationOnly(network)
 
     def _validate(self) -> None:
-        self._check_action_space()
-        sharing = self.config.network_sharing
+        name, env_name = type(self).__name__, self.episodes.env.wording.environment
+        space, sharing = self.episodes.action_space, self.config.network_sharing
+        if space is None:
+            raise ValueError(
+                f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
+                "give the policy."
+            )
+        check_actors(self)
+        check_action_mask(self.episodes)
+        check_action_space(space, self.config.squash_actions, name, env_name)
         if sharing != "separate" and not self._actors_shape:
-            name = type(self).__name__
             raise ValueError(
                 f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
                 "it out, or train several actors with IPPO or MAPPO."
             )
         super()._validate()
 
-    def _check_action_space(self) -> None:
-        """Raises unless the policy can act in the environment's action space."""
-        name, env_name = type(self).__name__, self.episodes.env.wording.environment
-        space = self.episodes.action_space
-        if space is None:
-            raise ValueError(
-                f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
-                "give the policy."
-            )
-        self._check_actors()
-        check_action_mask(self.episodes)
-        check_action_space(space, self.config.squash_actions, name, env_name)
+
+def default_network(
+    agent: OnPolicyBase, make: Callable[..., nn.Module], n_categories: int | None
+) -> nn.Module:
+    """A default network of one actor: a layer behind a trunk, or layers that may have a memory.
+
+    Args:
+        agent: The agent.
+        make: Makes the network of the fields `features` and `n_categories`.
+        n_categories: See [`Torso`][jaxagents.networks.Torso].
+
+    Returns:
+        The network.
+    """
+    config = agent.config
+    if config.trunk is not None:
+        return make(features=())
+    if config.memory is None:
+        return make(n_categories=n_categories)
+    cell = memory_cell(config.memory, config.memory_size)
+    torso = Torso(features=(_WIDTH,), n_categories=n_categories)
+    return WithMemory(make(features=(_WIDTH,)), cell, torso)
+
+
+def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
+    """The default networks of all actors, with the parameters in common that they are to have."""
+    n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
+    if not agent._actors_shape:
+        return default_network(agent, make, n_categories)
+    own, n_actors = _own_observations(agent), agent.n_actors
+    if sharing != "torso":
+        network = default_network(agent, make, n_categories)
+        return PerActor(network, n_actors, sharing == "shared", own)
+    torso = PerActor(Torso(n_categories=n_categories), n_actors, True, own)
+    return nn.Sequential((torso, PerActor(make(features=()), n_actors)))
+
+
+def _own_observations(agent: OnPolicyBase) -> bool:
+    """Whether observations, or a trunk's features, have a leading axis of actors."""
+    if agent.config.trunk is not None:
+        trunk = make_network("trunk", None, agent.config)
+        while isinstance(trunk, Normalised):
+            trunk = trunk.network
+        return isinstance(trunk, PerActor)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]
+    return all(len(shape) > 1 and shape[0] == agent.n_actors for shape in shapes)

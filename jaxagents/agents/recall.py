@@ -5,14 +5,15 @@ from typing import cast, final
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.agents import sequences
 from jaxagents.core.arrays import select
 from jaxagents.core.remembered import Remembered, Steps
 from jaxagents.learners.learner import Batch, Learner
+from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.q_learning import ValueLearner
-from jaxagents.networks import Recurrent
 
 
 class Recall(abc.ABC):
@@ -120,13 +121,13 @@ class Memoryless(Recall):
 class Recurrence(Recall):
     """Of a learner whose critic has a memory, and which learns from sequences."""
 
-    def __init__(self, network: Recurrent) -> None:
+    def __init__(self, network: nn.Module) -> None:
         """Takes the critic's network."""
         self._network = network
 
     def initial(self) -> PyTree:
         """The memory of the network at the start of an episode."""
-        return self._network.initial()
+        return initial_carry(self._network)
 
     def seen(self, carry: PyTree, obs: PyTree) -> Remembered:
         """The observations, with the memory."""

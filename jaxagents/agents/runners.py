@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol, Self
 
+import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int, Key, PyTree
 
@@ -42,7 +43,7 @@ class Runner(struct.PyTreeNode):
         rng: Random key.
         hyperparams: Hyperparameters.
         update_step: Number of updates made so far.
-        info: Scalars that describe the last update (NaN before the first).
+        info: Scalars that describe the last update; empty before the first.
         carry: Memories of the policy, environments first; `()` if it has none.
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
@@ -51,8 +52,6 @@ class Runner(struct.PyTreeNode):
         targets: Moments of the returns that the critic is fitted to, in whose units it gives values;
             `()` unless values are normalised.
         extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
-        ahead: A rollout that is yet to be learned from, of environments on the host that collect ahead;
-            `()` otherwise.
     """
 
     actor_training: TrainState
@@ -62,24 +61,23 @@ class Runner(struct.PyTreeNode):
     rng: Key[Array, ""]
     hyperparams: Any
     update_step: Int[Array, ""]
-    info: dict[str, PyTree]
+    info: dict[str, PyTree] = struct.field(default_factory=dict)
     carry: PyTree = ()
     received: PyTree = ()
     returns: PyTree = ()
     critic_carry: PyTree = ()
     targets: PyTree = ()
     extra: PyTree = ()
-    ahead: PyTree = ()
 
     @property
     def actor_loss(self) -> Float[Array, ""]:
-        """The actor's loss in the last update."""
-        return self.info["actor_loss"]
+        """The actor's loss in the last update; NaN before the first."""
+        return self.info.get("actor_loss", jnp.asarray(jnp.nan, jnp.float32))
 
     @property
     def critic_loss(self) -> Float[Array, ""]:
-        """The critic's loss in the last update."""
-        return self.info["critic_loss"]
+        """The critic's loss in the last update; NaN before the first."""
+        return self.info.get("critic_loss", jnp.asarray(jnp.nan, jnp.float32))
 
 
 class LearnerRunner(struct.PyTreeNode):

@@ -4,10 +4,13 @@ from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.agents.transitions import Transition
+from jaxagents.learners.memory import unroll
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
 
 
 class Sequence(NamedTuple):
@@ -35,6 +38,20 @@ def sequence_of(traj: Transition, carry: PyTree) -> Sequence:
         The sequences, shaped `(time, environments, ...)`.
     """
     return Sequence(traj.obs, jax.tree.map(lambda x: x[:1], carry), first_of(traj))
+
+
+def to_learn_from(network: nn.Module, traj: Transition, carry: PyTree) -> PyTree:
+    """The observations of a rollout in the form in which a network learns from them.
+
+    Args:
+        network: The network.
+        traj: The rollout, shaped `(time, environments, ...)`.
+        carry: The memories of the network before its steps, time first.
+
+    Returns:
+        A pytree shaped `(time, environments, ...)`: a `Sequence` if the network has a memory.
+    """
+    return sequence_of(traj, carry) if remembers(network) else traj.obs
 
 
 class Rollout(Protocol):
@@ -70,7 +87,7 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
 
     def of_one(sequence: Sequence) -> PyTree:
         start = jax.tree.map(lambda x: x[0], sequence.carry)
-        return network(start, sequence.obs, sequence.first, method="unroll")[1]
+        return unroll(network, start, sequence.obs, sequence.first)[1]
 
     if isinstance(inputs, Sequence):
         return samples(jax.vmap(of_one)(inputs))

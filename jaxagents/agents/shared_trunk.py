@@ -2,10 +2,11 @@
 
 from jaxtyping import PyTree
 
+from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.sequences import Sequence, outputs_of, samples
+from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import Recurrent
-from jaxagents.networks.trunks import behind_trunk, features_beside
+from jaxagents.networks.encoding import BehindTrunk, features_beside
 
 _TRUNK, _NETWORK = "trunk", "network"
 
@@ -51,8 +52,13 @@ def critic_behind(actor: TrainState, critic: TrainState) -> TrainState:
             }
             for kind in names
         },
-        model_def=behind_trunk(trunk.model_def, critic.model_def),
+        model_def=BehindTrunk(critic.model_def, trunk.model_def),
     )
+
+
+def whole_critic(config: OnPolicyConfig, actor: TrainState, critic: TrainState) -> TrainState:
+    """The critic from observations to values, of the networks in training."""
+    return critic if config.trunk is None else critic_behind(actor, critic)
 
 
 def features_of(actor: TrainState, inputs: PyTree) -> PyTree:
@@ -82,9 +88,7 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
         Features, with all that the observation says beside.
     """
     trunk = _part(actor, _TRUNK)
-    network = trunk.model_def
-    recurrent = isinstance(network, Recurrent)
-    features = trunk(network.initial(), obs)[1] if recurrent else trunk(obs)
+    _, features = step(trunk, initial_carry(trunk.model_def), obs)
     return features_beside(obs, features)
 
 

@@ -1,36 +1,170 @@
-"""Advantages of a rollout, and the returns that the critic is fitted to."""
+"""What on-policy agents learn from: scaled rewards, values, advantages and returns of a rollout."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from flax import linen as nn
+from jaxtyping import Array, Float, PyTree
 
-from jaxagents import ops
+from jaxagents import ops, sharding
+from jaxagents.agents.chosen_network import network_of
+from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.playing import Weights, playing, without_values_of_departed
+from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.sequences import Sequence, first_of, outputs_of
+from jaxagents.agents.shared_trunk import whole_critic
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.core.arrays import select
 from jaxagents.core.describe import name_of
-from jaxagents.core.hyperparameters import Traced
+from jaxagents.learners.fit import fewest_parts
+from jaxagents.learners.memory import initial_carry, step, unroll
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import remembers
+
+if TYPE_CHECKING:
+    from jaxagents.agents.on_policy import OnPolicyBase
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 """Maps the accumulated value of the following step, and this step, to what is carried and collected."""
 
+_REMEMBERED = 100
+"""Rollouts. Returns grow while an agent learns, so that those of long ago are to be forgotten."""
 
-def with_targets(
-    traj: Transition,
-    gamma: Traced,
-    gae_lambda: Traced,
-    *,
-    advantages: BackwardStep,
-    returns: BackwardStep,
-) -> Transition:
+
+# Rewards.
+
+
+def with_scaled_rewards(
+    agent: "OnPolicyBase", runner: Runner, traj: Transition
+) -> tuple[Runner, Transition]:
+    """A rollout whose rewards are in units of the standard deviation of returns until its end.
+
+    Args:
+        agent: The agent.
+        runner: The runner after the rollout.
+        traj: The rollout, with true rewards.
+
+    Returns:
+        The runner with the statistics of returns, and the rollout.
+    """
+    received, returns = observe_rewards(
+        traj.reward,
+        traj.terminated | traj.truncated,
+        runner.received,
+        runner.returns,
+        runner.hyperparams.gamma,
+        agent.config.replicated_updates,
+        playing(traj.obs),
+    )
+    reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
+    return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
+
+
+# Values.
+
+
+def with_values(
+    agent: "OnPolicyBase", runner: Runner, traj: Transition
+) -> tuple[Runner, Transition]:
+    """A rollout with the values that the critic now gives, and the runner with its memories after it."""
+    critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
+    is_again = bool(jax.tree.leaves(traj.critic_carry))
+    carry = jax.tree.map(lambda x: x[0], traj.critic_carry) if is_again else runner.critic_carry
+    placed = sharding.whole if agent.config.replicated_updates else lambda carry: carry
+    carry, traj = _values_of_rollout(agent, critic, placed(carry), traj)
+    if agent.config.normalise_values:
+        value = ops.denormalise(traj.value, runner.targets)
+        next_value = ops.denormalise(traj.next_value, runner.targets)
+        traj = traj._replace(value=value, next_value=next_value)
+    return runner.replace(critic_carry=placed(carry)), traj
+
+
+def _values_of_rollout(
+    agent: "OnPolicyBase", critic: TrainState, carry: PyTree, traj: Transition
+) -> tuple[PyTree, Transition]:
+    """The critic's memories after a rollout, and the rollout with the values that the critic gives.
+
+    A memory at a step holds what was observed before it in its episode. The true successor is valued
+    with the memory after the step, whether or not the episode ends there.
+    """
+    at_once = steps_at_once(agent.config)
+    if not remembers(critic.model_def):
+        value, next_value = jax.lax.map(
+            lambda at_t: (values_of(agent, critic, at_t[0]), values_of(agent, critic, at_t[1])),
+            (traj.obs, traj.next_obs),
+            batch_size=at_once,
+        )
+        return carry, traj._replace(value=value, next_value=next_value)
+
+    def in_turn(carry: PyTree, obs: PyTree, first: Array) -> tuple[PyTree, Array]:
+        return unroll(critic, carry, obs, first)
+
+    def after(at_t: tuple[PyTree, PyTree]) -> Array:
+        return _as_values(agent, jax.vmap(lambda *one: step(critic, *one)[1])(*at_t))
+
+    carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, first_of(traj))
+    value = jax.vmap(lambda x: _as_values(agent, x))(value)
+    next_value = jax.lax.map(after, (carries, traj.next_obs), batch_size=at_once)
+    fresh = jax.vmap(jax.vmap(select, (0, None, 0)), (0, None, 0))
+    initial = initial_carry(critic.model_def)
+    carries = fresh(traj.terminated | traj.truncated, initial, carries)
+    before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, carries)
+    traj = traj._replace(value=value, next_value=next_value, critic_carry=before)
+    return jax.tree.map(lambda x: x[-1], carries), traj
+
+
+def values_of(
+    agent: "OnPolicyBase", critic: TrainState, inputs: PyTree
+) -> Float[Array, "samples ..."]:
+    """The values of a minibatch, as the critic gives them.
+
+    Args:
+        agent: The agent.
+        critic: State of the critic's training.
+        inputs: Observations, samples first; or sequences of them.
+
+    Returns:
+        The value of each sample (and actor).
+    """
+    if isinstance(inputs, Sequence):
+        return _as_values(agent, outputs_of(critic, inputs))
+    values = jax.vmap(lambda obs: agent._value(critic, critic.params, obs))(inputs)
+    return _in_single_precision(values)
+
+
+def _as_values(agent: "OnPolicyBase", outputs: Array) -> Array:
+    """Outputs of a critic, samples first, as the value of each actor."""
+    values = jax.vmap(lambda x: x.reshape(agent._actors_shape))(outputs)
+    return _in_single_precision(values)
+
+
+def _in_single_precision(values: Array) -> Array:
+    """Values in single precision at least, whichever precision the network computes in."""
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+
+
+def steps_at_once(config: OnPolicyConfig) -> int:
+    """Number of steps of a rollout for which networks are applied at once."""
+    n_devices = 1 if config.replicated_updates else sharding.n_devices()
+    n_samples = config.rollout_length * config.batch_size // n_devices
+    n_parts = max(config.n_minibatches, fewest_parts(n_samples))
+    return math.ceil(config.rollout_length / n_parts)
+
+
+# Advantages and returns.
+
+
+def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> Transition:
     """A rollout with its advantages and targets.
 
     Args:
+        agent: The agent, whose hooks give them step by step.
+        runner: The runner after the rollout.
         traj: The rollout with its values, shaped `(time, environments, ...)`.
-        gamma: Discount.
-        gae_lambda: Weight of the trace.
-        advantages: One backward step of the advantages.
-        returns: One backward step of the returns.
 
     Returns:
         The rollout.
@@ -39,19 +173,21 @@ def with_targets(
         TypeError: A step gives something else than two arrays.
         ValueError: It gives arrays of other shapes, or rewards are shaped otherwise than values.
     """
+    hyperparams = runner.hyperparams
+    traj, gae_lambda = without_values_of_departed(traj, agent._gae_lambda(hyperparams))
     value, next_value = traj.value, traj.next_value
     reward = _of_values(traj.reward, value.shape)
     terminated, truncated = (
         jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
         for flag in (traj.terminated, traj.truncated)
     )
-    gamma, gae_lambda = (jnp.broadcast_to(x, value.shape) for x in (gamma, gae_lambda))
+    gamma, gae_lambda = (jnp.broadcast_to(x, value.shape) for x in (hyperparams.gamma, gae_lambda))
 
-    def step(
+    def backwards(
         after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        advantage, advantage_out = _backward(advantages, after[0], inputs[0])
-        target, target_out = _backward(returns, after[1], inputs[1])
+        advantage, advantage_out = _backward(agent._trajectory_advantages, after[0], inputs[0])
+        target, target_out = _backward(agent._trajectory_returns, after[1], inputs[1])
         return (advantage, target), (advantage_out, target_out)
 
     inputs = (
@@ -59,7 +195,7 @@ def with_targets(
         ReturnInput(reward, gamma * (1.0 - terminated), next_value, gae_lambda),
     )
     bootstrap = (jnp.zeros_like(value), next_value)
-    advantage, target = ops.scan_backwards(step, inputs, bootstrap, truncated)
+    advantage, target = ops.scan_backwards(backwards, inputs, bootstrap, truncated)
     return traj._replace(advantage=advantage, target=target)
 
 
@@ -90,3 +226,99 @@ def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Arr
 
 def _append_axes(x: Array, ndim: int) -> Array:
     return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
+
+
+def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, ""]:
+    """The share of the variance of returns that values explain, the mean over actors that played."""
+    value, target, weights = traj.value, traj.target, playing(traj.obs)
+    if agent.config.replicated_updates:
+        value, target, weights = jax.tree.map(
+            lambda x: x[:, None], sharding.in_one_order((value, target, weights))
+        )
+    explained = ops.explained_variance(value, target, weights)
+    if weights is None:
+        return explained.mean()
+    axes = tuple(range(explained.ndim))
+    return ops.weighted_mean(explained, weights.max(axis=(0, 1)), axes)
+
+
+# Statistics.
+
+
+def with_statistics(agent: "OnPolicyBase", runner: Runner, some_leave: bool) -> Runner:
+    """A fresh runner with statistics, of nothing yet, of what the configuration has normalised.
+
+    Args:
+        agent: The agent.
+        runner: The runner.
+        some_leave: Whether actors may leave before the others.
+
+    Returns:
+        The runner.
+    """
+    config, shape = agent.config, agent._actors_shape
+    counts = shape if some_leave else ()
+    if config.normalise_rewards:
+        received = jnp.zeros((config.batch_size, *shape), jnp.float32)
+        runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
+    if config.normalise_values:
+        shared = _shares_params(network_of(agent, "critic_network"))
+        moments = ops.no_moments() if shared else ops.no_moments(shape, counts)
+        runner = runner.replace(targets=moments)
+    return runner
+
+
+def in_one_order(config: OnPolicyConfig, rollout: PyTree) -> PyTree:
+    """A part of a rollout as statistics are made of it, the same on any number of devices."""
+    return sharding.in_one_order(rollout) if config.replicated_updates else rollout
+
+
+def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
+    """The moments of returns after those of a rollout; `()` unless values are normalised."""
+    if not config.normalise_values:
+        return runner.targets
+    targets, weights = in_one_order(config, (traj.target, playing(traj.obs)))
+    return observe_targets(targets, weights, runner.targets)
+
+
+def observe_targets(
+    targets: Float[Array, "..."], weights: Weights, moments: ops.Moments
+) -> ops.Moments:
+    """Adds the returns of a rollout to the moments.
+
+    Each rollout weighs as much as every other until there are 100 of them, and 1% from then on.
+
+    Args:
+        targets: The targets of the rollout, with leading axes of samples.
+        weights: Weights of actors, with the same axes.
+        moments: Moments of the targets of all earlier rollouts.
+
+    Returns:
+        The moments.
+    """
+    n_axes = targets.ndim - moments.mean.ndim
+    merged = ops.merge_moments(moments, ops.moments_of(targets, n_axes, weights))
+    most = min((_REMEMBERED - 1) * math.prod(targets.shape[:n_axes]), ops.MOST_SAMPLES)
+    return merged._replace(count=jnp.minimum(merged.count, most))
+
+
+def in_units_of_critic(traj: Transition, moments: ops.Moments, after: ops.Moments) -> Transition:
+    """A rollout in the critic's units.
+
+    Args:
+        traj: The rollout, with true values and targets.
+        moments: Moments of the targets of earlier rollouts.
+        after: Those with the targets of this one.
+
+    Returns:
+        The rollout with the values that the critic gave, and with targets as it is to give them.
+    """
+    value = ops.normalise(traj.value, moments, jnp.inf)
+    return traj._replace(value=value, target=ops.normalise(traj.target, after, jnp.inf))
+
+
+def _shares_params(network: nn.Module | None) -> bool:
+    """Whether a network, or one inside of it, has the same parameters for all actors."""
+    if network is None or getattr(network, "shared_params", False):
+        return network is not None
+    return _shares_params(getattr(network, "network", None))

@@ -29,6 +29,7 @@ class Transition(NamedTuple):
         critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
         info: The entries of the environment's info that the configuration names in `final_info` and
             `summed_info`.
+        extra: Further arrays of a subclass, such as rewards of its own, by name.
     """
 
     obs: PyTree
@@ -45,6 +46,7 @@ class Transition(NamedTuple):
     carry: PyTree = ()
     critic_carry: PyTree = ()
     info: PyTree = ()
+    extra: PyTree = ()
 
 
 class AdvantageInput(NamedTuple):

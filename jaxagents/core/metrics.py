@@ -4,7 +4,6 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -14,12 +13,12 @@ Metrics = dict[str, Any]
 
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
-    """Stacks the metrics of evaluation points, or of trainings, along a new first axis."""
-    names = metrics[0] if metrics else {}
-    return {
-        name: jax.tree.map(lambda *leaves: np.stack(leaves), *[point[name] for point in metrics])
-        for name in names
-    }
+    """Stacks the metrics of evaluation points, or of trainings, along a new first axis.
+
+    Where a metric is missing, as the losses are before the first update, it is NaN.
+    """
+    names = metrics[-1] if metrics else {}
+    return {name: np.stack([_get(point, name, names[name]) for point in metrics]) for name in names}
 
 
 def join(earlier: Metrics | None, later: Metrics, step_name: str = "update_step") -> Metrics:
@@ -31,13 +30,30 @@ def join(earlier: Metrics | None, later: Metrics, step_name: str = "update_step"
         step_name: Name of what tells points apart.
 
     Returns:
-        The metrics of both.
+        The metrics of both, NaN where one of them has none.
     """
     if not earlier or not later:
         return later or earlier or {}
     new = ~np.isin(later[step_name], earlier[step_name])
-    joined = jax.tree.map(lambda a, b: np.concatenate([a, b[new]]), earlier, later)
-    return {name: joined[name] for name in later}
+
+    def joined(name: str) -> np.ndarray:
+        steps = earlier[step_name], later[step_name]
+        like = next(each[name][0] for each in (earlier, later) if name in each)
+        parts = [
+            each.get(name, np.stack([_get({}, name, like)] * len(of_each)))
+            for each, of_each in zip((earlier, later), steps, strict=True)
+        ]
+        return np.concatenate([parts[0], parts[1][new]])
+
+    return {name: joined(name) for name in {**later, **earlier}}
+
+
+def _get(point: Metrics, name: str, like: Any) -> np.ndarray:
+    """A metric of a point, or NaN shaped as those of another."""
+    if name in point:
+        return point[name]
+    dtype = np.result_type(like)
+    return np.full(np.shape(like), np.nan, dtype if dtype.kind == "f" else np.float32)
 
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:

@@ -79,8 +79,6 @@ class Environment(abc.ABC):
         params: Description of the environment in checkpoints, besides its name.
         render_fps: Steps a second at which films of episodes play.
         on_host: Whether it is stepped on the host, so that compiled programs know its shapes alone.
-        collects_ahead: Whether, on the host, the next rollout is collected while the last one is learned
-            from, by the policy of before.
     """
 
     n_actors: int | None = None
@@ -90,7 +88,6 @@ class Environment(abc.ABC):
     params: PyTree = None
     render_fps: float | int = 30
     on_host: bool = False
-    collects_ahead: bool = False
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:

@@ -9,6 +9,9 @@ from jaxtyping import PyTree
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import Records
 from jaxagents.core.metrics import Metrics, join
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import AlignedChunks, drive
+from jaxagents.engine.observers import CallbackObserver, Watch
 from jaxagents.host.checkpoint import HostStore, go_on, records_of
 from jaxagents.host.checks import check_reported
 from jaxagents.host.learner_like import LearnerLike
@@ -16,11 +19,6 @@ from jaxagents.host.logs import LogBar, Logs
 from jaxagents.host.program import HostProgram, HostRunner
 from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
-from jaxagents.running.callbacks import CallbackObserver
-from jaxagents.running.chunks import AlignedChunks
-from jaxagents.running.interruption import Interruption
-from jaxagents.running.loop import drive
-from jaxagents.running.watch import Watch
 
 
 def train(
@@ -65,12 +63,11 @@ def train(
             logs = Logs(schedule, [*(kept.logger for kept in records), *loggers, bar])
             program = HostProgram(evaluate)
             watch = Watch(
-                program,
+                HostRunner.vital_arrays,
                 first,
                 schedule.config.stop_if_not_finite,
                 training.unit,
                 schedule.is_due,
-                watched=program,
             )
             called = CallbackObserver(
                 callbacks, first, remaining, bar.say, earlier=earlier, step_name="step"

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from jaxagents.core.metrics import Metrics, mean_metrics
+from jaxagents.engine.observers import ProgressBar
 from jaxagents.host.program import HostRunner
 from jaxagents.host.schedule import Schedule
 from jaxagents.loggers import Logger
-from jaxagents.running.progress import ProgressBar
 
 
 class Logs:
@@ -18,7 +18,7 @@ class Logs:
         self._schedule = schedule
         self._loggers = loggers
 
-    def on_chunk(self, runner: HostRunner, n_updates: int) -> None:
+    def on_chunk(self, runner: HostRunner, n_updates: int, first: object) -> None:
         """Logs the numbers that training reports, unless a point follows."""
         step = runner.step
         if self._schedule.is_log(step) and not self._schedule.is_point(step):

@@ -7,10 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
-from jaxagents.core.first_spoilt import FirstSpoilt
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.data import Dataset
-from jaxagents.data.moments import moments_of_rows
-from jaxagents.data.return_range import reward_factor
+from jaxagents.data.values import moments_of_rows, reward_factor
 from jaxagents.host.config import OfflineConfig
 from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.host.randomness import Stream, generator
@@ -40,7 +39,7 @@ class OfflineTraining:
             config: The configuration.
         """
         self.step = 0
-        self.first_spoilt: FirstSpoilt = {}
+        self.first_spoilt: FirstNonfinite = {}
         self.steps_per_call = config.updates_per_call
         self._dataset = dataset
         self._keys = _keys(learner, dataset)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from jaxagents.core.first_spoilt import FirstSpoilt
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.data import ReplayBuffer
 from jaxagents.host.config import OnlineConfig
 from jaxagents.host.journal import Journal
@@ -91,7 +91,7 @@ class OnlineTraining:
             journal: Keeps the transitions on disk.
         """
         self.step = 0
-        self.first_spoilt: FirstSpoilt = {}
+        self.first_spoilt: FirstNonfinite = {}
         self.steps_per_call = episodes.n_envs
         self.updates = Updates(learner, example, observe_batches=True)
         self.names = [*self.updates.names, _RETURN]

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.first_spoilt import FirstSpoilt
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite
 from jaxagents.host.learner_like import LearnerLike
 from jaxagents.host.updates import Sums, Updates, added, means
 
@@ -31,7 +31,7 @@ class Training(Protocol):
     updates: Updates
     names: list[str]
     steps_per_call: int
-    first_spoilt: FirstSpoilt
+    first_spoilt: FirstNonfinite
 
     def advance(self, n_steps: int) -> None:
         """Makes steps."""
@@ -88,7 +88,7 @@ class HostRunner:
         return {"the networks of the learner": learner}
 
     @property
-    def first_spoilt(self) -> FirstSpoilt:
+    def first_spoilt(self) -> FirstNonfinite:
         """The first steps after which what the environment gave was not finite, by what it is."""
         return self.training.first_spoilt
 
@@ -131,11 +131,7 @@ class HostRunner:
 
 
 class HostProgram:
-    """Advances and evaluates trainings on the host.
-
-    Attributes:
-        first: The first steps after which what the environment gave was not finite, by what it is.
-    """
+    """Advances and evaluates trainings on the host."""
 
     def __init__(self, evaluate: Callable[[LearnerLike], Metrics]) -> None:
         """Prepares it.
@@ -144,17 +140,13 @@ class HostProgram:
             evaluate: Maps a learner to metrics of episodes; to none if nothing evaluates it.
         """
         self._evaluate = evaluate
-        self.first: FirstSpoilt = {}
 
-    def advance(self, runner: HostRunner, n_steps: int | np.int32) -> HostRunner:
+    def advance(
+        self, runner: HostRunner, n_steps: int | np.int32
+    ) -> tuple[HostRunner, FirstNonfinite]:
         """Makes steps, without waiting for the last update."""
         runner.advance(int(n_steps))
-        self.first = runner.first_spoilt
-        return runner
-
-    def vital_arrays(self, runner: HostRunner) -> dict[str, PyTree]:
-        """The arrays of a training that must stay finite, by what they are."""
-        return runner.vital_arrays()
+        return runner, runner.first_spoilt
 
     def evaluate(self, runner: HostRunner) -> Metrics:
         """The metrics of a point: outcomes of episodes, and what was reported since the point before."""

@@ -1,7 +1,7 @@
 """The points and the logs of a training on the host."""
 
+from jaxagents.engine.loop import updates_between_points
 from jaxagents.host.config import HostConfig
-from jaxagents.running.loop import updates_between_points
 
 
 class Schedule:

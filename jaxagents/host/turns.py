@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.first_spoilt import REWARDS
+from jaxagents.core.report import REWARDS
 from jaxagents.host.outcome import is_finite
 
 _OBSERVED = ("observations", "next_observations")

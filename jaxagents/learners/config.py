@@ -16,14 +16,13 @@ from jaxagents.core.numbers import positive
 from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.core.remembered import Remembered
+from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
     ObservationOnly,
-    Recurrent,
     WithEncoder,
     normalised,
-    observation_only,
+    remembers,
 )
-from jaxagents.networks.from_memory import FromMemory
 from jaxagents.networks.masks import MaskedPolicy
 from jaxagents.networks.nnx_modules import check_not_nnx
 
@@ -97,10 +96,8 @@ class LearnerConfig(StaticConfig):
             TypeError: The network has a memory, and observations do not come with it.
         """
         if isinstance(observations, Remembered):
-            return FromMemory(self._recurrent(network, observations.obs))
-        has_more = is_observed_beside(observations)
-        encoded = self._behind_encoder(network)
-        return self._normalised(ObservationOnly(encoded) if has_more else encoded)
+            return FromMemory(self._without_entries(network, observations.obs))
+        return self._without_entries(self._behind_encoder(network), observations)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of the network of a policy, for the actions that are allowed.
@@ -116,14 +113,12 @@ class LearnerConfig(StaticConfig):
         encoded = self._behind_encoder(network)
         return self._normalised(MaskedPolicy(encoded) if has_more else encoded)
 
-    def _recurrent(self, network: nn.Module, observations: PyTree) -> Recurrent:
+    def _without_entries(self, network: nn.Module, observations: PyTree) -> nn.Module:
         has_more = is_observed_beside(observations)
-        whole = self._normalised(observation_only(network) if has_more else network)
-        assert isinstance(whole, Recurrent)
-        return whole
+        return self._normalised(ObservationOnly(network) if has_more else network)
 
     def _behind_encoder(self, network: nn.Module) -> nn.Module:
-        if isinstance(network, Recurrent):
+        if remembers(network):
             raise TypeError(
                 f"{type(network).__name__} has a memory, which this learner does not carry from step "
                 "to step. The critic_network of DQN, DDQN, C51 and QR-DQN may have one, in agents "

@@ -1,6 +1,7 @@
 """Networks for actors and critics (flax.linen)."""
 
 from jaxagents.core.remembered import Remembered
+from jaxagents.networks.cells import MinGRUCell
 from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.critics import (
     ActionCritic,
@@ -12,7 +13,7 @@ from jaxagents.networks.critics import (
 )
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.encoding import DictEncoder, WithEncoder
-from jaxagents.networks.ensembles import Ensemble, ensemblize
+from jaxagents.networks.ensembles import Ensemble, PerActor, ensemblize
 from jaxagents.networks.heads import (
     CategoricalActor,
     GaussianActor,
@@ -21,20 +22,12 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import (
-    CriticView,
-    Masked,
-    ObservationOnly,
-    critic_view,
-    mask_actions,
-    observation_only,
-)
+from jaxagents.networks.masks import CriticView, Masked, ObservationOnly
 from jaxagents.networks.noisy import NoisyDense, with_noise
-from jaxagents.networks.normalised import Normalised, NormalisedRecurrent, normalised
+from jaxagents.networks.normalised import Normalised, normalised
 from jaxagents.networks.observations import ObservationEncoder, observation_encoder
-from jaxagents.networks.per_actor import PerActor, PerActorWithMemory, for_each_actor
 from jaxagents.networks.policies import CategoricalPolicy, Policy
-from jaxagents.networks.recurrent import MinGRUCell, Recurrent, WithMemory
+from jaxagents.networks.recurrent import Recurrent, WithMemory, Wrapper, remembers
 from jaxagents.networks.torsos import MLP, Torso
 
 __all__ = [
@@ -57,12 +50,10 @@ __all__ = [
     "MultiCategoricalActor",
     "NoisyDense",
     "Normalised",
-    "NormalisedRecurrent",
     "ObservationEncoder",
     "ObservationOnly",
     "PatchConv",
     "PerActor",
-    "PerActorWithMemory",
     "Policy",
     "Recurrent",
     "Remembered",
@@ -71,13 +62,16 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
-    "critic_view",
+    "Wrapper",
     "default_init",
     "ensemblize",
-    "for_each_actor",
-    "mask_actions",
     "normalised",
     "observation_encoder",
-    "observation_only",
+    "remembers",
     "with_noise",
 ]
+
+# Former names, from when networks with a memory had wrappers of their own.
+NormalisedRecurrent = Normalised
+PerActorWithMemory = for_each_actor = PerActor
+mask_actions, observation_only, critic_view = Masked, ObservationOnly, CriticView

@@ -1,4 +1,4 @@
-"""Sequences of the gated cells of Flax, in fewer and larger products than one step after the other."""
+"""Recurrent cells: whole sequences by Flax's gated cells in few large products, and a minimal GRU."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, PyTree
 
 from jaxagents.core.arrays import atleast_nd, select
-from jaxagents.networks.dense import matmul
+from jaxagents.networks.dense import Dense, matmul
 
 _Gates = tuple[Float[Array, "*time features"], ...]
 """The part of the input, or of the memory, in the gates of a cell before they are squashed."""
@@ -218,3 +218,70 @@ _KINDS: dict[type[nn.RNNCellBase], _Kind] = {
     nn.LSTMCell: _LSTM,
     nn.OptimizedLSTMCell: _LSTM,
 }
+
+
+class MinGRUCell(nn.RNNCellBase):
+    r"""The minimal gated recurrent unit, whose steps are computed side by side.
+
+    $$h_t = (1 - z_t) \, h_{t-1} + z_t \, \tilde h_t, \quad z_t = \sigma(W_z x_t + b_z),
+    \quad \tilde h_t = W_h x_t + b_h$$
+
+    The memory is linear in the one before, so that a sequence takes a logarithmic number of steps on
+    hardware that can make them at once.
+
+    Feng et al., 2024, "Were RNNs all we needed?", section 3.1.
+
+    Attributes:
+        features: Size of the memory.
+    """
+
+    features: int
+
+    def setup(self) -> None:
+        """Makes the layer of the gate and of the candidate."""
+        self.layer = Dense(2 * self.features)
+
+    def __call__(
+        self, carry: Float[Array, "features"], inputs: Float[Array, "inputs"]
+    ) -> tuple[Float[Array, "features"], Float[Array, "features"]]:
+        """Takes one step: the memory afterwards, which is also the output."""
+        kept, added = self._kept_and_added(inputs)
+        carry = kept * carry + added
+        return carry, carry
+
+    def unroll(
+        self,
+        carry: Float[Array, "features"],
+        inputs: Float[Array, "time inputs"],
+        first: Bool[Array, "time"],
+    ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
+        """Takes the steps of a sequence: the memories after each, which are also the outputs."""
+        kept, added = self._kept_and_added(inputs)
+        kept = jnp.where(first[:, None], 0.0, kept)
+        added = added.at[0].add(kept[0] * carry)
+        _, carries = jax.lax.associative_scan(_one_after_the_other, (kept, added))
+        return carries, carries
+
+    @nn.nowrap
+    def initialize_carry(
+        self, rng: Array, input_shape: tuple[int, ...]
+    ) -> Float[Array, "*batch features"]:
+        """A memory of zeros, for inputs of a shape."""
+        return jnp.zeros((*input_shape[:-1], self.features))
+
+    @property
+    def num_feature_axes(self) -> int:
+        """Number of axes of the features of an input."""
+        return 1
+
+    def _kept_and_added(self, inputs: Float[Array, "*time inputs"]) -> tuple[Array, Array]:
+        """The share of the memory that is kept, and what is added to it."""
+        gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
+        return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate
+
+
+def _one_after_the_other(
+    before: tuple[Array, Array], after: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Two maps of the form `kept * carry + added` as a single one."""
+    return after[0] * before[0], after[0] * before[1] + after[1]

@@ -1,4 +1,4 @@
-"""Networks whose observations are encoded first."""
+"""Networks behind an encoder of observations, or behind a trunk that several of them share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +8,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 from jaxtyping import Array, Float, PyTree
+
+from jaxagents.core.observed import entries_beside, observed_beside
+from jaxagents.networks.recurrent import Wrapper
 
 
 class WithEncoder(nn.Module):
@@ -93,3 +96,41 @@ class DictEncoder(nn.Module):
                 f"for {sorted(self.encoders)}."
             )
         return jnp.concatenate(parts, axis=-1)
+
+
+class BehindTrunk(Wrapper):
+    """A network behind a trunk, which may have a memory: the network sees the trunk's features.
+
+    Attributes:
+        network: Maps features to the output of the whole. Where an observation has entries beside what
+            is observed, such as a mask of actions, so have the features.
+        trunk: Maps an observation to features.
+    """
+
+    trunk: nn.Module
+
+    @property
+    def inner(self) -> nn.Module:
+        """The trunk."""
+        return self.trunk
+
+    def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
+        """The network's output, given the trunk's features."""
+        return self.network(features_beside(obs, output))
+
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations, with leading axes, to the running statistics of the trunk."""
+        self.trunk.observe(observations)
+
+
+def features_beside(obs: PyTree, features: PyTree) -> PyTree:
+    """The input of a network behind a trunk: features, with all that an observation says beside.
+
+    Args:
+        obs: One observation, or a batch of them.
+        features: The trunk's features for it.
+
+    Returns:
+        The features, or a dict of them and of such entries.
+    """
+    return observed_beside(features, **entries_beside(obs))

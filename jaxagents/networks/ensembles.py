@@ -1,4 +1,4 @@
-"""Several networks of one kind, each with its own parameters."""
+"""Several networks of one kind: the members of an ensemble, or one for each actor."""
 
 import functools
 from collections.abc import Callable
@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.networks.initialisation import InitialisedOnce, initialise_params
+from jaxagents.networks.recurrent import Wrapper, remembers
 
 
 class Ensemble(InitialisedOnce):
@@ -64,3 +65,79 @@ def ensemblize(network: Callable[..., nn.Module], n_members: int) -> Callable[..
         [`Ensemble`][jaxagents.networks.Ensemble].
     """
     return lambda *args, **kwargs: Ensemble(network(*args, **kwargs), n_members)
+
+
+class PerActor(InitialisedOnce, Wrapper):
+    """Runs one network for each actor, and stacks memories and outputs along a first axis of actors.
+
+    Attributes:
+        network: The network of one actor, with or without a memory.
+        n_actors: Number of actors.
+        shared_params: Whether all actors share the same parameters; otherwise each has its own.
+        own_observations: Whether observations have a leading `n_actors` axis; otherwise every actor
+            sees the whole observation.
+    """
+
+    n_actors: int
+    shared_params: bool = False
+    own_observations: bool = True
+
+    @nn.nowrap
+    def initial(self) -> PyTree:
+        """The memories of all actors at the start of an episode."""
+        initial = super().initial()
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.n_actors, *x.shape)), initial)
+
+    @nn.compact
+    def __call__(self, *inputs: PyTree) -> PyTree:
+        """Takes one step.
+
+        Args:
+            *inputs: The memories, if there are any, and the observation.
+
+        Returns:
+            The outputs, each with a leading `n_actors` axis; with memories, these and the outputs.
+        """
+        own = 0 if self.own_observations else None
+        axes = (0, own) if remembers(self) else (own,)
+        params = self.param("actors", lambda rng: self._initial_params(rng, axes, inputs))
+        return self._apply(params, axes, inputs)
+
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
+        """Takes the steps of a sequence; see `Recurrent`."""
+        if not remembers(self):
+            return super().unroll(carry, obs, first)
+        axes = (0, 1 if self.own_observations else None, None)
+        params = self.get_variable("params", "actors")
+        return self._apply(params, axes, (carry, obs, first), method="unroll", actors_axis=1)
+
+    def _initial_params(
+        self, rng: Key[Array, ""], axes: tuple[int | None, ...], inputs: tuple[PyTree, ...]
+    ) -> PyTree:
+        network = self.network.clone(parent=None)
+        if self.shared_params:
+            pairs = zip(inputs, axes, strict=True)
+            of_one = [x if axis is None else jax.tree.map(lambda y: y[0], x) for x, axis in pairs]
+            return initialise_params(network, rng, *of_one)
+        rngs = jax.random.split(rng, self.n_actors)
+        return jax.vmap(functools.partial(initialise_params, network), (0, *axes))(rngs, *inputs)
+
+    def _apply(
+        self,
+        params: PyTree,
+        axes: tuple[int | None, ...],
+        inputs: tuple[PyTree, ...],
+        method: str | None = None,
+        actors_axis: int = 0,
+    ) -> PyTree:
+        """The outputs of all actors; `axes` are those of actors, `None` for what all of them see."""
+        network = self.network.clone(parent=None)
+
+        def apply(params: PyTree, *inputs: PyTree) -> PyTree:
+            return network.apply({"params": params}, *inputs, method=method)
+
+        params_axis = None if self.shared_params else 0
+        each = jax.vmap(apply, (params_axis, *axes), actors_axis, axis_size=self.n_actors)
+        return each(params, *inputs)

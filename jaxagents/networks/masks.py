@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flax import linen as nn
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import action_mask, critic_state, network_input
-from jaxagents.networks.recurrent import Recurrent
+from jaxagents.networks.recurrent import Wrapper
 
 
-class ObservationOnly(nn.Module):
+class ObservationOnly(Wrapper):
     """A network that sees neither masks, of actions or actors, nor what centralised critics see.
 
     Attributes:
@@ -20,21 +19,9 @@ class ObservationOnly(nn.Module):
             `"critic_state"`, or, if only an entry `"observation"` is left then, that entry.
     """
 
-    network: nn.Module
-
-    def __call__(self, obs: PyTree, *args: Any, **kwargs: Any) -> PyTree:
-        """The output of the network; further arguments are passed on to it."""
-        return self.output_for(obs, self.network(self.view_of(obs), *args, **kwargs))
-
-    @staticmethod
-    def view_of(obs: PyTree) -> PyTree:
+    def view_of(self, obs: PyTree) -> PyTree:
         """The part of observations that the network sees."""
         return network_input(obs)
-
-    @staticmethod
-    def output_for(obs: PyTree, output: PyTree) -> PyTree:
-        """The network's output, given what was observed."""
-        return output
 
 
 class Masked(ObservationOnly):
@@ -52,8 +39,7 @@ class Masked(ObservationOnly):
             without their entry `"action_mask"`.
     """
 
-    @staticmethod
-    def output_for(obs: PyTree, output: PyTree) -> PyTree:
+    def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
         """The output of the network, with logits of minus infinity for actions that are not allowed.
 
         Raises:
@@ -71,12 +57,12 @@ class MaskedPolicy(Masked):
             entry `"action_mask"`, and of a temperature; any distribution if nothing is masked.
     """
 
-    def __call__(self, obs: PyTree, temperature: ArrayLike = 1.0, **kwargs: Any) -> PyTree:
+    def __call__(self, obs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
         """The distribution; further arguments are passed on to the network."""
         if action_mask(obs) is None:
-            return super().__call__(obs, temperature=temperature, **kwargs)
+            return super().__call__(obs, temperature=temperature, **options)
         # At a temperature of 0, the network's best action would be the only one, allowed or not.
-        return super().__call__(obs, temperature=1.0, **kwargs).tempered(temperature)
+        return super().__call__(obs, temperature=1.0, **options).tempered(temperature)
 
 
 class CriticView(ObservationOnly):
@@ -87,80 +73,10 @@ class CriticView(ObservationOnly):
             [`ObservationOnly`][jaxagents.networks.ObservationOnly] leaves of them.
     """
 
-    @staticmethod
-    def view_of(obs: PyTree) -> PyTree:
+    def view_of(self, obs: PyTree) -> PyTree:
         """The part of observations that the network sees."""
         state = critic_state(obs)
         return network_input(obs) if state is None else state
-
-
-class ViewWithMemory(Recurrent):
-    """A network with a memory that sees observations as one without would.
-
-    Attributes:
-        network: The network.
-        view: The class of networks without a memory, such as `Masked`.
-    """
-
-    network: Recurrent
-    view: type[ObservationOnly]
-
-    @nn.nowrap
-    def initial(self) -> PyTree:
-        """The memory of the network at the start of an episode."""
-        return self.network.initial()
-
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`."""
-        carry, output = self.network(carry, self.view.view_of(obs))
-        return carry, self.view.output_for(obs, output)
-
-    def unroll(
-        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
-    ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Recurrent`."""
-        carries, outputs = self.network.unroll(carry, self.view.view_of(obs), first)
-        return carries, self.view.output_for(obs, outputs)
-
-
-def mask_actions(network: nn.Module) -> nn.Module:
-    """The network of a policy, with or without a memory, in which only allowed actions are likely.
-
-    Args:
-        network: The network.
-
-    Returns:
-        It, behind [`Masked`][jaxagents.networks.Masked] or its like with a memory.
-    """
-    return _behind(network, Masked)
-
-
-def observation_only(network: nn.Module) -> nn.Module:
-    """A network, with or without a memory, that sees neither masks nor what critics see.
-
-    Args:
-        network: The network.
-
-    Returns:
-        It, behind [`ObservationOnly`][jaxagents.networks.ObservationOnly] or its like with a memory.
-    """
-    return _behind(network, ObservationOnly)
-
-
-def critic_view(network: nn.Module) -> nn.Module:
-    """A centralised critic, with or without a memory.
-
-    Args:
-        network: The network.
-
-    Returns:
-        It, behind [`CriticView`][jaxagents.networks.CriticView] or its like with a memory.
-    """
-    return _behind(network, CriticView)
-
-
-def _behind(network: nn.Module, view: type[ObservationOnly]) -> nn.Module:
-    return ViewWithMemory(network, view) if isinstance(network, Recurrent) else view(network)
 
 
 def _masked(output: PyTree, mask: PyTree) -> PyTree:

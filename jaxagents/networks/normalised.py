@@ -1,16 +1,14 @@
 """Networks whose observations are normalised by running statistics."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.tree_util import KeyPath
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import actor_mask, is_of_mask
-from jaxagents.networks.recurrent import Recurrent
+from jaxagents.networks.recurrent import Wrapper
 from jaxagents.networks.torsos import IMAGE_NDIM
 
 OBSERVED = "observed"
@@ -68,27 +66,7 @@ class RunningNorm(nn.Module):
         return x if moments is None else ops.normalise(x, moments, self.clip)
 
 
-class _WithStatistics(nn.Module):
-    """A network and the statistics of its observations.
-
-    Attributes:
-        network: The network.
-        clip: Largest absolute value of a normalised number.
-    """
-
-    network: nn.Module
-    clip: float = 10.0
-
-    def setup(self) -> None:
-        """Makes the statistics."""
-        self.statistics = RunningNorm(self.clip)
-
-    def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the statistics."""
-        self.statistics.observe(observations)
-
-
-class Normalised(_WithStatistics):
+class Normalised(Wrapper):
     """A network whose observations are normalised by those that have been observed.
 
     ```python
@@ -103,48 +81,23 @@ class Normalised(_WithStatistics):
     around [`PerActor`][jaxagents.networks.PerActor] and encoders.
 
     Attributes:
-        network: The network, which takes normalised observations as its first argument.
+        network: The network, with or without a memory, which takes normalised observations.
         clip: Largest absolute value of a normalised number.
     """
 
-    def __call__(self, observations: PyTree, *args: Any, **kwargs: Any) -> PyTree:
-        """Applies the network to normalised observations.
+    clip: float = 10.0
 
-        Args:
-            observations: What it observes.
-            *args: Further arguments of the network.
-            **kwargs: Further keyword arguments of the network.
+    def setup(self) -> None:
+        """Makes the statistics."""
+        self.statistics = RunningNorm(self.clip)
 
-        Returns:
-            The network's output.
-        """
-        return self.network(self.statistics(observations), *args, **kwargs)
+    def view_of(self, obs: PyTree) -> PyTree:
+        """The observations, normalised."""
+        return self.statistics(obs)
 
-
-class NormalisedRecurrent(_WithStatistics, Recurrent):
-    """A network with a memory, whose observations are normalised as those of `Normalised`.
-
-    Attributes:
-        network: The network.
-        clip: Largest absolute value of a normalised number.
-    """
-
-    network: Recurrent
-
-    @nn.nowrap
-    def initial(self) -> PyTree:
-        """The memory at the start of an episode; see `Recurrent`."""
-        return self.network.initial()
-
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`."""
-        return self.network(carry, self.statistics(obs))
-
-    def unroll(
-        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
-    ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Recurrent`."""
-        return self.network.unroll(carry, self.statistics(obs), first)
+    def observe(self, observations: PyTree) -> None:
+        """Adds observations, with leading axes, to the statistics."""
+        self.statistics.observe(observations)
 
 
 def normalised(network: nn.Module) -> nn.Module:
@@ -156,11 +109,7 @@ def normalised(network: nn.Module) -> nn.Module:
     Returns:
         The network around it; the network itself, if it is one already.
     """
-    if isinstance(network, Normalised | NormalisedRecurrent):
-        return network
-    if isinstance(network, Recurrent):
-        return NormalisedRecurrent(network)
-    return Normalised(network)
+    return network if isinstance(network, Normalised) else Normalised(network)
 
 
 def _moments_for(path: KeyPath, leaf: Array, mask: PyTree) -> ops.Moments | None:

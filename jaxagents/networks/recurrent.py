@@ -1,17 +1,16 @@
-"""Networks with a memory."""
+"""Networks with a memory, and networks around others, which may have one."""
 
 import abc
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.core.arrays import select
-from jaxagents.networks.cells import unroll_gates, unrolls_gates
-from jaxagents.networks.dense import Dense
+from jaxagents.networks.cells import MinGRUCell, unroll_gates, unrolls_gates
 from jaxagents.networks.torsos import Torso
 
 Memory = Literal["gru", "lstm", "min_gru"]
@@ -21,7 +20,9 @@ Memory = Literal["gru", "lstm", "min_gru"]
 class Recurrent(nn.Module):
     """A network with a memory, for one environment: `network(carry, obs)` gives carry and output.
 
-    A subclass says how the memory begins (`initial`) and goes on (`__call__`).
+    A subclass says how the memory begins (`initial`) and goes on (`__call__`). Whether a network that
+    may be a [`Wrapper`][jaxagents.networks.Wrapper] has a memory is known to
+    [`remembers`][jaxagents.networks.remembers].
     """
 
     @abc.abstractmethod
@@ -58,6 +59,100 @@ class Recurrent(nn.Module):
             The memories after each step, and the outputs, time first.
         """
         return _scan(self, lambda network: network, self.initial(), carry, obs, first)
+
+
+class Wrapper(nn.Module):
+    """A network around another one, with or without a memory.
+
+    It has a memory if the other one has, and is then called in the same way: `wrapper(carry, obs)` gives
+    carry and output. Around a network that remembers nothing it is `wrapper(obs)`, which gives the
+    output. A subclass overrides what the network sees (`view_of`), what becomes of its output
+    (`output_for`), or both:
+
+    ```python
+    class Clipped(Wrapper):
+        def view_of(self, obs):
+            return jnp.clip(obs, -1.0, 1.0)
+
+
+    actor = Clipped(WithMemory(CategoricalActor(n_actions=2)))
+    ```
+
+    Attributes:
+        network: The network.
+    """
+
+    network: nn.Module
+
+    @property
+    def inner(self) -> nn.Module:
+        """The network that is called with the memory, if there is one."""
+        return self.network
+
+    def view_of(self, obs: PyTree) -> PyTree:
+        """The part of one observation, or of a batch of them, that the network sees."""
+        return obs
+
+    def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
+        """The output of the whole for one observation, given that of the network."""
+        return output
+
+    @nn.nowrap
+    def initial(self) -> PyTree:
+        """The memory at the start of an episode; `()` for a network that remembers nothing."""
+        return initial_carry(self.inner)
+
+    def __call__(self, *inputs: Any, **options: Any) -> PyTree:
+        """Takes one step.
+
+        Args:
+            *inputs: The memory, if there is one, the observation, and further arguments of the network.
+            **options: Keyword arguments of the network.
+
+        Returns:
+            The output; with a memory, the memory afterwards and the output.
+        """
+        if remembers(self):
+            carry, obs, *more = inputs
+            carry, output = self.inner(carry, self.view_of(obs), *more, **options)
+            return carry, self.output_for(obs, output)
+        obs, *more = inputs
+        return self.output_for(obs, self.inner(self.view_of(obs), *more, **options))
+
+    def unroll(
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+    ) -> tuple[PyTree, PyTree]:
+        """Takes the steps of a sequence; see `Recurrent`. Without a memory, all of them at once."""
+        if not remembers(self):
+            return carry, at_each_step(self, lambda wrapper: wrapper, obs)
+        carries, outputs = self.inner.unroll(carry, self.view_of(obs), first)
+        return carries, at_each_step(self, lambda wrapper: wrapper.output_for, obs, outputs)
+
+
+def remembers(network: nn.Module) -> bool:
+    """Whether a network has a memory: it is `Recurrent`, or a wrapper around one that is.
+
+    Args:
+        network: The network.
+
+    Returns:
+        Whether it is called with a memory, and gives the one afterwards beside its output.
+    """
+    while isinstance(network, Wrapper):
+        network = network.inner
+    return isinstance(network, Recurrent)
+
+
+def initial_carry(network: nn.Module) -> PyTree:
+    """The memory of a network at the start of an episode.
+
+    Args:
+        network: The network, with or without a memory.
+
+    Returns:
+        The memory; `()` if the network remembers nothing.
+    """
+    return network.initial() if remembers(network) else ()
 
 
 class WithMemory(Recurrent):
@@ -133,66 +228,6 @@ class WithMemory(Recurrent):
         return carries, at_each_step(self, lambda network: network.network, outputs)
 
 
-class MinGRUCell(nn.RNNCellBase):
-    r"""The minimal gated recurrent unit, whose steps are computed side by side.
-
-    $$h_t = (1 - z_t) \, h_{t-1} + z_t \, \tilde h_t, \quad z_t = \sigma(W_z x_t + b_z),
-    \quad \tilde h_t = W_h x_t + b_h$$
-
-    The memory is linear in the one before, so that a sequence takes a logarithmic number of steps on
-    hardware that can make them at once.
-
-    Feng et al., 2024, "Were RNNs all we needed?", section 3.1.
-
-    Attributes:
-        features: Size of the memory.
-    """
-
-    features: int
-
-    def setup(self) -> None:
-        """Makes the layer of the gate and of the candidate."""
-        self.layer = Dense(2 * self.features)
-
-    def __call__(
-        self, carry: Float[Array, "features"], inputs: Float[Array, "inputs"]
-    ) -> tuple[Float[Array, "features"], Float[Array, "features"]]:
-        """Takes one step: the memory afterwards, which is also the output."""
-        kept, added = self._kept_and_added(inputs)
-        carry = kept * carry + added
-        return carry, carry
-
-    def unroll(
-        self,
-        carry: Float[Array, "features"],
-        inputs: Float[Array, "time inputs"],
-        first: Bool[Array, "time"],
-    ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
-        """Takes the steps of a sequence: the memories after each, which are also the outputs."""
-        kept, added = self._kept_and_added(inputs)
-        kept = jnp.where(first[:, None], 0.0, kept)
-        added = added.at[0].add(kept[0] * carry)
-        _, carries = jax.lax.associative_scan(_one_after_the_other, (kept, added))
-        return carries, carries
-
-    @nn.nowrap
-    def initialize_carry(
-        self, rng: Array, input_shape: tuple[int, ...]
-    ) -> Float[Array, "*batch features"]:
-        """A memory of zeros, for inputs of a shape."""
-        return jnp.zeros((*input_shape[:-1], self.features))
-
-    @property
-    def num_feature_axes(self) -> int:
-        """Number of axes of the features of an input."""
-        return 1
-
-    def _kept_and_added(self, inputs: Float[Array, "*time inputs"]) -> tuple[Array, Array]:
-        """The share of the memory that is kept, and what is added to it."""
-        gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
-        return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate
-
-
 _CELLS: dict[Memory, Callable[..., nn.RNNCellBase]] = {
     "gru": nn.GRUCell,
     "lstm": nn.OptimizedLSTMCell,
@@ -201,23 +236,8 @@ _CELLS: dict[Memory, Callable[..., nn.RNNCellBase]] = {
 
 
 def memory_cell(memory: Memory, size: int) -> nn.RNNCellBase:
-    """A recurrent cell.
-
-    Args:
-        memory: Its kind.
-        size: Number of its units.
-
-    Returns:
-        The cell.
-    """
+    """A recurrent cell of a kind, with `size` units."""
     return _CELLS[memory](features=size)
-
-
-def _one_after_the_other(
-    before: tuple[Array, Array], after: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Two maps of the form `kept * carry + added` as a single one."""
-    return after[0] * before[0], after[0] * before[1] + after[1]
 
 
 def _scan(
@@ -242,17 +262,10 @@ def _scan(
 
 
 def at_each_step(
-    network: nn.Module, part: Callable[[nn.Module], Callable], inputs: PyTree
+    network: nn.Module, part: Callable[[nn.Module], Callable], *inputs: PyTree
 ) -> PyTree:
-    """The outputs of a part of a network at all steps at once.
-
-    Args:
-        network: A network, bound to its variables.
-        part: Names its part.
-        inputs: The inputs of the part, time first.
-
-    Returns:
-        The outputs, time first.
-    """
-    each = nn.vmap(lambda network, x: part(network)(x), variable_axes={True: None}, split_rngs={})
-    return each(network, inputs)
+    """The outputs of a part of a bound network at all steps at once; all arrays are time first."""
+    each = nn.vmap(
+        lambda network, *inputs: part(network)(*inputs), variable_axes={True: None}, split_rngs={}
+    )
+    return each(network, *inputs)

@@ -9,7 +9,7 @@ from flax import linen as nn
 from probes import BestAction, MatchSign
 from registry import AGENTS
 
-from jaxagents.agents.behaviour import Behaviour
+from jaxagents.engine.behaviour import Behaviour
 from jaxagents.envs.play import play_episodes
 
 KEY = jax.random.key(0)

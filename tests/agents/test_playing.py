@@ -14,8 +14,8 @@ from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
 from jaxagents.agents.playing import playing, playing_in_minibatch
-from jaxagents.learners.gradients import gradients
-from jaxagents.networks import CategoricalActor, StateCritic, WithMemory, for_each_actor
+from jaxagents.learners.fit import gradients
+from jaxagents.networks import CategoricalActor, PerActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
 
@@ -23,12 +23,12 @@ KEY = jax.random.key(0)
 CASE = next(case for case in AGENTS if case.name == "IPPO")
 SWITCHES = {"normalise_observations": True, "normalise_rewards": True, "normalise_values": True}
 MEMORY = {
-    "actor_network": for_each_actor(WithMemory(CategoricalActor(2, ()), nn.GRUCell(4)), 2),
-    "critic_network": for_each_actor(WithMemory(StateCritic(()), nn.GRUCell(4)), 2),
+    "actor_network": PerActor(WithMemory(CategoricalActor(2, ()), nn.GRUCell(4)), 2),
+    "critic_network": PerActor(WithMemory(StateCritic(()), nn.GRUCell(4)), 2),
 }
 NO_MEMORY = {
-    "actor_network": for_each_actor(CategoricalActor(2, ()), 2),
-    "critic_network": for_each_actor(StateCritic(()), 2),
+    "actor_network": PerActor(CategoricalActor(2, ()), 2),
+    "critic_network": PerActor(StateCritic(()), 2),
 }
 
 

@@ -9,7 +9,7 @@ from compilations import compilations
 from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents.agents.program import Program
+from jaxagents.engine.program import Program
 
 KEY = jax.random.key(0)
 PPO, SMALL, DQN, BC = (

@@ -14,10 +14,10 @@ from jaxagents.agents import shared_trunk
 from jaxagents.networks import (
     CategoricalActor,
     Normalised,
+    PerActor,
     StateCritic,
     Torso,
     WithMemory,
-    for_each_actor,
     normalised,
 )
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -140,7 +140,7 @@ def test_goes_with_masks_and_several_actors(lifted):
         def __init__(self):
             super().__init__(2)
 
-    trunk = for_each_actor(RECURRENT, 2, shared_params=True) if lifted else RECURRENT
+    trunk = PerActor(RECURRENT, 2, shared_params=True) if lifted else RECURRENT
     agent = make(Two, IPPO, trunk=trunk, normalise_observations=True, network_sharing="shared")
     runner = jax.eval_shape(agent.program.start, KEY, hyperparams())
     jax.eval_shape(agent.program.advance, runner, np.int32(1))
@@ -153,7 +153,7 @@ def test_actors_behind_trunks_of_their_own_see_nothing_of_each_other(lift):
         def __init__(self):
             super().__init__(2)
 
-    agent = make(Two, IPPO, trunk=lift(for_each_actor(Torso(features=(4,)), 2)))
+    agent = make(Two, IPPO, trunk=lift(PerActor(Torso(features=(4,)), 2)))
     obs = jnp.zeros((2, 2))
     actor = jax.eval_shape(lambda: agent._create_networks(KEY, KEY, obs)[0])
     kernels = {x.shape for x in jax.tree.leaves(actor.params["network"]) if x.ndim > 1}

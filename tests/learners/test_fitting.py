@@ -9,8 +9,8 @@ import pytest
 import trees
 from flax import linen as nn
 
-from jaxagents.learners import gradients
-from jaxagents.learners.fitting import Fit, fit
+from jaxagents.learners import fit as fitting
+from jaxagents.learners.fit import Fit, fit
 from jaxagents.learners.train_state import TrainState
 
 KEY = jax.random.key(0)
@@ -92,7 +92,7 @@ def test_gradients_in_parts_are_those_of_the_whole(monkeypatch, n_epochs):
 
     whole, sizes = networks()
     assert sizes == {8}
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 3)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
     in_parts, sizes = networks()
     assert sizes == {2, 8}  # of the whole only the shapes
     trees.assert_close(whole, in_parts)
@@ -107,7 +107,7 @@ def test_other_losses_are_given_whole_minibatches(monkeypatch):
         assert len(obs) == 8
         return (training(obs) - targets) ** 2, {}
 
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 3)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 3)
     of_samples = network(2, 2)._replace(loss_fn=loss_of_samples)
     fitted(network(1, 2)._replace(loss_fn=loss), of_samples)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -122,5 +122,5 @@ def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
     monkeypatch, size, largest, expected
 ):
     """Of 7 samples, only parts of one would be equal."""
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
-    assert gradients.equal_parts(size) == expected
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
+    assert fitting.equal_parts(size) == expected

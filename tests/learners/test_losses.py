@@ -8,7 +8,7 @@ import pytest
 import trees
 
 from jaxagents import PPO, ops
-from jaxagents.learners import gradients
+from jaxagents.learners import fit as fitting
 from jaxagents.learners.losses import losses_and_info
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -160,10 +160,10 @@ def test_an_override_comes_in_parts_as_the_losses_of_the_library_do(monkeypatch)
             sizes.append(len(inputs[-2]))
             return super()._actor_loss(*inputs)
 
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 8)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 8)
     runner, _ = train(Watched)
     assert min(sizes) == 8
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", 4096)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 4096)
     whole, _ = train(PPO)
     trees.assert_close(runner.actor_training.params, whole.actor_training.params)
 

@@ -10,11 +10,11 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
     Normalised,
-    NormalisedRecurrent,
     PerActor,
     StateCritic,
     WithMemory,
     normalised,
+    remembers,
 )
 from jaxagents.networks.normalised import RunningNorm
 
@@ -134,7 +134,7 @@ def test_each_actor_has_statistics_of_its_own():
 
 def test_a_network_with_a_memory_keeps_it():
     network = normalised(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(features=8)))
-    assert isinstance(network, NormalisedRecurrent)
+    assert remembers(network)
     carry = network.initial()
     state = state_of(network, carry, jnp.zeros(2)).observe(100.0 + jnp.arange(8.0).reshape(4, 2))
     carry, logits = state(carry, jnp.array([103.0, 104.0]))

@@ -12,12 +12,12 @@ from flax import linen as nn
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
+    Masked,
     MinGRUCell,
+    ObservationOnly,
+    PerActor,
     WithMemory,
-    for_each_actor,
-    mask_actions,
     normalised,
-    observation_only,
 )
 
 KEY = jax.random.key(0)
@@ -62,7 +62,7 @@ def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins(cell):
 @pytest.mark.slow_except("True-True", "False-False")
 def test_each_actor_has_a_memory_of_its_own(shared, own):
     network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
-    lifted = for_each_actor(network, 3, shared_params=shared, own_observations=own)
+    lifted = PerActor(network, 3, shared_params=shared, own_observations=own)
     assert_unrolls_as_it_steps(lifted, OBS)
     obs = np.asarray(OBS[0])
     variables = jax.jit(lifted.init)(KEY, lifted.initial(), obs)
@@ -75,7 +75,7 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
         trees.assert_close(at(outputs, i), alone)
 
 
-@pytest.mark.parametrize("wrap", [mask_actions, observation_only])
+@pytest.mark.parametrize("wrap", [Masked, ObservationOnly])
 def test_masks_are_known_at_every_step(wrap):
     network = wrap(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4)))
     allowed = np.ones((7, 2), bool)

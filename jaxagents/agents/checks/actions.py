@@ -8,19 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric
-from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import Space, is_discrete
-
-
-def learns_elsewhere(agent: str, env: Environment) -> str:
-    """The message for an agent that is given an environment on the host, and does not play there."""
-    message = f"{agent} plays in compiled environments alone, and {env.name} runs on the host."
-    if env.n_actors is not None:
-        return f"{message} Train its actors with IPPO or MAPPO, which play in it by themselves."
-    return (
-        f"{message} Train a learner in it with jaxagents.host.train_online, or on a dataset with "
-        "train_offline; or take an on-policy agent such as PPO, which plays in it by itself."
-    )
 
 
 def check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:

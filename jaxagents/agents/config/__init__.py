@@ -1,6 +1,5 @@
 """The static configurations of agents."""
 
-from jaxagents.agents.config.base import Config
 from jaxagents.agents.config.learner import (
     ActionValuesConfig,
     LearnerAgentConfig,
@@ -13,6 +12,7 @@ from jaxagents.agents.config.on_policy import (
     OnPolicyHyperparameters,
     Sharing,
 )
+from jaxagents.engine.config import Config
 
 __all__ = [
     "ActionValuesConfig",

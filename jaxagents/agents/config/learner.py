@@ -3,11 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
-from jaxagents.agents.config.base import Config
 from jaxagents.core.config import checked, one_of
 from jaxagents.core.numbers import counted, multiples_near, positive
+from jaxagents.engine.config import Config
 from jaxagents.learners.q_learning import QConfig
-from jaxagents.networks.recurrent import Memory, Recurrent
+from jaxagents.networks.recurrent import Memory, remembers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,4 +154,5 @@ class ActionValuesConfig(LearnerAgentConfig, QConfig):
     @property
     def has_memory(self) -> bool:
         """Whether the critic has a memory."""
-        return self.memory is not None or isinstance(self.critic_network, Recurrent)
+        network = self.critic_network
+        return self.memory is not None or (network is not None and remembers(network))

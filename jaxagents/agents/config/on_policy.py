@@ -8,11 +8,11 @@ import optax
 from flax import linen as nn
 from flax import struct
 
-from jaxagents.agents.config.base import Config
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.config import checked, one_of, optimizer_function
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
+from jaxagents.engine.config import Config
 from jaxagents.learners.optimizer import OptimizerParams, accepted_names, fixed_arguments
 from jaxagents.networks.recurrent import Memory
 
@@ -132,7 +132,7 @@ class OnPolicyConfig(Config):
         if self.network_sharing == "torso":
             raise ValueError(
                 f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
-                "given: have actors share it, with jaxagents.networks.for_each_actor(network, "
+                "given: have actors share it, with jaxagents.networks.PerActor(network, "
                 "n_actors, shared_params=True)."
             )
 

@@ -53,7 +53,6 @@ class Gymnasium(HostEnvironment, Native):
         *,
         eval_env: gymnasium.Env | MakeEnv | None = None,
         vectorization_mode: str = "sync",
-        collects_ahead: bool = False,
     ) -> None:
         """Takes an environment, of which agents have more made.
 
@@ -65,9 +64,6 @@ class Gymnasium(HostEnvironment, Native):
                 if they are to be evaluated.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
                 own, which pays if a step takes longer than it takes to send its outcome.
-            collects_ahead: Whether the next rollout is collected while the last one is learned from. It
-                is then by the policy of before that update ([Huang et al.
-                2023](https://arxiv.org/abs/2310.00036)), and both take the time of the longer.
 
         Raises:
             TypeError: An environment is something else.
@@ -80,7 +76,6 @@ class Gymnasium(HostEnvironment, Native):
             )
         super().__init__(env)
         self._vectorization_mode = vectorization_mode
-        self.collects_ahead = bool(collects_ahead)
         self._make = maker_of(env)
         self._eval_env = eval_env
         self._make_eval = self._make if eval_env is None else maker_of(eval_env)
@@ -106,7 +101,6 @@ class Gymnasium(HostEnvironment, Native):
         name: str,
         *,
         vectorization_mode: str = "sync",
-        collects_ahead: bool = False,
         **options: Any,
     ) -> "Gymnasium":
         """Makes an environment that is registered with Gymnasium.
@@ -115,7 +109,6 @@ class Gymnasium(HostEnvironment, Native):
             name: Its name, such as `"HalfCheetah-v5"`, or that of a package and of one that it
                 registers, such as `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
-            collects_ahead: See the constructor.
             **options: Passed on to `gymnasium.make`.
 
         Returns:
@@ -131,11 +124,7 @@ class Gymnasium(HostEnvironment, Native):
             raise ImportError(str(error)) from error
         except gymnasium.error.Error as error:
             raise ValueError(str(error)) from error
-        return cls(
-            env,
-            vectorization_mode=vectorization_mode,
-            collects_ahead=collects_ahead,
-        )
+        return cls(env, vectorization_mode=vectorization_mode)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -155,9 +144,9 @@ class Gymnasium(HostEnvironment, Native):
     @property
     def identity(self) -> Hashable:
         """The specification of the environment, if there is one, or itself."""
-        options = self._vectorization_mode, self.collects_ahead
         of_training = identity_of(self.env, self._make)
-        return of_training, identity_of(self._eval_env, self._make_eval), *options
+        of_evaluation = identity_of(self._eval_env, self._make_eval)
+        return of_training, of_evaluation, self._vectorization_mode
 
     def example(self) -> tuple[PyTree, PyTree]:
         """An observation and an action, as arrays of zeros."""
@@ -168,17 +157,19 @@ class Gymnasium(HostEnvironment, Native):
         """Whether each episode has a seed of its own: unless a vector that was given starts them."""
         return not (isinstance(self.env, VectorEnv) and Vector(self.env).starts_episodes)
 
-    def check(self, n_envs: int, evaluates: bool) -> None:
+    def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
         Args:
-            n_envs: Number of copies.
+            n_envs: Number of copies; `None` for an agent that does not play while it learns.
             evaluates: Whether the agent is evaluated.
 
         Raises:
             ValueError: It cannot.
         """
-        if isinstance(self.env, VectorEnv):
+        if n_envs is None:
+            pass
+        elif isinstance(self.env, VectorEnv):
             self._check_vector(n_envs)
         elif isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
             raise ValueError(

@@ -57,7 +57,6 @@ class PettingZoo(HostEnvironment, Native):
         env: ParallelEnv | MakeParallel | Sequence[ParallelEnv],
         *,
         eval_env: ParallelEnv | MakeParallel | None = None,
-        collects_ahead: bool = False,
     ) -> None:
         """Takes an environment, of which agents have more made.
 
@@ -65,8 +64,6 @@ class PettingZoo(HostEnvironment, Native):
             env: A parallel environment, of which copies are made by pickling it; a function that makes
                 one; or as many environments as there are in a batch.
             eval_env: The environment of evaluations, if other than `env`.
-            collects_ahead: Whether the next rollout is collected while the last one is learned from; see
-                [`Gymnasium`][jaxagents.envs.Gymnasium].
 
         Raises:
             TypeError: An environment is something else, or its agents act in spaces of several kinds.
@@ -75,11 +72,10 @@ class PettingZoo(HostEnvironment, Native):
         """
         super().__init__(env)
         self._live = {}
-        self.collects_ahead = bool(collects_ahead)
         self._make = maker_of(env)
         self._make_eval = self._make if eval_env is None else maker_of(eval_env)
         identities = identity_of(env, self._make), identity_of(eval_env, self._make_eval)
-        self._identity = *identities, self.collects_ahead
+        self._identity = identities
         self._given = given_among(env)
         first = self._given[0] if self._given else made_by(self._make)
         self._name = env.name if isinstance(env, Recipe) else _name_of(first)
@@ -105,18 +101,17 @@ class PettingZoo(HostEnvironment, Native):
         return super().adapt(env, params)
 
     @classmethod
-    def named(cls, name: str, *, collects_ahead: bool = False, **options: Any) -> "PettingZoo":
+    def named(cls, name: str, **options: Any) -> "PettingZoo":
         """Makes an environment that is registered with PettingZoo, or one of `mpe2`.
 
         Args:
             name: Its name, such as `"butterfly/pistonball-v6"` or `"mpe/simple_spread-v3"`.
-            collects_ahead: See the constructor.
             **options: Passed on to what makes it.
 
         Returns:
             The environment.
         """
-        return cls(Recipe(name, options), collects_ahead=collects_ahead)
+        return cls(Recipe(name, options))
 
     @classmethod
     def names(cls) -> list[str]:
@@ -151,23 +146,23 @@ class PettingZoo(HostEnvironment, Native):
         """Zeros like the result of `state()`; `None` if there is nothing."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
-    def check(self, n_envs: int, evaluates: bool) -> None:
+    def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
         Args:
-            n_envs: Number of copies.
+            n_envs: Number of copies; `None` for an agent that does not play while it learns.
             evaluates: Whether the agent is evaluated.
 
         Raises:
             ValueError: It cannot.
         """
         n_given = len(self._given)
-        if isinstance(self.env, Sequence) and n_given != n_envs:
+        if n_envs is not None and isinstance(self.env, Sequence) and n_given != n_envs:
             raise ValueError(
                 f"There are {n_given} environments, but the configuration says batch_size={n_envs}: set "
                 f"batch_size={n_given}."
             )
-        if self._make is None and n_given < n_envs:
+        if n_envs is not None and self._make is None and n_given < n_envs:
             raise ValueError(
                 f"{self.name} cannot be copied by pickling it, but batch_size is {n_envs}. Pass a "
                 "function that makes one, as in IPPO(PettingZoo(lambda: MyEnv()), None, config) with "

@@ -73,11 +73,11 @@ class HostEnvironment(Environment):
         """Whether episodes have seeds of their own, so that they can be played again."""
 
     @abc.abstractmethod
-    def check(self, n_envs: int, evaluates: bool) -> None:
+    def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
         Args:
-            n_envs: Number of copies.
+            n_envs: Number of copies; `None` for an agent that does not play while it learns.
             evaluates: Whether the agent is evaluated.
 
         Raises:

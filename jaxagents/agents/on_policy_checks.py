@@ -1,0 +1,228 @@
+"""Checks of on-policy agents, made on shapes before anything is compiled."""
+
+from typing import TYPE_CHECKING
+
+import jax
+from flax import linen as nn
+from jaxtyping import Array, Key, PyTree
+
+from jaxagents.agents.checks.actions import check_discrete_action, check_distribution
+from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.policy import DRAWING_HOOKS, distribution_at
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.shared_trunk import whole_critic
+from jaxagents.core.hook_names import is_own
+from jaxagents.core.trees import check_same_tree, check_size
+from jaxagents.envs.checks import (
+    check_actor_mask,
+    check_environment,
+    check_one_actor,
+    check_several_actors,
+)
+from jaxagents.learners.losses import Info
+from jaxagents.learners.memory import initial_carry, step
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import Normalised, remembers
+
+if TYPE_CHECKING:
+    from jaxagents.agents.on_policy import OnPolicyBase
+
+_POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
+
+
+def check_agent(agent: "OnPolicyBase") -> None:
+    """Raises unless hooks, networks, configuration and environment of an agent fit together.
+
+    Args:
+        agent: The agent.
+
+    Raises:
+        TypeError: Hooks are missing or would never be called, or networks are of another kind.
+        ValueError: Shapes do not fit together, or the number of actors does not.
+    """
+    env = agent.episodes.env
+    _check_hooks(agent)
+    _check_networks(agent)
+    check_actors(agent)
+    check_actor_mask(agent.episodes)
+    if env.on_host:
+        _check_plays_on_host(agent)
+    action = _check_outputs(agent)
+    if not env.on_host:
+        check_environment(agent.episodes, action)
+
+
+def check_actors(agent: "OnPolicyBase") -> None:
+    """Raises unless the environment has several actors, if the agent trains such, or else one."""
+    check = check_several_actors if agent._actors_shape else check_one_actor
+    check(agent.episodes.env, type(agent).__name__)
+
+
+def _check_hooks(agent: "OnPolicyBase") -> None:
+    """Raises unless the hooks that are given make a policy and values, and would be called."""
+    name = type(agent).__name__
+    hooks = [hook for hook in _POLICY_HOOKS if agent._gives(hook)]
+    missing = [hook for hook in _POLICY_HOOKS if hook not in hooks]
+    if missing and not (agent._gives("_distribution") or agent._gives("_distribution_of")):
+        raise TypeError(
+            f"{name} has no policy: give the hooks {', '.join(missing)}, or "
+            "_distribution instead of all of them; or, for an actor network with a memory, "
+            "_distribution_of(output), which makes a distribution of actions of what it emits."
+        )
+    blind = [*hooks, *["_distribution"] * agent._gives("_distribution")]
+    if blind and remembers(network_of(agent, "actor_network")):
+        raise TypeError(
+            f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
+            "nothing of: give _distribution_of(output) alone."
+        )
+    gives_value = "_value" in vars(agent) or is_own(type(agent), "_value")
+    if gives_value and remembers(network_of(agent, "critic_network")):
+        raise TypeError(
+            f"{name} has a critic network with a memory, for which {name}._value would never be "
+            "called: put what it computes into critic_network, or give the critic no memory."
+        )
+
+
+def _check_networks(agent: "OnPolicyBase") -> None:
+    """Raises unless networks fit the configuration, with or without a memory and a trunk."""
+    name, fields = type(agent).__name__, ("actor_network", "critic_network")
+    if agent.config.trunk is not None:
+        _check_behind_trunk(name, {field: own_network(agent, field) for field in fields})
+    _check_memory(name, agent.config, {field: network_of(agent, field) for field in fields})
+
+
+def _check_behind_trunk(agent: str, networks: dict[str, nn.Module]) -> None:
+    """Raises if a network that sees a trunk's features has a memory, or statistics of observations."""
+    normalised = [name for name, network in networks.items() if isinstance(network, Normalised)]
+    if normalised:
+        raise TypeError(
+            f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "
+            "the trunk instead, or set normalise_observations=True."
+        )
+    remembering = [name for name, network in networks.items() if remembers(network)]
+    if remembering:
+        raise TypeError(
+            f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
+            "alone sees observations in their order."
+        )
+
+
+def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Module]) -> None:
+    """Raises if a default network lacks the memory that is asked for, or sequences cannot be shared."""
+    has_memory = {name: remembers(network) for name, network in networks.items()}
+    forgetful = [name for name in networks if not has_memory[name] and not getattr(config, name)]
+    if config.memory is not None and forgetful:
+        raise TypeError(
+            f"{agent}._{forgetful[0]} makes a network without a memory, although "
+            f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
+            "config.memory alone."
+        )
+    if not any(has_memory.values()):
+        return
+    n_sequences, left = divmod(config.batch_size, config.n_minibatches)
+    if left:
+        raise ValueError(
+            "With a network with a memory, minibatches hold whole environments: minibatches_per_epoch "
+            f"must divide batch_size ({config.batch_size}), got {config.n_minibatches}."
+        )
+    if n_sequences % config.n_groups:
+        raise ValueError(
+            f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
+            f"minibatch, got {config.n_groups}."
+        )
+
+
+def _check_plays_on_host(agent: "OnPolicyBase") -> None:
+    """Raises if a subclass plays by itself, but its environment is stepped on the host."""
+    from jaxagents.agents.on_policy import OnPolicyBase
+
+    names = "_training_step", "_collect", "_rollout_environment"
+    own = [name for name in names if getattr(type(agent), name) is not getattr(OnPolicyBase, name)]
+    if own:
+        raise TypeError(
+            f"{type(agent).__name__} overrides {' and '.join(own)}, which play in compiled "
+            "environments alone, but its environment runs on the host: override _learn, or a hook."
+        )
+
+
+def _check_outputs(agent: "OnPolicyBase") -> PyTree:
+    """Raises unless networks and hooks give what they must for one observation.
+
+    Args:
+        agent: The agent.
+
+    Returns:
+        An action, as shapes.
+    """
+    name, env = type(agent).__name__, agent.episodes.env
+    key, obs = jax.eval_shape(lambda: jax.random.key(0)), agent._observation
+    actor, critic = jax.eval_shape(agent._create_networks, key, key, obs)
+    _check_variables_are_kept(agent, obs, actor, critic)
+    critic = jax.eval_shape(lambda *both: whole_critic(agent.config, *both), actor, critic)
+    _, value = jax.eval_shape(
+        lambda critic, obs: step(critic, initial_carry(critic.model_def), obs), critic, obs
+    )
+
+    def act(key: Key[Array, ""], actor: TrainState, obs: PyTree) -> tuple[PyTree, ...]:
+        carry = agent.initial_carry(actor)
+        _, distribution = distribution_at(agent, actor, carry, obs)
+        hook = "_distribution_of" if remembers(actor.model_def) else "_distribution"
+        methods = ["sample", "log_prob", "entropy", *["mode"] * (not agent._gives("policy"))]
+        check_distribution(distribution, methods, f"{name}.{hook}")
+        _, greedy = agent.act(actor, carry, obs)
+        action = distribution.sample(key)
+        check_discrete_action(action, agent.episodes.action_space, name, env.wording.environment)
+        return action, greedy, distribution.log_prob(action), distribution.entropy()
+
+    action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
+    outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
+    for what, output in outputs.items():
+        check_size(output, agent._actors_shape, f"{name}: {what}")
+    check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
+    return action
+
+
+def _check_variables_are_kept(
+    agent: "OnPolicyBase", obs: PyTree, actor: TrainState, critic: TrainState
+) -> None:
+    """Raises if `_create_networks` has replaced variables of networks, where it meant to add some."""
+    from jaxagents.agents.on_policy import OnPolicyBase
+
+    if type(agent)._create_networks is OnPolicyBase._create_networks:
+        return
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    own = jax.eval_shape(lambda *x: OnPolicyBase._create_networks(agent, *x), key, key, obs)
+    for what, before, after in zip(("actor", "critic"), own, (actor, critic), strict=True):
+        lost = sorted(before.extra_variables.keys() - after.extra_variables.keys())
+        if lost and before.model_def == after.model_def:
+            raise ValueError(
+                f"{type(agent).__name__}._create_networks drops {lost} from the extra_variables of the "
+                f"{what}, which its network needs: keep them, as in "
+                f"{{**{what}.extra_variables, 'mine': ...}}."
+            )
+
+
+def check_learned(outcome: object, agent: str) -> tuple[Runner, Info]:
+    """Raises unless `_learn` gives a runner and a dict of numbers.
+
+    Args:
+        outcome: What it gives.
+        agent: Name of the agent.
+
+    Returns:
+        Both.
+
+    Raises:
+        TypeError: It gives something else.
+    """
+    if isinstance(outcome, tuple) and len(outcome) == 2:
+        runner, numbers = outcome
+        if isinstance(runner, Runner) and isinstance(numbers, dict):
+            return runner, numbers
+    found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
+    raise TypeError(
+        f"{agent}._learn must return the runner whose networks have learned and a dict of numbers to "
+        "report, as in 'runner, numbers = super()._learn(runner, traj, rngs)', got a "
+        f"{' and a '.join(found)}."
+    )

@@ -1,0 +1,158 @@
+"""The report of an update: numbers that describe it, and which environments gave non-finite ones."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, PyTree
+
+from jaxagents.core.finite import OBSERVATIONS, of_environments
+
+REWARDS = "rewards"
+_WATCHED = ("loss", "gradient_norm")
+
+Flags = dict[str, Bool[Array, "environments"]]
+"""Whether what each environment gave was not finite, by `"rewards"` and `"observations"`."""
+
+FirstNonfinite = dict[str, Int[Array | np.ndarray, "*environments"]]
+"""The first update after which each was not finite, by name; 0 where there was none.
+
+Losses and gradient norms have one entry, rewards and observations one for each environment.
+"""
+
+
+class Report(NamedTuple):
+    """The outcome of an update, beside the runner after it.
+
+    Attributes:
+        numbers: Scalars that describe the update, such as losses and gradient norms, by name.
+        nonfinite: Whether what each environment gave was not finite, by `"rewards"` and
+            `"observations"`; empty for agents that do not play.
+    """
+
+    numbers: dict[str, Array]
+    nonfinite: Flags = {}  # noqa: RUF012, never changed in place
+
+    def then(self, later: "Report") -> "Report":
+        """The report of two updates that are made as one.
+
+        Args:
+            later: The report of the second.
+
+        Returns:
+            The numbers of both, the second's where both have one, and what was not finite in either.
+        """
+        nonfinite = dict(self.nonfinite)
+        for name, flags in later.nonfinite.items():
+            nonfinite[name] = flags | nonfinite[name] if name in nonfinite else flags
+        return Report({**self.numbers, **later.numbers}, nonfinite)
+
+
+def nonfinite_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Flags:
+    """The environments that gave non-finite numbers.
+
+    Args:
+        given: Arrays of a step, or of a rollout, by name.
+        axis: The axis of the environments, such as 1 in a rollout, whose first axis is time.
+
+    Returns:
+        Flags of those arrays that hold real numbers.
+    """
+
+    def flags(leaf: Array) -> Bool[Array, "environments"]:
+        return ~jnp.isfinite(leaf).all(axis=(*range(axis), *range(axis + 1, leaf.ndim)))
+
+    return {
+        name: jnp.stack([flags(leaf) for leaf in leaves]).any(axis=0)
+        for name, tree in given.items()
+        if (leaves := floating(tree))
+    }
+
+
+def floating(tree: PyTree[Array]) -> list[Array]:
+    """The arrays of a pytree whose numbers may not be finite."""
+    return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+
+class Record(NamedTuple):
+    """The first updates after which numbers were not finite, as the loop of updates carries them.
+
+    Attributes:
+        numbers: For each loss and gradient norm, in the order of their names.
+        environments: For what each environment gave, by name.
+    """
+
+    numbers: Int[Array, "names"]
+    environments: dict[str, Int[Array, "environments"]]
+
+    @staticmethod
+    def before(report: Report) -> "Record":
+        """The record before any update, whose report may be of shapes."""
+        none = {name: jnp.zeros(x.shape, jnp.int32) for name, x in report.nonfinite.items()}
+        return Record(jnp.zeros(len(_watched(report.numbers)), jnp.int32), none)
+
+    def after(self, step: Int[Array, ""], report: Report) -> "Record":
+        """The record after another update.
+
+        Args:
+            step: The number of the update.
+            report: Its report.
+
+        Returns:
+            The record.
+        """
+
+        def since(first: Array, is_nonfinite: Array) -> Array:
+            return jnp.where((first == 0) & is_nonfinite, step, first)
+
+        watched = [jnp.asarray(report.numbers[x], jnp.float32) for x in _watched(report.numbers)]
+        numbers = self.numbers
+        if watched:
+            numbers = since(numbers, ~jnp.isfinite(jnp.stack(watched)))
+        environments = {
+            name: since(first, report.nonfinite[name]) for name, first in self.environments.items()
+        }
+        return Record(numbers, environments)
+
+    def by_name(self, numbers: Mapping[str, Array]) -> FirstNonfinite:
+        """The record by the names of the reported numbers."""
+        names = _watched(numbers)
+        return {**self.environments, **{name: self.numbers[i] for i, name in enumerate(names)}}
+
+
+def in_words(first: FirstNonfinite) -> list[str]:
+    """Since which updates numbers are not finite, the earliest first.
+
+    Args:
+        first: The first updates, on the host or on devices.
+
+    Returns:
+        A text for each such update, such as `"12: rewards of environments [3]"`.
+    """
+    by_update: dict[int, list[str]] = {}
+    of_environments_first = (REWARDS, OBSERVATIONS)
+    for name in (*of_environments_first, *sorted(first.keys() - {*of_environments_first})):
+        updates = _addressable(first.get(name, np.zeros(0, np.int32)))
+        for update in np.unique(updates[updates > 0]).tolist():
+            text = f"{name}{of_environments(updates == update) if updates.ndim else ''}"
+            by_update.setdefault(update, []).append(text)
+    return [f"{update}: {', '.join(by_update[update])}" for update in sorted(by_update)]
+
+
+def _watched(numbers: Mapping[str, PyTree]) -> list[str]:
+    """Names of the losses and gradient norms."""
+    return sorted(name for name in numbers if name.endswith(_WATCHED))
+
+
+def _addressable(
+    array: Int[Array | np.ndarray, "*environments"],
+) -> Int[np.ndarray, "*environments"]:
+    """An array, or 0 for what other processes have of one that several share."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return np.asarray(array)
+    known = np.zeros(array.shape, array.dtype)
+    for shard in array.addressable_shards:
+        known[shard.index] = np.asarray(shard.data)
+    return known

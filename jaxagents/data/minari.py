@@ -1,0 +1,277 @@
+"""Datasets of [Minari](https://minari.farama.org), the successor of D4RL, read and written."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents.core.extras import require
+from jaxagents.data import rows
+from jaxagents.data.dataset import Dataset
+
+_KEYS = ("observations", "actions", "rewards", "next_observations", "masks", "ends")
+
+
+def from_minari(
+    dataset: Any, *, single_precision: bool = True, rescale_actions: bool = False, seed: int = 0
+) -> Dataset:
+    """Reads the transitions of a Minari dataset into memory, one episode after another.
+
+    Nothing is downloaded: `minari download ID` does that beforehand. Dict spaces become dicts, and tuple
+    spaces dicts with the keys `"0"`, `"1"`, and so on. The successor of an episode's last row is the
+    last observation that Minari keeps, so that truncated episodes can be bootstrapped.
+
+    Args:
+        dataset: Identifier of a dataset on this machine, or a `minari.MinariDataset`, such as a filtered
+            one.
+        single_precision: Whether to keep 64-bit real numbers as 32-bit ones.
+        rescale_actions: Whether to map the actions from the bounds of their space to [-1, 1], where
+            learners act.
+        seed: Seed of the sampling.
+
+    Returns:
+        A dataset of `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where the
+        environment ended the episode, else 1) and `ends` (whether the row is its episode's last).
+
+    Raises:
+        FileNotFoundError: There is no such dataset on this machine; the error lists the others.
+        ValueError: It is empty, its episodes do not fit together, or actions that are not of a bounded
+            box are to be rescaled.
+        TypeError: A part of it, such as a graph, is not an array.
+        ImportError: Minari is not installed.
+    """
+    source = _open(dataset) if isinstance(dataset, str) else dataset
+    if rescale_actions:
+        _check_bounded(source.action_space)
+    n_rows, start = source.total_steps, 0
+    arrays: dict[str, np.ndarray] = {}
+    for episode in source:
+        for name, values in _columns(episode).items():
+            arrays[name] = _with_room(arrays.get(name), name, values, n_rows, single_precision)
+            arrays[name][start : start + len(episode)] = values
+        start += len(episode)
+    if not 0 < start == n_rows:
+        raise ValueError(
+            f"The Minari dataset {source.id!r} must have steps, as many as it says: it says "
+            f"{n_rows}, and has {start}."
+        )
+    if rescale_actions:
+        arrays["actions"] = _rescale(arrays["actions"], source.action_space)
+    return Dataset(rows.unflatten(arrays), seed)
+
+
+def _open(dataset_id: str) -> Any:
+    minari = require("minari", "jaxagents[minari]")
+    try:
+        return minari.load_dataset(dataset_id)
+    except FileNotFoundError:
+        local = ", ".join(minari.list_local_datasets()) or "none"
+        raise FileNotFoundError(
+            f"There is no Minari dataset {dataset_id!r} on this machine; there are: {local}. "
+            f"`minari download {dataset_id}` gets one that is public."
+        ) from None
+
+
+def _columns(episode: Any) -> dict[str, np.ndarray]:
+    """The transitions of an episode, by name."""
+    observed = _arrays("observations", episode.observations)
+    for name, values in observed.items():
+        if len(values) != len(episode) + 1:
+            raise ValueError(
+                f"Episode {episode.id} has {len(values)} of {name!r}, where its {len(episode)} steps "
+                "need one more than steps."
+            )
+    terminated = np.asarray(episode.terminations, bool)
+    ends = terminated | np.asarray(episode.truncations, bool)
+    ends[-1:] = True
+    rewards = np.asarray(episode.rewards)
+    return {
+        **{name: values[:-1] for name, values in observed.items()},
+        **_arrays("actions", episode.actions),
+        "rewards": rewards if rewards.dtype.kind == "f" else rewards.astype(np.float64),
+        **{f"next_{name}": values[1:] for name, values in observed.items()},
+        "masks": (~terminated).astype(np.float32),
+        "ends": ends,
+    }
+
+
+def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
+    """The arrays of an element of a space, by name."""
+    flat = rows.flatten({key: _in_dicts(nested)})
+    for name, array in flat.items():
+        if array.dtype.kind == "O":
+            raise TypeError(f"{name!r} is not made of arrays of numbers or text.")
+    return flat
+
+
+def _in_dicts(nested: Any) -> PyTree:
+    """Nested dicts and tuples, all as dicts."""
+    if isinstance(nested, tuple):
+        nested = {str(i): part for i, part in enumerate(nested)}
+    if isinstance(nested, Mapping):
+        return {key: _in_dicts(part) for key, part in nested.items()}
+    return nested
+
+
+def _with_room(
+    array: np.ndarray | None, name: str, values: np.ndarray, n_rows: int, single_precision: bool
+) -> np.ndarray:
+    """The array for all rows of a name, made or widened so that it can hold these values."""
+    dtype = values.dtype if array is None else np.promote_types(array.dtype, values.dtype)
+    if single_precision and dtype == np.float64:
+        dtype = np.dtype(np.float32)
+    if array is None:
+        return np.empty((n_rows, *values.shape[1:]), dtype)
+    if array.shape[1:] != values.shape[1:]:
+        raise ValueError(
+            f"{name!r} has shape {values.shape[1:]} in one episode and {array.shape[1:]} in another."
+        )
+    return array.astype(dtype, copy=False)
+
+
+def _check_bounded(space: Any) -> None:
+    from gymnasium import spaces
+
+    if not isinstance(space, spaces.Box) or not space.is_bounded():
+        raise ValueError(f"Only actions of a bounded box can be rescaled, not those of {space}.")
+
+
+def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
+    unit = (actions - space.low) / (space.high - space.low)
+    return (2.0 * unit - 1.0).astype(actions.dtype)
+
+
+def to_minari(
+    dataset: Dataset,
+    dataset_id: str,
+    *,
+    env: Any = None,
+    observation_space: Any = None,
+    action_space: Any = None,
+    **metadata: Any,
+) -> Any:
+    """Writes a dataset to Minari's folder on this machine, cut into episodes.
+
+    Its rows must be in the order of time. If the last is not an end, its episode counts as truncated.
+    [`from_minari`][jaxagents.data.from_minari] gives the same arrays back. Only the keys that it gives
+    are written; images are not compressed with loss unless `jpeg_encoding=True`.
+
+    Args:
+        dataset: Transitions with the keys that `from_minari` gives.
+        dataset_id: Name that is not taken yet, such as `"pendulum/expert-v0"`.
+        env: The environment that the transitions are of, its identifier or its specification.
+        observation_space: Space of the observations, if not that of `env`.
+        action_space: Space of the actions, if not that of `env`.
+        **metadata: Further arguments of `minari.create_dataset_from_buffers`: `author`, `author_email`,
+            `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
+
+    Returns:
+        The `minari.MinariDataset`.
+
+    Raises:
+        KeyError: A key is missing.
+        ValueError: The name is taken or malformed, a space is missing or does not fit, or the rows are
+            not whole episodes in the order of time.
+        ImportError: Minari is not installed.
+    """
+    minari = require("minari", "jaxagents[minari]")
+    if not re.fullmatch(r".+-v\d+", dataset_id):
+        raise ValueError(f"dataset_id must end in a version such as '-v0', got {dataset_id!r}.")
+    missing = [key for key in _KEYS if key not in dataset]
+    if missing:
+        raise KeyError(f"Minari needs {list(_KEYS)}; the dataset lacks {missing}.")
+    spaces = _spaces(env, observation_space, action_space)
+    first_row = dataset.get_subset(slice(0, 1))
+    for key, space in spaces.items():
+        _in_space(space, key, first_row[key])
+    slices = _episodes(dataset)
+    buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)
+    minari_dataset = minari.create_dataset_from_buffers(
+        dataset_id,
+        [next(buffers)],
+        env=env,
+        observation_space=spaces["observations"],
+        action_space=spaces["actions"],
+        **{"jpeg_encoding": False, **metadata},
+    )
+    minari_dataset.storage.update_episodes(buffers)  # one by one, not all in memory
+    return minari.load_dataset(dataset_id)
+
+
+def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, Any]:
+    if observation_space is None or action_space is None:
+        if env is None:
+            raise ValueError("Without env, both observation_space and action_space must be given.")
+        import gymnasium
+
+        made_env = env if isinstance(env, gymnasium.Env) else gymnasium.make(env)
+        observation_space = observation_space or made_env.observation_space
+        action_space = action_space or made_env.action_space
+    return {"observations": observation_space, "actions": action_space}
+
+
+def _in_space(space: Any, name: str, values: PyTree) -> PyTree:
+    """Turns nested dicts of arrays into the dicts and tuples of a space."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        is_dict = isinstance(space, spaces.Dict)
+        parts = space.spaces if is_dict else {str(i): part for i, part in enumerate(space.spaces)}
+        if not isinstance(values, Mapping) or values.keys() != parts.keys():
+            found = sorted(values) if isinstance(values, Mapping) else "an array"
+            raise ValueError(f"{name!r} is {found}, but its space has {sorted(parts)}.")
+        inside = {key: _in_space(parts[key], f"{name}/{key}", values[key]) for key in parts}
+        return inside if is_dict else tuple(inside.values())
+    if isinstance(values, Mapping):
+        raise ValueError(f"{name!r} is a dict of {sorted(values)}, but its space is {space}.")
+    if space.shape is not None and values.shape[1:] != space.shape:
+        raise ValueError(f"{name!r} has shape {values.shape[1:]}, but its space is {space}.")
+    return values.tolist() if isinstance(space, spaces.Text) else values
+
+
+def _episodes(dataset: Dataset) -> list[slice]:
+    """The rows of each episode, after a check that they are whole and in order."""
+    if len(dataset) == 0:
+        raise ValueError("The dataset has no rows to write.")
+    ends = np.asarray(dataset["ends"], bool)
+    rows.check_ends(dataset["masks"], ends)
+    stops = [*(np.flatnonzero(ends[:-1]) + 1), len(dataset)]
+    episodes = [slice(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    observed = rows.flatten({"observations": dataset["observations"]})
+    successors = rows.flatten({"observations": dataset["next_observations"]})
+    for episode in episodes:
+        for name, array in observed.items():
+            next_rows = array[episode][1:]
+            if not _same(successors[name][episode][:-1], next_rows):
+                raise ValueError(
+                    f"Rows {episode.start} to {episode.stop - 1} are one episode by their 'ends', but "
+                    f"'next_{name}' are not the {name!r} of the next rows: rows must be in the order of "
+                    "time."
+                )
+    return episodes
+
+
+def _same(x: np.ndarray, y: np.ndarray) -> bool:
+    return np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")
+
+
+def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:
+    """An episode in the form that Minari takes."""
+    from minari.data_collector import EpisodeBuffer
+
+    observed = rows.flatten({"observations": episode["observations"]})
+    successors = rows.flatten({"observations": episode["next_observations"]})
+    whole = {name: np.concatenate([x, successors[name][-1:]]) for name, x in observed.items()}
+    observations = rows.unflatten(whole)["observations"]
+    terminations = np.asarray(episode["masks"]) == 0
+    truncations = np.zeros(len(episode), bool)
+    truncations[-1] = not terminations[-1]
+    return EpisodeBuffer(
+        observations=_in_space(spaces["observations"], "observations", observations),
+        actions=_in_space(spaces["actions"], "actions", episode["actions"]),
+        rewards=episode["rewards"],
+        terminations=terminations,
+        truncations=truncations,  # pyright: ignore[reportArgumentType]
+    )

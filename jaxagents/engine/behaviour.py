@@ -1,0 +1,424 @@
+"""The behaviour of an agent: environment, configuration, and the hooks that families fill in."""
+
+import abc
+import copy
+import functools
+from collections.abc import Hashable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import jax
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from jaxagents.core.describe import describe
+from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.hook_names import (
+    FORMER_HOOKS,
+    check_hook_arguments,
+    check_hook_names,
+    check_hooks_are_methods,
+)
+from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.metrics import Metrics
+from jaxagents.core.numbers import flag, positive
+from jaxagents.core.report import Report
+from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.sealed import SealedAtTheEnd
+from jaxagents.core.shared_programs import Programs
+from jaxagents.engine.checks import (
+    check_are_classes,
+    check_eval_metrics,
+    check_kind,
+    check_not_traced,
+)
+from jaxagents.engine.config import Config
+from jaxagents.engine.host_rollout import HostCollection
+from jaxagents.engine.program import HyperparametersT, Program, RunnerT
+from jaxagents.envs.adapters import as_environment
+from jaxagents.envs.checks import check_names_are_free, check_numbers, check_reset
+from jaxagents.envs.environment import Environment, Moment
+from jaxagents.envs.episodes import Episodes, InfoNames
+from jaxagents.envs.on_host.environment import HostEnvironment
+from jaxagents.sharding import in_one_order
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+class FunctionalEnvironment(Protocol):
+    """An environment of gymnax, or any other with these methods."""
+
+    def reset_env(self, key: Key[Array, ""], params: PyTree, /) -> tuple[PyTree, PyTree]:
+        """Starts an episode: its first observation and state."""
+        ...
+
+    def step_env(
+        self, key: Key[Array, ""], state: PyTree, action: PyTree, params: PyTree, /
+    ) -> tuple[PyTree, ...]:
+        """Takes one step: observation, state, reward, whether the episode ended, and a dict."""
+        ...
+
+
+class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
+    """The part of an agent that algorithms fill in, of which its programs are made.
+
+    It is frozen once its constructor has run, and compared by value.
+
+    A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
+    (`_training_step`), what of a runner acts (`_acting`), and how hyperparameters are replaced
+    (`_with_hyperparams`).
+    """
+
+    config: ConfigT
+    env: Any
+    data: PyTree = ()
+    split_fields: tuple[str, ...] = ()
+    collects_at_start: bool = False
+    _config_type: type[Config] = Config
+    _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _shows_critic_state: ClassVar[bool] = False
+    """Whether observations hold what a centralised critic sees."""
+    _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
+    _programs: Programs[Self] | None = None
+    _key: Hashable
+    _is_frozen = False
+
+    def __init__(
+        self,
+        env: Environment | FunctionalEnvironment,
+        env_params: PyTree,
+        config: ConfigT,
+        eval_during_training: bool = True,
+    ) -> None:
+        """Makes an agent and validates everything that can be validated before training.
+
+        Args:
+            env: Environment of gymnax or of another suite, its name as [`make`][jaxagents.make] takes
+                it, any object with `reset_env(key, params)` and `step_env(key, state, action,
+                params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it
+                multi-agent.
+            env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
+                own: pass `None`.
+            config: Static configuration.
+            eval_during_training: Whether the agent is evaluated at each evaluation point of
+                training.
+
+        Raises:
+            TypeError: The configuration is of another agent, or a method or hook is missing.
+            ValueError: The environment, the networks and the configuration do not fit together.
+            FileExistsError: The checkpoint folder already holds checkpoints.
+        """
+        check_are_classes(type(self).__name__, (self._config_type, self._hyperparams_type))
+        check_kind(type(self).__name__, self._config_type, config)
+        check_not_traced(env_params)
+        environment = as_environment(env, env_params)
+        self.env = environment if isinstance(env, str) or environment.on_host else env
+        self.env_params = environment.params
+        self.config = config
+        self.eval_during_training = flag("eval_during_training", eval_during_training)
+        self.n_actors = 1
+        if environment.n_actors is not None:
+            name = f"{environment.wording.environment}.n_actors"
+            self.n_actors = positive(name, environment.n_actors)
+        info_names = InfoNames(config.final_info, config.summed_info)
+        self.episodes = Episodes(
+            environment,
+            config.max_episode_steps,
+            self._actors_shape,
+            info_names,
+            self._shows_critic_state,
+            config.terminate_at_limits,
+        )
+
+    # The waist: what a family of agents fills in.
+
+    @abc.abstractmethod
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> RunnerT:
+        """Makes a fresh runner."""
+
+    @abc.abstractmethod
+    def _training_step(self, runner: RunnerT) -> tuple[RunnerT, Report]:
+        """Makes one update. What calls it counts the update, and notes the numbers of the report."""
+
+    @abc.abstractmethod
+    def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """Replaces the hyperparameters of a runner."""
+
+    def _with_schedules(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """A runner with hyperparameters that it keeps for its next update, schedules or not."""
+        return runner.replace(hyperparams=hyperparams)
+
+    def _at_present(self, runner: RunnerT) -> RunnerT:
+        """A runner with the numbers that its schedules give in its next update."""
+        if not has_schedules(runner.hyperparams):
+            return runner
+        return self._with_hyperparams(runner, values_at(runner.hyperparams, runner.update_step))
+
+    def moment(self, runner: RunnerT) -> Moment:
+        """The moment of a training at which a runner stands, as far as its environment knows of it.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            Its update step, and the parameters that its hyperparameters then give the environment.
+        """
+        params = runner.hyperparams.of_environment
+        return Moment(runner.update_step, values_at(params, runner.update_step))
+
+    def at(self, moment: Moment) -> Self:
+        """The same agent, in its environment as it is at a moment of a training.
+
+        Args:
+            moment: The moment.
+
+        Returns:
+            The agent, itself if the environment is the same throughout.
+        """
+        episodes = self.episodes.at(moment)
+        if episodes is self.episodes:
+            return self
+        agent = copy.copy(self)
+        object.__setattr__(agent, "episodes", episodes)
+        return agent
+
+    def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
+        """A runner with the schedules that an earlier one had."""
+        given = earlier.hyperparams
+        return self._with_schedules(runner, given) if has_schedules(given) else runner
+
+    @abc.abstractmethod
+    def _acting(self, runner: RunnerT) -> PyTree:
+        """The part of a runner that acts, such as the actor, which `policy` is given."""
+
+    @abc.abstractmethod
+    def policy(self, training: PyTree, obs: PyTree) -> PyTree:
+        """The greedy action.
+
+        Args:
+            training: The part of a runner that acts.
+            obs: One observation.
+
+        Returns:
+            One action (of all actors).
+        """
+
+    def initial_carry(self, training: PyTree) -> PyTree:
+        """The memory of the policy at the start of an episode; `()` if it has none.
+
+        Args:
+            training: The part of a runner that acts.
+
+        Returns:
+            The memory.
+        """
+        return ()
+
+    def act(
+        self, training: PyTree, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
+    ) -> tuple[PyTree, PyTree]:
+        """The action of a policy with or without a memory.
+
+        Args:
+            training: The part of a runner that acts.
+            carry: The memory: first that of `initial_carry`, then what this gives.
+            obs: One observation.
+            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+
+        Returns:
+            The memory afterwards, and one action.
+
+        Raises:
+            NotImplementedError: There is a random key, but the family of agents does not draw.
+        """
+        if rng is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not draw actions: override act(training, carry, obs, rng), "
+                "or evaluate with deterministic=True."
+            )
+        return carry, self.policy(training, obs)
+
+    @classmethod
+    def _called_alike(cls) -> tuple[str, ...]:
+        """Names of the hooks that are given the same arguments in every subclass."""
+        return (*cls._hooks, "policy")
+
+    @functools.cached_property
+    def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """One observation, as shapes."""
+        return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
+
+    @property
+    def _actors_shape(self) -> tuple[int, ...]:
+        """Axes of the actors in rewards and values."""
+        return ()
+
+    def _observed(self, rollout: PyTree) -> PyTree:
+        """A part of a rollout as statistics are made of it."""
+        return in_one_order(rollout) if self.config.replicated_updates else rollout
+
+    def _complete(self, runner: RunnerT) -> RunnerT:
+        """A runner to go on from, with what a checkpoint may have left out."""
+        return runner
+
+    def _validate(self) -> None:
+        """Raises if the environment, the networks and the configuration do not fit together."""
+
+    def checkpointed(self, runner: RunnerT) -> PyTree:
+        """The part of a runner that checkpoints hold.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            The runner, without what is left out.
+        """
+        return runner
+
+    @property
+    def host_collection(self) -> HostCollection | None:
+        """How the agent plays and learns where environments are stepped on the host.
+
+        `None` for agents that do not play while they learn.
+        """
+        return None
+
+    def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
+        """The arrays of a runner that must stay finite for training to go on.
+
+        Args:
+            runner: Any runner.
+
+        Returns:
+            Pytrees of arrays, by what they are.
+        """
+        return {}
+
+    def _eval_metrics(
+        self,
+        terminated: Bool[Array, "n_evals"],
+        truncated: Bool[Array, "n_evals"],
+        final_rewards: Float[Array, "n_evals *actors"],
+        returns: Float[Array, "n_evals *actors"],
+    ) -> Metrics:
+        """The metrics of an evaluation; override it to add more.
+
+        An override may have a further argument, `info`: a dict of those entries of the environment's
+        info that `config.final_info` and `config.summed_info` name, episodes first.
+
+        Args:
+            terminated: Whether the environment ended each episode.
+            truncated: Whether a time limit cut each episode.
+            final_rewards: Rewards of the last steps.
+            returns: Undiscounted returns.
+
+        Returns:
+            Arrays by name.
+        """
+        return {
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_rewards": final_rewards,
+            "returns": returns,
+        }
+
+    # The parts of an agent.
+
+    @property
+    def behaviour(self) -> Self:
+        """The same agent without files and memory, of which programs are made."""
+        return self if self._programs is None else self._programs.behaviour
+
+    @property
+    def program(self) -> Program[HyperparametersT, RunnerT]:
+        """The pure functions of a runner that training consists of."""
+        return Program(self.behaviour)
+
+    @property
+    def programs(self) -> Programs[Self] | None:
+        """The compiled programs of the agent; `None` inside a program, which is itself compiled."""
+        return self._programs
+
+    @property
+    def compiled(self) -> Programs[Self]:
+        """The compiled programs of an agent that is not itself within one."""
+        assert self._programs is not None
+        return self._programs
+
+    def with_data(self, data: PyTree) -> Self:
+        """The same agent, reading other data.
+
+        Args:
+            data: Arrays that replace those of the attribute, of the same shapes.
+
+        Returns:
+            The agent.
+        """
+        agent = copy.copy(self)
+        object.__setattr__(agent, "data", data)
+        return agent
+
+    def _without_files(self) -> Self:
+        """Its behaviour, validated."""
+        twin = copy.copy(self)
+        twin.config = self.config.without_files()
+        twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
+        twin._freeze((type(self), fingerprint(vars(twin))))
+        if Programs.are_known(twin):  # and so is that it is valid
+            return twin
+        check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
+        check_hooks_are_methods(self, self._hooks)
+        check_hook_arguments(type(self), self._called_alike())
+        check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
+        check_reset(self.episodes.env)
+        env = self.episodes.env
+        if isinstance(env, HostEnvironment):
+            n_envs = None if self.host_collection is None else self.config.batch_size
+            env.check(n_envs, self.eval_during_training)
+            check_names_are_free(self.episodes)
+        twin._validate()
+        return twin
+
+    def _or_default(self, hyperparams: HyperparametersT | None) -> HyperparametersT:
+        """The hyperparameters, or the default ones where none are given."""
+        default: Any = self._hyperparams_type
+        return default() if hyperparams is None else hyperparams
+
+    def _check_hyperparams(self, hyperparams: object, several: bool = False) -> None:
+        check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
+        assert isinstance(hyperparams, Hyperparameters)
+        hyperparams.check_ranges()
+        if not several:
+            hyperparams.check_single()
+        if hyperparams.of_environment:
+            check_numbers(self.episodes, hyperparams.of_environment)
+
+    def __str__(self) -> str:
+        title = f"{type(self).__name__} on {self.episodes.env.name}"
+        return describe(title, self.config)
+
+    def __repr__(self) -> str:
+        return f"<{str(self).splitlines()[0].rstrip(':')}>"
+
+    @abc.abstractmethod
+    def _seal(self) -> None:
+        """Does what has to come after the constructor: `_freeze` at last."""
+
+    def _freeze(self, key: Hashable) -> None:
+        self._key = key
+        self._is_frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_frozen:
+            raise AttributeError(
+                f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "
+                "would not see the change. Make a new agent instead."
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: '{name}' cannot be deleted.")
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Behaviour) and self._key == other._key

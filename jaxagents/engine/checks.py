@@ -1,0 +1,221 @@
+"""Checks of what agents are made of and what their updates and evaluations give, before compiling."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from jaxagents.core.arrays import is_numeric, is_traced
+from jaxagents.core.clashes import check_not_taken
+from jaxagents.core.describe import name_of
+from jaxagents.core.report import Report
+from jaxagents.core.trees import leaves_by_name
+from jaxagents.engine.config import Config
+from jaxagents.envs.play import NAMES_OF_METRICS
+
+
+def check_are_classes(agent: str, kinds: Iterable[object]) -> None:
+    """Raises unless what an agent says of its configuration and hyperparameters are classes.
+
+    Args:
+        agent: Its name.
+        kinds: What should be classes.
+
+    Raises:
+        TypeError: One of them is an object.
+    """
+    for kind in kinds:
+        if not isinstance(kind, type):
+            raise TypeError(
+                f"{agent}._config_type and _hyperparams_type must be classes, got an object of "
+                f"{name_of(type(kind))}: leave out the parentheses."
+            )
+
+
+def check_kind(owner: str, expected: type, given: object) -> None:
+    """Raises unless something is of a class.
+
+    Args:
+        owner: Name of what is given it.
+        expected: The class.
+        given: What is given.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(given, expected):
+        return
+    name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""
+    if isinstance(given, type):
+        found, hint = f"the class {name_of(given)}", f": pass {name}()"
+    elif isinstance(given, Mapping):
+        found, hint = f"a {type(given).__name__}", f": pass {name}(**fields)"
+    elif type(given).__module__ == "builtins":
+        found = repr(given)
+    raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
+
+
+def check_not_traced(env_params: PyTree) -> None:
+    """Raises if the parameters of an agent's environment are traced, as within `jax.vmap`.
+
+    Raises:
+        TypeError: They are.
+    """
+    if any(map(is_traced, jax.tree.leaves(env_params))):
+        raise TypeError(
+            "The env_params that an agent is made with are static, but these are traced. Make the agent "
+            "outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, such as "
+            "agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
+        )
+
+
+_OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
+"""Names that `_eval_metrics` gives by itself."""
+
+
+def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
+    """Raises if what `_eval_metrics` returns cannot be the metrics of an evaluation.
+
+    Args:
+        metrics: What it returns.
+        n_episodes: Number of episodes.
+        agent: Name of the agent.
+
+    Raises:
+        TypeError: It is no dict of arrays.
+        ValueError: There are no returns, or not one for each episode, or a name is taken.
+    """
+    what = f"{agent}._eval_metrics"
+    if not isinstance(metrics, dict):
+        raise TypeError(
+            f"{what} must return a dict of arrays, got a {type(metrics).__name__}: add entries to that "
+            "of super()._eval_metrics(...), and return it."
+        )
+    for name, entry in metrics.items():
+        if not isinstance(name, str) or not is_numeric(entry):
+            raise TypeError(
+                f"{what} must return a dict of arrays by name, but gives {entry!r} for {name!r}: give "
+                "an array or a number."
+            )
+    added = [name for name in metrics if name not in _OF_EVALUATIONS]
+    check_not_taken(f"{what} gives", added, NAMES_OF_METRICS, "which names another metric")
+    if "returns" not in metrics:
+        raise ValueError(
+            f"{what} must give 'returns', by which the best checkpoint is found, but gives "
+            f"{sorted(metrics)}: add entries to those of super()._eval_metrics(...)."
+        )
+    shape = jnp.shape(metrics["returns"])
+    if shape[:1] != (n_episodes,):
+        raise ValueError(
+            f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: leave "
+            "those of super()._eval_metrics(...) as they are, and give others under a name of their own."
+        )
+
+
+def check_update(outcome: object, before: Any, agent: str, config: Config) -> tuple[Any, Report]:
+    """Raises unless an update gives a runner with the arrays that it had, and a report of numbers.
+
+    Args:
+        outcome: What the update gives.
+        before: The runner before it.
+        agent: Name of the agent.
+        config: Its configuration, which names entries of infos that are metrics too.
+
+    Returns:
+        The runner and the report.
+
+    Raises:
+        TypeError: It gives something else.
+        ValueError: The runner has other arrays, or a number has axes or the name of another metric.
+    """
+    step = f"{agent}._training_step, or a step that it calls,"
+    is_pair = isinstance(outcome, tuple) and len(outcome) == 2
+    if (
+        not is_pair
+        or not isinstance(outcome[0], type(before))
+        or not isinstance(outcome[1], Report)
+    ):
+        found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
+        raise TypeError(
+            f"{step} must return the runner after the update and its report, as in 'runner, report = "
+            f"super()._training_step(runner)', got {' and '.join(found)}."
+        )
+    runner, report = cast(tuple[Any, Report], outcome)
+    maker = "_create_networks or _create_runner"
+    check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
+    shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}
+    if shapes:
+        raise ValueError(
+            f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
+            "means."
+        )
+    check_names_of_info(config, report.numbers)
+    return runner, report
+
+
+def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> None:
+    """Raises if an update adds arrays to what it is carried in, or drops some.
+
+    Args:
+        after: What is carried, after it.
+        before: The same before it.
+        step: What makes the update, for the message.
+        maker: What makes the arrays before the first.
+
+    Raises:
+        ValueError: It does.
+    """
+    odd = sorted(leaves_by_name(after).keys() ^ leaves_by_name(before).keys())
+    if odd:
+        raise ValueError(
+            f"{step} changes which arrays there are, by {odd}: they are the same before every update. "
+            f"Have {maker} make what is to be remembered."
+        )
+
+
+def takes_info(hook: Callable[..., object]) -> bool:
+    """Whether an `_eval_metrics` has an argument `info`."""
+    return "info" in inspect.signature(hook).parameters
+
+
+def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) -> None:
+    """Raises if an `_eval_metrics` needs the environment's info, of which nothing is kept.
+
+    Args:
+        agent: Name of the agent.
+        config: Its configuration, which names the entries that are.
+        hook: The `_eval_metrics`.
+
+    Raises:
+        ValueError: It does.
+    """
+    if not takes_info(hook) or config.final_info or config.summed_info:
+        return
+    if inspect.signature(hook).parameters["info"].default is inspect.Parameter.empty:
+        raise ValueError(
+            f"{agent}._eval_metrics takes info, but the configuration keeps none: name the entries in "
+            "final_info or summed_info, such as final_info=('won',), or give the argument a default."
+        )
+
+
+def check_names_of_info(config: Config, reported: Collection[str]) -> None:
+    """Raises if what updates report would take the place of other metrics, or info that of either.
+
+    Args:
+        config: The configuration, which names the entries.
+        reported: Names of what updates report.
+
+    Raises:
+        ValueError: They would.
+    """
+    what = "A loss, or a learner, reports"
+    check_not_taken(what, reported, NAMES_OF_METRICS, "which names another metric")
+    taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which updates report already, beside "
+            f"{sorted(set(reported) - {*taken})}: have the environment give it under another name."
+        )

@@ -1,0 +1,273 @@
+"""The programs of a training on one device, or on several that share its environments or its data."""
+
+import functools
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.stages import Lowered
+from jaxtyping import Array, ArrayLike, PyTree, Shaped
+
+from jaxagents.core import processes
+from jaxagents.core.arrays import as_int32, in_float32, portable, rebuild_of
+from jaxagents.core.compilation import (
+    Jitted,
+    compile_meanwhile,
+    is_tracing,
+    jit_in_place,
+    nan_is_allowed,
+    quick_jit,
+)
+from jaxagents.core.keys import RandomKey
+from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.host_play import HostPlayer
+from jaxagents.sharding import DATA_AXIS, check_axis
+
+RunnerT = TypeVar("RunnerT", bound=Any)
+
+_SPLIT, _WHOLE = PartitionSpec(DATA_AXIS), PartitionSpec()
+
+
+class OnDevice(Generic[RunnerT]):
+    """An agent's programs on one device.
+
+    Attributes:
+        player: Plays episodes (`play`, `play_point`) and records them (`record`).
+    """
+
+    shared_by_processes = False
+    """Whether several processes make the updates together."""
+
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
+        """Compiles nothing yet."""
+        self._program = agent.program
+        self._jitted = agent.compiled.get(OnDevice, _on_device)
+        self.player: HostPlayer | _OnDevice = self._jitted
+        if agent.episodes.env.on_host:
+            self.player = HostPlayer(agent)
+        self._data = agent.data
+
+    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
+        """Compiles `start`, and traces `advance` meanwhile, which is compiled by its first call."""
+        start = self._jitted.start.lower(rng, in_float32(hyperparams))
+        args = start.out_info, self._data, np.int32(1)
+        compile_meanwhile(start, lambda: self._jitted.advance.lower(*args))
+
+    @nan_is_allowed
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
+        """Makes a fresh runner."""
+        return self._jitted.start(rng, in_float32(hyperparams))
+
+    @nan_is_allowed
+    def place(self, runner: RunnerT) -> RunnerT:
+        """A copy of a runner to go on from."""
+        return jax.device_put(runner, may_alias=False)
+
+    @nan_is_allowed
+    def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
+        """Replaces the hyperparameters of a runner."""
+        return self._jitted.restart(runner, in_float32(hyperparams))
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        if makes_none(n_updates):
+            return runner, {}
+        return self._jitted.advance(runner.replace(info={}), self._data, as_int32(n_updates))
+
+    @nan_is_allowed
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point."""
+        played = self.player.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        return self._program.report(runner, played)
+
+    @nan_is_allowed
+    def train(
+        self,
+        rng: RandomKey | None,
+        hyperparams: PyTree,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[RunnerT, Metrics]:
+        """Makes a whole training in one program."""
+        return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
+
+
+def makes_none(n_updates: ArrayLike) -> bool:
+    """Whether a number of updates is known to be none, whose numbers no report tells."""
+    return not is_tracing(n_updates) and not np.asarray(n_updates)
+
+
+class _OnDevice(NamedTuple):
+    start: Jitted
+    restart: Jitted
+    advance: Jitted
+    play_point: Jitted
+    play: Jitted
+    record: Jitted
+    train: Jitted
+
+
+def _on_device(behaviour: Behaviour) -> _OnDevice:
+    """The compiled functions of equal agents on one device."""
+    program = behaviour.program
+
+    def advance(
+        runner: PyTree, data: PyTree, n_updates: ArrayLike
+    ) -> tuple[PyTree, FirstNonfinite]:
+        return program.with_data(data).advance(runner, n_updates)
+
+    def train(
+        rng: RandomKey | None,
+        hyperparams: PyTree,
+        runner: PyTree,
+        data: PyTree,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[PyTree, Metrics]:
+        return program.with_data(data).train(rng, hyperparams, runner, n_steps, progress)
+
+    return _OnDevice(
+        start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
+        restart=jax.jit(program.restart),
+        advance=jit_in_place(advance),
+        play_point=jax.jit(program.play_point),
+        play=jax.jit(program.play, static_argnums=(2, 3)),
+        record=jax.jit(program.record, static_argnums=(2, 3)),
+        train=jax.jit(train, static_argnums=(4, 5)),
+    )
+
+
+class OnMesh(Generic[RunnerT]):
+    """An agent's programs on the devices of a mesh.
+
+    The compiler splits them up by where their inputs lie: what belongs to environments over the axis
+    `"data"`, and copies of everything else on every device.
+    """
+
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT], mesh: Mesh) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent.
+            mesh: The devices.
+
+        Raises:
+            TypeError: It is no mesh.
+            ValueError: It lacks the axis, or its devices cannot share the work equally.
+        """
+        if not isinstance(mesh, Mesh):
+            raise TypeError(
+                "mesh must be a jax.sharding.Mesh, such as jaxagents.sharding.make_mesh(), got "
+                f"{mesh!r}."
+            )
+        check_axis(mesh)
+        agent.config.check_devices(mesh.shape[DATA_AXIS])
+        self._behaviour, self._program = agent.behaviour, agent.program
+        self._mesh = Mesh(mesh.devices, mesh.axis_names)
+        self._data = _data_on(self._mesh, agent.data)
+        self._jitted = agent.compiled.get(
+            (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
+        )
+
+    @nan_is_allowed
+    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
+        """Makes a fresh runner, on the devices."""
+        with jax.set_mesh(self._mesh):
+            return self._jitted.start(rng, in_float32(hyperparams))
+
+    @property
+    def shared_by_processes(self) -> bool:
+        """Whether several processes make the updates together."""
+        return self._mesh.is_multi_process
+
+    @nan_is_allowed
+    def place(self, runner: RunnerT) -> RunnerT:
+        """A copy of a runner to go on from."""
+        leaves, structure = jax.tree.flatten(runner)
+        rebuilds = [rebuild_of(leaf) for leaf in leaves]
+
+        def place(portable: list[Array]) -> RunnerT:
+            rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
+            return _place(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
+
+        with jax.set_mesh(self._mesh):
+            return jax.jit(place)([portable(leaf) for leaf in leaves])
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        if makes_none(n_updates):
+            return runner, {}
+        with jax.set_mesh(self._mesh):
+            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
+
+    @nan_is_allowed
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point."""
+        with jax.set_mesh(self._mesh):
+            played = self._jitted.play_point(runner.replace(info={}))
+        return self._program.report(runner, played)
+
+    def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
+        """The program of updates before it is compiled, such as to see what devices tell each other."""
+        with jax.set_mesh(self._mesh):
+            return self._jitted.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
+
+
+class _OnMesh(NamedTuple):
+    start: Jitted
+    advance: Jitted
+    play_point: Jitted
+
+
+def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
+    """The compiled functions of equal agents on a mesh."""
+    whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
+
+    def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
+        return _place(behaviour, mesh, program.start(rng, hyperparams))
+
+    def advance(
+        runner: PyTree, n_updates: ArrayLike, data: PyTree
+    ) -> tuple[PyTree, FirstNonfinite]:
+        runner, first = program.with_data(data).advance(runner, n_updates)
+        return _place(behaviour, mesh, runner), first
+
+    def play_point(runner: PyTree) -> Metrics:
+        return jax.lax.with_sharding_constraint(program.play_point(runner), whole)
+
+    return _OnMesh(
+        start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
+        advance=jit_in_place(advance),
+        play_point=jax.jit(play_point),
+    )
+
+
+def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
+    """Data of which each process has its own groups, shaped `(groups, ...)` or `(groups, rows, ...)`."""
+    sharding = NamedSharding(mesh, _SPLIT)
+    if not mesh.is_multi_process:
+        return jax.device_put(data, sharding)
+
+    def join(array: Shaped[Array | np.ndarray, "groups ..."]) -> Shaped[Array, "all_groups ..."]:
+        rows = array.shape[1:2]
+        missing = [(0, processes.largest(n) - n) for n in rows]
+        widths = [(0, 0), *missing, *[(0, 0)] * (array.ndim - 1 - len(rows))]
+        return jax.make_array_from_process_local_data(sharding, np.pad(array, widths))
+
+    return jax.tree.map(join, data)
+
+
+def _place(behaviour: Behaviour[Any, Any, RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
+    """A runner, inside of a compiled function, with its arrays where they belong."""
+
+    def place(path: tuple, array: Array) -> Array:
+        is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
+        sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
+        return jax.lax.with_sharding_constraint(array, sharding)
+
+    return jax.tree_util.tree_map_with_path(place, runner)

@@ -1,0 +1,112 @@
+"""Environments that are stepped on the host: what an agent gives for it, and rollouts, step by step."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, PyTree
+
+from jaxagents.core.report import Report
+
+
+class HostRollout(NamedTuple):
+    """A rollout, shaped `(time, environments, ...)`, or one step of it without the axis of time.
+
+    Attributes:
+        obs: Observations acted on.
+        action: Actions taken.
+        log_prob: Their log-probabilities; `()` for agents that need none.
+        reward: Rewards received.
+        next_obs: The true successors of `obs`, before any reset.
+        terminated: Whether they are terminal.
+        truncated: Whether the episode was cut after the step.
+        carry: Memories of the policy before the step; `()` if it has none.
+        info: The entries of infos that the configuration names; `()` if it names none.
+    """
+
+    obs: PyTree
+    action: PyTree
+    log_prob: PyTree
+    reward: Array | np.ndarray
+    next_obs: PyTree
+    terminated: Bool[Array | np.ndarray, "time environments"]
+    truncated: Bool[Array | np.ndarray, "time environments"]
+    carry: PyTree
+    info: PyTree = ()
+
+
+class HostCollection(NamedTuple):
+    """The parts of an update between which environments are stepped on the host.
+
+    All but `begin` are compiled. The runners that they are given have neither observations nor states
+    of environments.
+
+    Attributes:
+        draw: Maps a runner and a number to the random numbers of as many steps as an update has, time
+            first; further numbers give further ones.
+        act: Maps what acts, memories, observations and the random numbers of one step, of all
+            environments, to the memories afterwards, the actions and their log-probabilities.
+        begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
+            new episodes there.
+        learn: Maps a runner and a rollout to the runner after an update, and its report.
+        n_first: Number of steps that fresh runners take by `act_first` in each environment.
+        act_first: As `act`, for these.
+        store: Maps a fresh runner and those steps to a runner that has stored them.
+    """
+
+    draw: Callable[[Any, Any], PyTree]
+    act: Callable[..., tuple[PyTree, PyTree, PyTree]]
+    begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
+    learn: Callable[[Any, HostRollout], tuple[Any, Report]]
+    n_first: int = 0
+    act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
+    store: Callable[[Any, HostRollout], Any] | None = None
+
+
+class Rows:
+    """Collects steps, of which each environment may take some earlier than others.
+
+    Environments that start episodes by themselves take a step to do so, which is no part of a rollout.
+    It is complete once the last of them has taken its steps; what others do meanwhile is left out.
+    """
+
+    def __init__(self, n_steps: int, n_envs: int) -> None:
+        """Begins an empty rollout."""
+        self._n_steps = n_steps
+        self._taken = np.zeros(n_envs, int)
+        self._begins = np.zeros(n_envs, bool)
+        self._rollout: HostRollout | None = None
+
+    def add(
+        self,
+        step: HostRollout,
+        counts: Bool[np.ndarray, "environments"],
+        begins: Bool[np.ndarray, "environments"],
+    ) -> None:
+        """Adds a step of the environments in which it counts, in some of which an episode begins."""
+        self._begins |= counts & (self._taken == 0) & begins
+        step = jax.tree.map(np.asarray, step)
+        if self._rollout is None:
+            self._rollout = jax.tree.map(
+                lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
+            )
+        (where,) = np.nonzero(counts & (self._taken < self._n_steps))
+        at = self._taken[where], where
+        jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
+        self._taken[where] += 1
+
+    @property
+    def begins(self) -> Bool[np.ndarray, "environments"]:
+        """Where the first step of the rollout is the first of an episode."""
+        return self._begins
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether every environment has taken its steps."""
+        return bool((self._taken == self._n_steps).all())
+
+    def rollout(self) -> HostRollout:
+        """The rollout, once it is complete."""
+        assert self._rollout is not None
+        return self._rollout

@@ -1,0 +1,199 @@
+"""The loop that drives every training: from evaluation point to point, in chunks, observed."""
+
+import contextlib
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents.core import processes
+from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.core.report import FirstNonfinite
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.observers import Observer
+
+RunnerT = TypeVar("RunnerT")
+
+_SECONDS = 0.25
+
+
+class Executor(Protocol[RunnerT]):
+    """The programs of a training, where they run: `executors`, `host` and `members` have its forms."""
+
+    def advance(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstNonfinite]:
+        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        ...
+
+    def evaluate(self, runner: RunnerT, /) -> Metrics:
+        """The metrics of one evaluation point."""
+        ...
+
+
+class Chunks(Protocol):
+    """Splits the updates between two points, so that a training may stop between two chunks.
+
+    Attributes:
+        stopped: Whether the training is to stop before the next point.
+    """
+
+    stopped: bool
+
+    def split(self, length: int, /) -> Iterator[int]:
+        """Yields numbers of updates that sum to `length`, or to less if the training is to stop."""
+        ...
+
+
+def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
+    """Numbers of updates before each evaluation point; the first point is before any update.
+
+    Args:
+        n_steps: Number of updates in all.
+        frequency: Points lie at multiples of it, and at the end.
+        first: Number of updates made earlier.
+
+    Returns:
+        Numbers that sum to `n_steps`, the first of them 0.
+    """
+    multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
+    points = [first, *sorted({first, *multiples, first + n_steps})]
+    return [int(n) for n in np.diff(points)]
+
+
+def drive(
+    executor: Executor[RunnerT],
+    runner: RunnerT,
+    lengths: Sequence[int],
+    observers: Sequence[Observer],
+    chunks: Chunks,
+    alone: bool = True,
+) -> tuple[RunnerT, Metrics]:
+    """Runs a training from point to point, in chunks short enough to be interrupted.
+
+    Args:
+        executor: The programs of the training.
+        runner: Where to start.
+        lengths: Numbers of updates before each evaluation point.
+        observers: Watch the training, each of them after those before it.
+        chunks: Split the updates, and say when to stop early.
+        alone: Whether no other process takes part, which would have to know of an error in this one.
+
+    Returns:
+        The final runner, and metrics with a leading axis of evaluation points.
+    """
+    points: list[Metrics] = []
+    try:
+        for length in lengths:
+            for n_updates in chunks.split(length):
+                outcome = executor.advance(runner, np.int32(n_updates))
+                runner, first = jax.block_until_ready(outcome)
+                ends = [observer.on_chunk(runner, n_updates, first) for observer in observers]
+                chunks.stopped = chunks.stopped or any(ends)
+            if chunks.stopped:
+                break
+            point = executor.evaluate(runner)
+            points.append({name: jax.tree.map(np.array, x) for name, x in point.items()})
+            history = stack_metrics(points)
+            ends = [observer.on_point(runner, history) for observer in observers]
+            if any(ends):
+                break
+    except BaseException:
+        if alone and points and _is_there(runner):
+            with contextlib.suppress(Exception):
+                _interrupt(observers, runner, stack_metrics(points))
+        raise
+    if chunks.stopped:
+        _interrupt(observers, runner, stack_metrics(points))
+    return runner, stack_metrics(points)
+
+
+def _interrupt(observers: Sequence[Observer], runner: PyTree, history: Metrics) -> None:
+    for observer in observers:
+        observer.on_interruption(runner, history)
+
+
+def _is_there(runner: PyTree) -> bool:
+    """Whether a runner was not used up by updates that failed."""
+    arrays = [leaf for leaf in jax.tree.leaves(runner) if isinstance(leaf, jax.Array)]
+    return not any(array.is_deleted() for array in arrays)
+
+
+class TimedChunks:
+    """Sizes chunks by the time that they take; an interruption stops after one.
+
+    Attributes:
+        stopped: Whether it has stopped.
+    """
+
+    def __init__(
+        self, interruption: Interruption, seconds: float = _SECONDS, together: bool = False
+    ) -> None:
+        """Begins with chunks of one update.
+
+        Args:
+            interruption: Says when to stop.
+            seconds: How long each chunk should take.
+            together: Whether all processes do this at once: with chunks of the same sizes, and with
+                the same chunk as the last.
+        """
+        self.stopped = False
+        self._interruption = interruption
+        self._seconds = seconds
+        self._together = together
+        self._size = 1
+
+    def split(self, length: int) -> Iterator[int]:
+        """Yields chunks, timing what its caller does with each."""
+        remaining = length
+        while remaining > 0:
+            n_updates = min(self._size, remaining)
+            began = time.perf_counter()
+            yield n_updates
+            requested = self.stopped or self._interruption.requested
+            self.stopped = processes.in_any(requested) if self._together else requested
+            if self.stopped:
+                return
+            elapsed = time.perf_counter() - began
+            remaining -= n_updates
+            fitting = math.floor(n_updates * self._seconds / elapsed)
+            size = max(1, min(fitting, 8 * n_updates))
+            self._size = processes.agreed(size) if self._together else size
+
+
+class AlignedChunks:
+    """Ends chunks at multiples of given numbers of updates; an interruption stops before the next one.
+
+    Attributes:
+        stopped: Whether it has stopped.
+    """
+
+    def __init__(self, interruption: Interruption, first: int, frequencies: Sequence[int]) -> None:
+        """Begins anywhere.
+
+        Args:
+            interruption: Says when to stop.
+            first: Number of updates made earlier.
+            frequencies: Chunks end at multiples of each.
+        """
+        self.stopped = False
+        self._interruption = interruption
+        self._step = first
+        self._frequencies = frequencies
+
+    def split(self, length: int) -> Iterator[int]:
+        """Yields chunks."""
+        last = self._step + length
+        multiples = [range(self._step - self._step % n + n, last, n) for n in self._frequencies]
+        for end in itertools.chain(heapq.merge(*multiples), [last]):
+            if end == self._step:
+                continue
+            self.stopped = self.stopped or self._interruption.requested
+            if self.stopped:
+                return
+            n_updates, self._step = end - self._step, end
+            yield n_updates

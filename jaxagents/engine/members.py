@@ -1,0 +1,205 @@
+"""The members of a sweep, as one training: on the cores of a CPU, or on accelerators."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.stages import Lowered
+from jaxtyping import Array, ArrayLike, Key, PyTree
+
+from jaxagents.core.arrays import as_int32, stack, unstack
+from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
+from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.core.report import FirstNonfinite
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.executors import OnDevice, RunnerT, makes_none
+
+T = TypeVar("T")
+
+_MEMBERS = PartitionSpec("members")
+
+
+@contextlib.contextmanager
+def members_of(agent: Behaviour, n_members: int) -> "Iterator[MembersOnCores | MembersOnDevices]":
+    """The members of a sweep, where they are fastest.
+
+    Args:
+        agent: The agent.
+        n_members: Number of members.
+
+    Yields:
+        The members, whose threads end with the context.
+    """
+    devices = jax.devices()
+    if devices[0].platform == "cpu":
+        with ThreadPoolExecutor(min(n_members, _n_cores())) as threads:
+            yield MembersOnCores(agent, threads)
+    else:
+        yield MembersOnDevices(agent, devices[:n_members])
+
+
+class MembersOnCores(Generic[RunnerT]):
+    """An agent's programs for many members, which the cores of a CPU run side by side, one each.
+
+    They are the very programs of a single training. On a CPU that is faster than one wide program,
+    which leaves most of its work to one core.
+    """
+
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT], threads: ThreadPoolExecutor) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent.
+            threads: One for each core that is to be used.
+        """
+        self._executor = OnDevice(agent)
+        self._threads = threads
+        self._called: set[Callable] = set()
+
+    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
+        """Fresh runners."""
+        sets = [jax.tree.map(lambda x, i=i: x[i], hyperparams) for i in range(len(rngs))]
+        return self._map(self._executor.start, list(rngs), sets)
+
+    @nan_is_allowed
+    def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> list[RunnerT]:
+        """Runners to go on from.
+
+        Args:
+            stacked: The stack of them.
+            complete: Adds to a runner what a checkpoint may have left out.
+
+        Returns:
+            The runners.
+        """
+        return [complete(runner) for runner in unstack(stacked)]
+
+    def advance(
+        self, runners: list[RunnerT], n_updates: ArrayLike
+    ) -> tuple[list[RunnerT], FirstNonfinite]:
+        """Makes updates; also gives the first that met non-finite numbers, members first."""
+        made = self._map(self._executor.advance, runners, [n_updates] * len(runners))
+        return [runner for runner, _ in made], stack_metrics([first for _, first in made])
+
+    def evaluate(self, runners: list[RunnerT]) -> Metrics:
+        """The metrics of one evaluation point, members first but for `update_step`."""
+        return _in_step(stack_metrics(self._map(self._executor.evaluate, runners)))
+
+    @nan_is_allowed
+    def gather(self, runners: list[RunnerT]) -> RunnerT:
+        """The runners as one, with a leading axis of members."""
+        return stack(runners)
+
+    def _map(self, function: Callable[..., T], *args: Sequence[PyTree]) -> list[T]:
+        def run(*member: PyTree) -> T:
+            return jax.block_until_ready(function(*member))
+
+        if function.__name__ in self._called:
+            return list(self._threads.map(run, *args))
+        first = run(*(members[0] for members in args))  # alone, lest every thread compiles
+        self._called.add(function.__name__)
+        return [first, *self._threads.map(run, *(members[1:] for members in args))]
+
+
+class MembersOnDevices:
+    """An agent's programs for many members, split over accelerators and vmapped on each."""
+
+    def __init__(self, agent: Behaviour, devices: Sequence[Any]) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            agent: The agent.
+            devices: The devices, no more than members.
+        """
+        self._mesh = Mesh(np.asarray(devices), ("members",))
+        self._data, self._program = agent.data, agent.program
+        self._start, self._advance, self._play_point = agent.compiled.get(
+            (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
+        )
+
+    @nan_is_allowed
+    def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
+        """Fresh runners, some of them twice to fill up the devices."""
+        return self._start(*self._filled((rngs, hyperparams), len(rngs)))
+
+    @nan_is_allowed
+    def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> RunnerT:
+        """Runners to go on from, some of them twice to fill up the devices.
+
+        Args:
+            stacked: The stack of them.
+            complete: Adds to a runner what a checkpoint may have left out.
+
+        Returns:
+            The runners.
+        """
+        return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
+
+    def advance(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
+        """Makes updates; also gives the first that met non-finite numbers, members first."""
+        if makes_none(n_updates):
+            return runners, {}
+        runners, first = self._advance(runners.replace(info={}), as_int32(n_updates), self._data)
+        return runners, self.gather(first)
+
+    @nan_is_allowed
+    def evaluate(self, runners: PyTree) -> Metrics:
+        """The metrics of one evaluation point, members first but for `update_step`."""
+        played = self._play_point(runners.replace(info={}))
+        return _in_step(self.gather(self._program.report(runners, played)))
+
+    def gather(self, runners: PyTree) -> PyTree:
+        """The runners without those that fill up the devices."""
+        return jax.tree.map(lambda x: x[: self._n_members], runners)
+
+    def _filled(self, stacked: T, n_members: int) -> T:
+        self._n_members = n_members
+        n_filled = n_members + -n_members % self._mesh.size
+        members = np.arange(n_filled) % n_members
+        filled = jax.tree.map(lambda x: x[members], stacked)
+        return jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS))
+
+    def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
+        """The program of updates before it is compiled, such as to see what devices tell each other."""
+        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+
+
+def _in_step(metrics: Metrics) -> Metrics:
+    """Metrics of members that have all made the same number of updates, told once."""
+    return {**metrics, "update_step": metrics["update_step"][0]}
+
+
+def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
+    """An agent's `start`, `advance` and `play_point` for many members."""
+    program = behaviour.program
+
+    def advance(
+        runner: PyTree, n_updates: ArrayLike, data: PyTree
+    ) -> tuple[PyTree, FirstNonfinite]:
+        return program.with_data(data).advance(runner, n_updates)
+
+    def of_members(function: Callable, *in_axes: int | None) -> Callable:
+        return jax.shard_map(
+            jax.vmap(function, in_axes),
+            mesh=mesh,
+            in_specs=tuple(PartitionSpec() if axis is None else _MEMBERS for axis in in_axes),
+            out_specs=_MEMBERS,
+            check_vma=False,
+        )
+
+    return (
+        jax.jit(of_members(program.start, 0, 0)),
+        jit_in_place(of_members(advance, 0, None, None)),
+        jax.jit(of_members(program.play_point, 0)),
+    )
+
+
+def _n_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

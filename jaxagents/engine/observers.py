@@ -1,0 +1,316 @@
+"""The parts that plug in around a training: progress, loggers, callbacks, the watch for NaN."""
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import PyTree, Shaped
+from tqdm.auto import tqdm
+
+from jaxagents.callbacks import Callback, Progress
+from jaxagents.core import processes
+from jaxagents.core.finite import not_finite
+from jaxagents.core.metrics import Metrics, join, mean_metrics
+from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.loggers import Logger
+
+
+class NotFiniteError(FloatingPointError):
+    """Numbers of a training became NaN or infinite."""
+
+
+class Observer:
+    """Something that watches a training. Where a method returns true, the training ends."""
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool | None:
+        """Called after every chunk of updates, with the first of them that met non-finite numbers."""
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool | None:
+        """Called after every evaluation point."""
+
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
+        """Called if training stops between evaluation points, such as on Ctrl-C or by an error."""
+
+
+class ProgressBar(Observer):
+    """Shows the updates (or other steps) made and the last mean return, in terminals and notebooks."""
+
+    def __init__(
+        self,
+        title: object,
+        first: int,
+        n_steps: int,
+        disable: bool = False,
+        unit: str = "update",
+    ) -> None:
+        """Makes a bar.
+
+        Args:
+            title: A text, or an object whose `repr` is shown without its brackets.
+            first: Number of updates made earlier.
+            n_steps: Number of updates to make.
+            disable: Whether to show nothing.
+            unit: The name of what is counted.
+        """
+        self._title = title if isinstance(title, str) else repr(title).strip("<>")
+        self._unit = unit
+        self._first = self._done = first
+        self._n_steps = n_steps
+        self._disable = disable or sys.stderr is None  # as in programs without a console
+
+    def __enter__(self) -> "ProgressBar":
+        """Opens the bar."""
+        self._bar = tqdm(
+            total=self._first + self._n_steps,
+            initial=self._first,
+            desc=self._title,
+            unit=self._unit,
+            dynamic_ncols=True,
+            disable=self._disable,
+        )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Closes the bar."""
+        self._bar.close()
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
+        """Moves the bar."""
+        self._done += n_updates
+        self._bar.update(n_updates)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
+        """Shows the returns of the newest point."""
+        if "returns" in history:
+            self.show(self._summary(history["returns"][-1]))
+
+    def show(self, text: str) -> None:
+        """Shows a text behind the bar."""
+        self._bar.set_postfix_str(text, refresh=False)
+
+    def _summary(self, returns: Shaped[np.ndarray, "..."]) -> str:
+        by_actor = np.atleast_1d(np.mean(returns, axis=0))
+        return "return " + " / ".join(f"{mean:.4g}" for mean in by_actor)
+
+    def on_interruption(self, runner: PyTree, history: Metrics) -> None:
+        """Says where training stopped."""
+        total = self._first + self._n_steps
+        self.say(f"Interrupted after {self._done} of {total} {self._unit}s.")
+
+    def say(self, text: str) -> None:
+        """Writes a line to the standard error, above the bar, unless nothing is to be shown."""
+        if not self._disable:
+            tqdm.write(text, file=sys.stderr)
+
+
+class SweepBar(ProgressBar):
+    """Shows the updates made by every member, and the range of their last mean returns."""
+
+    def _summary(self, returns: Shaped[np.ndarray, "..."]) -> str:
+        means = returns.reshape(len(returns), -1).mean(axis=1)
+        return f"returns {means.min():.4g} to {means.max():.4g}"
+
+
+class LoggerObserver(Observer):
+    """Passes the mean metrics of each point to loggers."""
+
+    def __init__(self, loggers: Sequence[Logger], known_steps: Sequence[int]) -> None:
+        """Takes the loggers.
+
+        Args:
+            loggers: Receive the metrics.
+            known_steps: Update steps that were logged before.
+        """
+        self._loggers = loggers
+        self._known_steps = known_steps
+
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
+        """Logs the newest point."""
+        point = {name: values[-1] for name, values in history.items()}
+        step = int(point.pop("update_step"))
+        if step not in self._known_steps:
+            self.log(step, point)
+
+    def log(self, step: int, point: Metrics, **labels: int) -> None:
+        """Logs the means of a point.
+
+        Args:
+            step: Number of updates made before it.
+            point: Its metrics.
+            **labels: Numbers to log beside them.
+        """
+        means = mean_metrics(point)
+        if step == 0:  # no update has reported anything
+            means = {name: x for name, x in means.items() if not math.isnan(x)}
+        for logger in self._loggers:
+            logger.log(step, {**labels, **means})
+
+
+class CallbackObserver(Observer):
+    """Calls callbacks after each chunk and point, and ends the training if one of them says so."""
+
+    what = "training"
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        first: int,
+        n_steps: int,
+        say: Callable[[str], None],
+        together: bool = False,
+        earlier: Metrics | None = None,
+        step_name: str = "update_step",
+    ) -> None:
+        """Calls nothing yet.
+
+        Args:
+            callbacks: The callbacks.
+            first: Number of updates made earlier.
+            n_steps: Number of updates to make.
+            say: Shows a line.
+            together: Whether several processes train together. The first of them calls, and all end
+                at once.
+            earlier: Metrics of the trainings that this one goes on from.
+            step_name: Name of the steps among the metrics.
+        """
+        self._callbacks = callbacks
+        self._step = first
+        self._total = first + n_steps
+        self._say = say
+        self._together = together
+        self._earlier = earlier
+        self._step_name = step_name
+        self._history = earlier or {}
+        self._began = time.monotonic()
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool:
+        """Calls the callbacks."""
+        self._step += n_updates
+        return bool(self._history) and self._any_ends("on_chunk", runner)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool:
+        """Calls the callbacks."""
+        self._history = join(self._earlier, history, self._step_name)
+        return self._any_ends("on_point", runner)
+
+    def _any_ends(self, when: str, runner: PyTree) -> bool:
+        ends = (not self._together or processes.leads()) and self._call(when, runner)
+        return processes.in_any(ends) if self._together else ends
+
+    def _call(self, when: str, runner: PyTree) -> bool:
+        progress = Progress(
+            step=self._step,
+            n_steps=self._total,
+            seconds=time.monotonic() - self._began,
+            metrics=self._means({name: values[-1] for name, values in self._history.items()}),
+            history=self._history,
+            runner=runner,
+        )
+        ending = [
+            callback
+            for callback in self._callbacks
+            if _is_yes(getattr(callback, when)(progress), callback)
+        ]
+        if ending and self._step < self._total:
+            names = " and ".join(map(repr, ending))
+            self._say(f"{names} ends the {self.what}.")
+        return bool(ending)
+
+    def _means(self, point: Metrics) -> dict[str, float]:
+        return mean_metrics(point)
+
+
+def _is_yes(answer: object, callback: Callback) -> bool:
+    """Whether a callback says that the training is to end.
+
+    Raises:
+        TypeError: It says something else, such as what a function that it calls last returns.
+    """
+    said = np.asarray(False if answer is None else answer)
+    if said.dtype != bool or said.size != 1:
+        raise TypeError(
+            f"{callback!r} must return whether the training is to end, True or False, or nothing, got "
+            f"{answer!r}."
+        )
+    return bool(said)
+
+
+class Watch(Observer):
+    """Looks for non-finite numbers after every chunk of updates, and ends the training at the first."""
+
+    def __init__(
+        self,
+        vital_arrays: Callable[[PyTree], dict[str, PyTree]],
+        first: int,
+        stops: bool,
+        unit: str = "update",
+        is_due: Callable[[int], bool] = lambda step: True,
+        together: bool = False,
+    ) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            vital_arrays: Maps a runner to the arrays to watch, by name.
+            first: Number of updates made earlier.
+            stops: Whether to end the training, rather than to warn once.
+            unit: The unit of its steps, in messages.
+            is_due: Whether to look after a number of updates.
+            together: Whether all processes do this at once, and so stop at once.
+        """
+        self._vital_arrays = vital_arrays
+        self._seen = self._step = first
+        self._is_due = is_due
+        self._together = together
+        self._stops = stops
+        self._unit = unit
+        self._warned = self._warned_of_returns = False
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
+        """Looks at the runner.
+
+        Raises:
+            NotFiniteError: Some of its numbers are not finite, and the training is to stop.
+        """
+        self._step += n_updates
+        if self._warned or not self._is_due(self._step):
+            return
+        before, self._seen = self._seen, self._step
+        found = not_finite(self._vital_arrays(runner))
+        told = [f"since {self._unit} {text}" for text in in_words(first)]
+        is_nonfinite = bool(found or told)
+        if not (processes.in_any(is_nonfinite) if self._together else is_nonfinite):
+            return
+        if found or not told:
+            names = ", ".join(found) or "those of another process"
+            told.append(f"{self._when(before, bool(told))}: {names}")
+        text = f"Numbers that are not finite, {'; '.join(told)}."
+        if self._stops:
+            raise NotFiniteError(
+                f"{text} No checkpoint was made of this; the last one before it is whole. "
+                "stop_if_not_finite=False in the configuration goes on nevertheless."
+            )
+        warnings.warn(f"{text} Training goes on, as configured.", stacklevel=3)
+        self._warned = True
+
+    def _when(self, before: int, is_after_others: bool) -> str:
+        if is_after_others:
+            return f"and by {self._unit} {self._step}"
+        if self._step == before + 1:
+            return f"since {self._unit} {self._step}"
+        return f"since some {self._unit} after {before} and up to {self._step}"
+
+    def on_point(self, runner: PyTree, history: Metrics) -> None:
+        """Warns, once, of returns that are not finite: such a checkpoint is never the best."""
+        returns = np.atleast_1d(history["returns"][-1] if "returns" in history else 0.0)
+        episodes = np.flatnonzero(~np.isfinite(returns.reshape(len(returns), -1)).all(axis=1))
+        if self._warned_of_returns or not len(episodes):
+            return
+        self._warned_of_returns = True
+        warnings.warn(
+            f"The evaluation after {self._unit} {self._step} came upon rewards or observations that are "
+            f"not finite, in episodes {episodes.tolist()}: this checkpoint is never the best.",
+            stacklevel=3,
+        )

@@ -1,0 +1,290 @@
+"""The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax_tqdm.scan_pbar import scan_tqdm
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree
+
+from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.clashes import check_not_taken
+from jaxagents.core.compilation import nan_is_allowed
+from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.keys import RandomKey, as_key
+from jaxagents.core.metrics import Metrics
+from jaxagents.core.report import FirstNonfinite, Record, Report
+from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.engine.checks import check_metrics, check_update, takes_info
+from jaxagents.engine.loop import updates_between_points
+from jaxagents.envs.environment import Moment
+from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.play import EpisodeOutcomes, play_episodes, record_episode
+
+if TYPE_CHECKING:
+    from jaxagents.engine.behaviour import Behaviour
+
+_DEFAULT_N_EVALS = 32
+_DEFAULT_N_EVALS_ON_HOST = 10
+
+HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
+RunnerT = TypeVar("RunnerT", bound=Any)
+
+
+class Program(Generic[HyperparametersT, RunnerT]):
+    """A training as pure functions of a runner, made of an agent's hooks.
+
+    Nothing is compiled here: an executor does so at its own door, on one device, on a mesh, vmapped
+    over many members, or around environments that are stepped on the host.
+    Programs of equal behaviour are equal.
+    """
+
+    def __init__(self, behaviour: "Behaviour[Any, HyperparametersT, RunnerT]") -> None:
+        """Calls nothing yet.
+
+        Args:
+            behaviour: An agent without memory and files.
+        """
+        self.behaviour = behaviour
+        self.config = behaviour.config
+
+    @property
+    def n_evals(self) -> int:
+        """Number of episodes of an evaluation point."""
+        on_host = self.behaviour.episodes.env.on_host
+        return self.config.n_evals or (_DEFAULT_N_EVALS_ON_HOST if on_host else _DEFAULT_N_EVALS)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluation points play episodes."""
+        return self.behaviour.eval_during_training
+
+    @property
+    def eval_rng(self) -> Key[Array, ""]:
+        """Random key of the episodes of evaluation points."""
+        return as_key(jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng)
+
+    def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
+        """The same program, reading other data."""
+        return Program(self.behaviour.with_data(data))
+
+    def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
+        """A fresh runner."""
+        given = _float32_copy(hyperparams)
+        first = values_at(given, 0)
+        behaviour = self.behaviour.at(Moment(0, first.of_environment))
+        runner = behaviour._create_runner(as_key(rng), first)
+        if has_schedules(given):
+            runner = self.behaviour._with_schedules(runner, given)
+        return without_weak_types(runner)
+
+    def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
+        """The runner with other hyperparameters."""
+        scheduled = self.behaviour._with_schedules(runner, _float32_copy(hyperparams))
+        given = scheduled.hyperparams
+        now = values_at(given, runner.update_step)
+        return self.behaviour._with_schedules(
+            self.behaviour._with_hyperparams(scheduled, now), given
+        )
+
+    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
+        """The runner after updates, and the first ones that met numbers that are not finite."""
+        numbers = runner.info or self._numbers_before(runner)
+        runner = runner.replace(info={})
+        _, report = jax.eval_shape(self._traced_update, runner)
+
+        def next_update(
+            _: Array, carry: tuple[RunnerT, dict[str, Array], Record]
+        ) -> tuple[RunnerT, dict[str, Array], Record]:
+            runner, _, record = carry
+            runner, report = self._traced_update(runner)
+            return runner, report.numbers, record.after(runner.update_step, report)
+
+        carry = runner, numbers, Record.before(report)
+        runner, numbers, record = jax.lax.fori_loop(0, n_updates, next_update, carry)
+        return runner.replace(info=numbers), record.by_name(numbers)
+
+    def _numbers_before(self, runner: RunnerT) -> dict[str, Array]:
+        """The numbers of the report before any update: NaN."""
+        _, report = jax.eval_shape(self._traced_update, runner.replace(info={}))
+        return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in report.numbers.items()}
+
+    @functools.cached_property
+    def _traced_update(self) -> Callable[[RunnerT], tuple[RunnerT, Report]]:
+        """`_update`, which is traced once for all of its calls."""
+        return jax.jit(self._update, inline=True)
+
+    def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
+        """The runner after one update, and its report."""
+        present = self.behaviour._at_present(runner)
+        behaviour = self.behaviour.at(self.behaviour.moment(runner))
+        return self._counted(behaviour._training_step(present), runner)
+
+    def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner after an update that learns from a rollout on the host, and its report."""
+        runner = runner.replace(info={})
+        present = self.behaviour._at_present(runner)
+        return self._counted(self.behaviour.host_collection.learn(present, rollout), runner)
+
+    def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
+        """The outcome of an update, once checked, with one more update and the schedules that it had."""
+        runner, report = check_update(outcome, before, type(self.behaviour).__name__, self.config)
+        runner = self.behaviour._as_before(runner, before)
+        return runner.replace(update_step=before.update_step + 1, info={}), report
+
+    def train(
+        self,
+        rng: RandomKey | None,
+        hyperparams: HyperparametersT | None,
+        runner: RunnerT | None,
+        n_steps: int,
+        progress: bool,
+    ) -> tuple[RunnerT, Metrics]:
+        """A whole training: the final runner, and metrics with a leading axis of points."""
+        if runner is None:
+            first = self.start(as_key(rng), hyperparams)
+        else:
+            first = self.behaviour._complete(runner)
+            first = first if hyperparams is None else self.restart(first, hyperparams)
+        lengths = updates_between_points(n_steps, self.config.eval_frequency)
+
+        def to_next_point(
+            runner: RunnerT, x: tuple[ArrayLike, ArrayLike]
+        ) -> tuple[RunnerT, Metrics]:
+            _, n_updates = x
+            runner, _ = self.advance(runner, n_updates)
+            return runner, self.evaluate(runner)
+
+        step: Callable = to_next_point
+        if progress:
+            step = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
+        if not first.info:
+            first = first.replace(info=self._numbers_before(first))
+        points = jnp.arange(len(lengths))
+        return jax.lax.scan(step, first, (points, jnp.asarray(lengths, jnp.int32)))
+
+    def evaluate(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point: the update step, the losses, and episodes."""
+        return self.report(runner, self.play_point(runner))
+
+    def play_point(self, runner: RunnerT) -> Metrics:
+        """The outcomes of the episodes of one evaluation point; empty if it plays none."""
+        if not self.evaluates:
+            return {}
+        acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
+        moment = self.behaviour.moment(runner)
+        return self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
+
+    @nan_is_allowed
+    def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
+        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too.
+
+        On the host, hooks that make them need not be traceable: they are given episodes of one step.
+        """
+        episodes = self.behaviour.episodes
+        if not episodes.env.on_host:
+            return jax.eval_shape(self.evaluate, runner)
+        metrics = jax.eval_shape(self.report, runner, {})
+        if not self.evaluates:
+            return metrics
+        ends = jnp.ones(self.n_evals, bool)
+        numbers = jnp.ones((self.n_evals, *episodes.actors_shape), jnp.float32)
+        names = episodes.info_names
+        info = dict.fromkeys([*names.final, *names.summed], numbers)
+        outcomes = EpisodeOutcomes(numbers, numbers, ends, ends, ends.astype(jnp.int32), info)
+        return metrics | self.metrics_of(outcomes)
+
+    def report(self, runner: RunnerT, played: Metrics) -> Metrics:
+        """The update step, what the last update reported, and the outcomes of episodes."""
+        hook = f"{type(self.behaviour).__name__}._eval_metrics"
+        check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
+        return {"update_step": runner.update_step, **runner.info, **played}
+
+    def play(
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        n_evals: int = _DEFAULT_N_EVALS,
+        deterministic: bool = True,
+        moment: Moment | None = None,
+    ) -> Metrics:
+        """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones.
+
+        The environment is that of a moment of a training, or as the agent was given it.
+        """
+        act = functools.partial(self.behaviour.act, acting)
+        carry = self.behaviour.initial_carry(acting)
+        outcomes = play_episodes(
+            self._episodes(moment), act, carry, rng, n_evals, deterministic=deterministic
+        )
+        return self.metrics_of(outcomes)
+
+    def metrics_of(self, outcomes: EpisodeOutcomes) -> Metrics:
+        """The metrics of an evaluation."""
+        hook: Callable[..., Metrics] = self.behaviour._eval_metrics
+        info = {"info": outcomes.info} if takes_info(hook) else {}
+        metrics = hook(
+            outcomes.terminated,
+            outcomes.truncated,
+            outcomes.final_rewards,
+            outcomes.returns,
+            **info,
+        )
+        check_metrics(metrics, outcomes.returns.shape[0], type(self.behaviour).__name__)
+        return {**outcomes.info, **metrics, "lengths": outcomes.lengths}
+
+    def record(
+        self,
+        rng: Key[Array, ""],
+        acting: PyTree,
+        max_steps: int,
+        deterministic: bool = True,
+        moment: Moment | None = None,
+    ) -> tuple[PyTree, Int[Array, ""]]:
+        """The states of one episode, the first that `play` plays, and its number of steps."""
+        act = functools.partial(self.behaviour.act, acting)
+        carry = self.behaviour.initial_carry(acting)
+        return record_episode(
+            self._episodes(moment), act, carry, rng, max_steps, deterministic=deterministic
+        )
+
+    def _episodes(self, moment: Moment | None) -> Episodes:
+        episodes = self.behaviour.episodes
+        return episodes if moment is None else episodes.at(moment)
+
+    # What acts in environments on the host, all of them at once.
+
+    def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and the greedy actions."""
+        return jax.vmap(self.behaviour.act, (None, 0, 0))(acting, carry, obs)
+
+    def act_at_random(
+        self,
+        acting: PyTree,
+        carry: PyTree,
+        obs: PyTree,
+        rng: Key[Array, ""],
+        episodes: Int[np.ndarray, "environments"],
+        time: ArrayLike,
+    ) -> tuple[PyTree, PyTree]:
+        """The memories after a step, and actions that are drawn, by the numbers of episode and step."""
+
+        def act(carry: PyTree, obs: PyTree, episode: Array) -> tuple[PyTree, PyTree]:
+            key = jax.random.fold_in(jax.random.fold_in(rng, episode), time)
+            return self.behaviour.act(acting, carry, obs, key)
+
+        return jax.vmap(act)(carry, obs, episodes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.behaviour == other.behaviour
+
+    def __hash__(self) -> int:
+        return hash((Program, self.behaviour))
+
+
+def _float32_copy(hyperparams: PyTree) -> PyTree:
+    """Hyperparameters as arrays that are not the user's own, which updates would use up."""
+    return jax.tree.map(lambda x: jnp.array(x, jnp.float32), hyperparams)

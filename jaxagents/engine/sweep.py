@@ -1,0 +1,237 @@
+"""Many trainings at once: seeds times sets of hyperparameters."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, PyTree
+
+from jaxagents.callbacks import Callback
+from jaxagents.checkpoints.records import records_of_sweep
+from jaxagents.checkpoints.store import Restored
+from jaxagents.core.finite import finite_members
+from jaxagents.core.grid import Grid
+from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.executors import RunnerT
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.members import members_of
+from jaxagents.engine.observers import CallbackObserver, LoggerObserver, Observer, SweepBar
+from jaxagents.loggers import Logger
+
+_SECONDS_PER_CHUNK = 1.0
+"""Of all members together: each one's part of a chunk begins with cold caches."""
+
+
+class SweepResult(NamedTuple):
+    """The outcome of a sweep.
+
+    Attributes:
+        runners: Final runners, with leading axes `(n_sets, n_seeds)`.
+        metrics: Metrics, with leading axes `(n_sets, n_seeds, n_points)`.
+        best: Index of the set of hyperparameters with the highest mean return at the last
+            evaluation; `None` without evaluation during training.
+        best_hyperparams: That set.
+    """
+
+    runners: PyTree
+    metrics: dict[str, Array]
+    best: int | None
+    best_hyperparams: PyTree
+
+
+def sweep(
+    agent: Behaviour[Any, Any, RunnerT],
+    grid: Grid,
+    earlier: Restored | None,
+    complete: Callable[[RunnerT], RunnerT],
+    n_steps: int,
+    progress: bool,
+    callbacks: Sequence[Callback] = (),
+) -> SweepResult:
+    """Trains every seed with every set of hyperparameters.
+
+    Args:
+        agent: The agent.
+        grid: The seeds and sets.
+        earlier: What of it was made before.
+        complete: Adds to a runner what a checkpoint may have left out.
+        n_steps: Number of updates, with those that were made before.
+        progress: Whether to show progress.
+        callbacks: Are told how the sweep goes, and may end it.
+
+    Returns:
+        Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
+    """
+    if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
+        runners, metrics, nonfinite = earlier.tree, earlier.history, {}
+    else:
+        runners, metrics, nonfinite = _train(
+            agent, grid, earlier, complete, n_steps, progress, callbacks
+        )
+    are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
+    runners, metrics = _by_set_and_seed((runners, _by_member(metrics, grid)), grid)
+    _warn_of(are_sound, nonfinite)
+    best = _best_set(metrics, are_sound)
+    best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
+    return SweepResult(runners, metrics, best, best_hyperparams)
+
+
+def first_member(earlier: Restored, grid: Grid) -> tuple[Metrics, PyTree]:
+    """The metrics of the first member of a sweep, and its runner."""
+    return jax.tree.map(lambda x: x[0], (_by_member(earlier.history, grid), earlier.tree))
+
+
+def _train(
+    agent: Behaviour[Any, Any, RunnerT],
+    grid: Grid,
+    earlier: Restored | None,
+    complete: Callable[[RunnerT], RunnerT],
+    n_steps: int,
+    progress: bool,
+    callbacks: Sequence[Callback],
+) -> tuple[PyTree, Metrics, dict[int, str]]:
+    """The stack of the members' runners, their metrics as they are recorded, and what is not finite."""
+    first = 0 if earlier is None else int(earlier.tree.update_step[0])
+    known = None if earlier is None else earlier.history
+    n_steps = max(0, n_steps - first)
+    nonfinite = _Nonfinite()
+    observers: list[Observer] = [nonfinite]
+    with contextlib.ExitStack() as stack:
+        members = stack.enter_context(members_of(agent, grid.n_members))
+        interruption = stack.enter_context(Interruption())
+        if agent.config.checkpoint_dir is not None:
+            records = records_of_sweep(agent, grid, members.gather, first, known)
+            lines = _Lines(stack.enter_context(records).logger, grid, known)
+            observers += [records, lines]
+        bar = SweepBar(agent, first, n_steps, disable=not progress)
+        observers.append(stack.enter_context(bar))
+        if callbacks:
+            told = callbacks, first, n_steps, bar.say
+            observers.append(_Callbacks(*told, known, grid, members.gather))
+        if earlier is None:
+            runners = members.start(grid.member_keys, grid.member_sets)
+        else:
+            runners = members.place(earlier.tree, complete)
+        lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
+        chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
+        runners, metrics = drive(members, runners, lengths, observers, chunks)
+        return members.gather(runners), join(known, metrics), nonfinite.since
+
+
+class _Nonfinite(Observer):
+    """Notes since which updates the numbers of members are not finite.
+
+    Attributes:
+        since: The updates, in words, by members.
+    """
+
+    def __init__(self) -> None:
+        self.since: dict[int, str] = {}
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
+        """Notes members that were finite before."""
+        first = jax.device_get(first)
+        are = [x.reshape(len(x), -1).any(axis=1) for x in first.values()]
+        for member in np.flatnonzero(np.any(are, axis=0)).tolist() if first else []:
+            told = in_words({name: updates[member] for name, updates in first.items()})
+            self.since.setdefault(member, "; ".join(f"since update {text}" for text in told))
+
+
+class _Lines(LoggerObserver):
+    """Passes the mean metrics of each member at each point to a logger."""
+
+    def __init__(self, logger: Logger, grid: Grid, known: Metrics | None) -> None:
+        """Takes the logger, the members, and the metrics that were logged before."""
+        super().__init__([logger], [] if known is None else known["update_step"])
+        self._grid = grid
+
+    def log(self, step: int, point: Metrics, **labels: int) -> None:
+        """Logs the means of each member."""
+        for i, (of_set, seed) in enumerate(np.ndindex(*self._grid.shape)):
+            member = {name: values[i] for name, values in point.items()}
+            super().log(step, member, set=of_set, seed=seed, **labels)
+
+
+class _Callbacks(CallbackObserver):
+    """Calls callbacks, and shows them all members by their sets and seeds."""
+
+    what = "sweep"
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        first: int,
+        n_steps: int,
+        say: Callable[[str], None],
+        known: Metrics | None,
+        grid: Grid,
+        gather: Callable[[PyTree], PyTree],
+    ) -> None:
+        """Takes the members and how their runners become one, besides what any training has."""
+        self._grid = grid
+        self._gather = gather
+        earlier = None if known is None else self._by_point(known)
+        super().__init__(callbacks, first, n_steps, say, earlier=earlier)
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool:
+        """Calls the callbacks without runners, which to copy after every chunk would take time."""
+        return super().on_chunk(None, n_updates, first)
+
+    def on_point(self, runner: PyTree, history: Metrics) -> bool:
+        """Calls the callbacks."""
+        runners = _by_set_and_seed(self._gather(runner), self._grid)
+        return super().on_point(runners, self._by_point(history))
+
+    def _means(self, point: Metrics) -> dict[str, float]:
+        """The means of a point over all members, whose episodes are taken together."""
+        return super()._means({name: x.reshape(-1, *x.shape[3:]) for name, x in point.items()})
+
+    def _by_point(self, history: Metrics) -> Metrics:
+        """Metrics with axes of points, sets and seeds, of those that are recorded."""
+        members = {name: x for name, x in history.items() if name != "update_step"}
+        by_point = _by_set_and_seed(members, self._grid, axis=1)
+        return {"update_step": history["update_step"], **by_point}
+
+
+def _by_member(history: Metrics, grid: Grid) -> Metrics:
+    """Metrics of a sweep, members first, of those that are recorded."""
+    steps = np.tile(history["update_step"][:, None], grid.n_members)
+    return jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**history, "update_step": steps})
+
+
+def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:
+    """Arrays whose axis of members has become two."""
+    return jax.tree.map(
+        lambda x: x.reshape(*x.shape[:axis], *grid.shape, *x.shape[axis + 1 :]), tree
+    )
+
+
+def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
+    """The set of the highest mean return, of those whose members all have finite numbers."""
+    if "returns" not in metrics:
+        return None
+    last = metrics["returns"][:, :, -1]
+    means = last.reshape(last.shape[0], -1).mean(axis=1)
+    means = np.where(np.isfinite(means) & are_sound.all(axis=1), means, -np.inf)
+    return int(np.argmax(means)) if np.isfinite(means).any() else None
+
+
+def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
+    """Warns of members with numbers that are not finite at the end, or were not so before."""
+    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *nonfinite})
+    if not indices:
+        return
+    places = list(np.ndindex(*are_sound.shape))
+    told = "".join(f" {places[i]} {nonfinite[i]}." for i in indices[:8] if i in nonfinite)
+    warnings.warn(
+        f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
+        f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
+        "numbers do not count as the best.",
+        stacklevel=4,
+    )

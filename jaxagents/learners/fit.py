@@ -1,0 +1,336 @@
+"""Fitting networks to a rollout in epochs of minibatches."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Key, PyTree, UInt32
+
+from jaxagents import ops, sharding
+from jaxagents.core.arrays import in_32_bits, in_single_precision, select
+from jaxagents.core.hyperparameters import Traced
+from jaxagents.learners.losses import Info
+from jaxagents.learners.train_state import TrainState
+
+LOSS, GRADIENT_NORM = "loss", "gradient_norm"
+OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
+"""Names of the numbers that every fit reports."""
+
+_LARGEST_SHARED_MINIBATCH = 8192
+"""Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+
+_SAMPLES_OF_A_PART = 4096
+"""The intermediate results of this many, for two networks, fit into the caches of a CPU."""
+
+Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[PyTree]]]
+"""Maps the states of networks, and the inputs of their losses, to what these are given instead; they
+are differentiated through it."""
+
+
+class Example(NamedTuple):
+    """A minibatch and its losses, as shapes.
+
+    Attributes:
+        samples: The inputs of the loss.
+        losses: One loss for each sample, or a single one.
+        info: Arrays that describe the samples.
+    """
+
+    samples: PyTree
+    losses: PyTree
+    info: Info
+
+    @property
+    def is_per_sample(self) -> bool:
+        """Whether there is a loss for each sample, rather than one for the whole minibatch."""
+        return self.losses.ndim > 0
+
+
+class Fit(NamedTuple):
+    """How a network is to be fitted.
+
+    Attributes:
+        training: State of its training.
+        loss_fn: Maps a state and the inputs of a minibatch to losses, one for each sample or a single
+            one for the whole minibatch, and a dict of arrays that describe the samples. The mean of
+            the losses is made small, and the means of the arrays are reported.
+        inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
+        n_epochs: Largest number of epochs.
+        kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
+            limit.
+        prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
+            parts.
+        example: The [`Example`][jaxagents.learners.fit.Example] of a minibatch; `None` before it is
+            known.
+    """
+
+    training: TrainState
+    loss_fn: Callable[..., tuple[Array, Info]]
+    inputs: tuple[Any, ...]
+    n_epochs: int
+    kl_threshold: Traced | None = None
+    prepare: Callable[..., tuple] = lambda *inputs: inputs
+    example: PyTree = None
+
+    @property
+    def n_elements(self) -> int:
+        """Number of steps in all environments."""
+        time, n_envs, *_ = jax.tree.leaves(self.inputs)[0].shape
+        return time * n_envs
+
+
+class Fitted(NamedTuple):
+    """A fitted network, with what its last epoch showed.
+
+    Attributes:
+        training: State of its training.
+        info: Means over the minibatches: the `loss`, the `gradient_norm`, and what the loss reports.
+    """
+
+    training: TrainState
+    info: Info
+
+
+def fit(
+    fits: Sequence[Fit],
+    rngs: Key[Array, "epochs n_groups"],
+    *,
+    n_minibatches: int,
+    replicated: bool = False,
+    share: Share | None = None,
+) -> list[Fitted]:
+    """Takes one gradient step of each network for each minibatch of each epoch.
+
+    All networks learn from the same minibatches. Where these are small, or come in parts, they do so in
+    one loop, whose steps keep several cores of a CPU busy. Those with fewer epochs than others leave it
+    earlier.
+
+    Args:
+        fits: The networks.
+        rngs: Random keys of as many epochs as a network has at most, and of the groups of environments
+            within which samples are mixed.
+        n_minibatches: Number of minibatches of each epoch.
+        replicated: Whether each device of a mesh learns from all samples.
+        share: What the networks have in common, which then stop together; `None` for nothing.
+
+    Returns:
+        The fitted networks.
+
+    Raises:
+        TypeError: A network is to stop by a KL divergence that its loss does not report.
+    """
+    n_devices = 1 if replicated else sharding.n_devices()
+    fits = with_examples(fits, n_minibatches, share)
+    for fit in fits:
+        if fit.kl_threshold is not None and "kl" not in fit.example.info:
+            raise TypeError(
+                "A network whose fit stops by a KL divergence needs a loss that reports it, under the "
+                f"name 'kl': it must report 'kl', but reports {sorted(fit.example.info)}."
+            )
+    seeds = jax.random.key_data(rngs)[..., :2]
+    is_small = fits[0].n_elements // n_minibatches <= _LARGEST_SHARED_MINIBATCH
+    in_one_loop = is_small or share is not None or _n_parts(fits, n_devices) > 1
+    fitted = []
+    for together in [fits] if in_one_loop else [[alone] for alone in fits]:
+        fitted += _fit_in_one_loop(together, seeds, n_minibatches, n_devices, share)
+    return fitted
+
+
+def _fit_in_one_loop(
+    fits: list[Fit],
+    seeds: UInt32[Array, "epochs n_groups 2"],
+    n_minibatches: int,
+    n_devices: int,
+    share: Share | None,
+) -> list[Fitted]:
+    n_samples = fits[0].n_elements // seeds.shape[1]
+    fitted = [Fitted(fit.training, _no_numbers(fit.example)) for fit in fits]
+    first = 0
+    for last in sorted({fit.n_epochs for fit in fits}):
+        learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
+        some = [fits[i] for i in learning]
+        step = functools.partial(_minibatch_step, some, _n_parts(some, n_devices), n_devices, share)
+
+        def epoch(number: ArrayLike, before: list[Fitted], some=some, step=step) -> list[Fitted]:
+            minibatches = ops.minibatch_indices(seeds[number], n_samples, n_minibatches)
+            after = _epoch(step, before, minibatches)
+            networks = zip(_going_on(some, before, share), before, after, strict=True)
+            return [
+                new if goes_on is None else select(goes_on, new, old)
+                for goes_on, old, new in networks
+            ]
+
+        after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
+        for i, network in zip(learning, after, strict=True):
+            fitted[i] = network
+        first = last
+    return fitted
+
+
+def _no_numbers(example: Example) -> Info:
+    return {name: jnp.zeros((), jnp.float32) for name in (*example.info, *OF_EVERY_FIT)}
+
+
+def _epoch(step: Callable, before: list[Fitted], minibatches: Array) -> list[Fitted]:
+    """The networks after a step for each minibatch, with the means of what these report."""
+    trainings, numbers = jax.lax.scan(step, [x.training for x in before], minibatches)
+    names = jax.tree.structure([x.info for x in before])
+    means = jax.tree.unflatten(names, list(in_32_bits(numbers.mean(axis=0))))
+    return [Fitted(*network) for network in zip(trainings, means, strict=True)]
+
+
+def _minibatch_step(
+    fits: list[Fit],
+    n_parts: int,
+    n_devices: int,
+    share: Share | None,
+    trainings: list[TrainState],
+    indices: Array,
+) -> tuple[list[TrainState], Float[Array, "numbers"]]:
+    """The networks after a gradient step, and the numbers that describe it."""
+    inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
+    data = jax.tree.map(lambda x: in_groups(x, len(indices)), inputs)
+    elements = ops.take_minibatch(data, indices)
+    samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
+    found = gradients(fits, trainings, samples, n_parts, n_devices, share)
+    after = [
+        training.apply_gradients(grads=grads, value=info[LOSS])
+        for training, (grads, info) in zip(trainings, found, strict=True)
+    ]
+    infos = [
+        {**info, GRADIENT_NORM: optax.tree.norm(in_single_precision(grads))}
+        for grads, info in found
+    ]
+    return after, jnp.stack(jax.tree.leaves(infos))
+
+
+def _going_on(
+    fits: list[Fit], before: list[Fitted], share: Share | None
+) -> list[Bool[Array, ""] | None]:
+    """Whether each network makes another epoch; `None` without a limit."""
+    each = [
+        None if fit.kl_threshold is None else fitted.info["kl"] <= fit.kl_threshold
+        for fit, fitted in zip(fits, before, strict=True)
+    ]
+    limited = [x for x in each if x is not None]
+    if share is None or not limited:
+        return each
+    return [functools.reduce(jnp.logical_and, limited)] * len(each)
+
+
+def gradients(
+    fits: list[Fit],
+    trainings: list[TrainState],
+    samples: list[PyTree],
+    n_parts: int,
+    n_devices: int,
+    share: Share | None = None,
+) -> list[tuple[PyTree, Info]]:
+    """The gradient of each mean loss, with what describes it.
+
+    Args:
+        fits: How the networks are fitted.
+        trainings: The states of their trainings.
+        samples: The inputs of their losses.
+        n_parts: Number of equal parts in which a device computes them, to fit into its caches.
+        n_devices: Number of devices that share the samples.
+        share: What the networks have in common; `None` for nothing.
+
+    Returns:
+        Both, of each network.
+    """
+
+    def of_part(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
+        def total_loss(params: list[PyTree]) -> tuple[Array, list[Info]]:
+            pairs = zip(trainings, params, strict=True)
+            states = [training.replace(params=of_training) for training, of_training in pairs]
+            outputs = _losses(fits, states, samples, share)
+            means = [jax.tree.map(jnp.mean, {**info, LOSS: losses}) for losses, info in outputs]
+            return sum((info[LOSS] for info in means[1:]), means[0][LOSS]), means
+
+        grads, means = jax.grad(total_loss, has_aux=True)([x.params for x in trainings])
+        return list(zip(grads, means, strict=True))
+
+    def mean_of_parts(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
+        parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
+        zeros = jax.eval_shape(of_part, jax.tree.map(lambda x: x[0], parts))
+        total, _ = jax.lax.scan(
+            lambda total, part: (jax.tree.map(jnp.add, total, of_part(part)), None),
+            jax.tree.map(jnp.zeros_like, zeros),
+            parts,
+        )
+        return jax.tree.map(lambda x: x / n_parts, total)
+
+    if n_parts == 1:
+        return of_part(samples)
+    if n_devices == 1:
+        return mean_of_parts(samples)
+    return sharding.mean_over_devices(mean_of_parts, samples)
+
+
+def _losses(
+    fits: Sequence[Fit], trainings: list[TrainState], samples: list[PyTree], share: Share | None
+) -> list[tuple[Array, Info]]:
+    if share is not None:
+        trainings, samples = share(trainings, samples)
+    networks = zip(fits, trainings, samples, strict=True)
+    return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
+
+
+def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None = None) -> list[Fit]:
+    """Fits with the shapes of a minibatch, for which losses are traced if they are not known yet.
+
+    Args:
+        fits: How networks are to be fitted.
+        n_minibatches: Number of minibatches of each epoch.
+        share: What the networks have in common; `None` for nothing.
+
+    Returns:
+        The fits.
+    """
+    if all(fit.example is not None for fit in fits):
+        return list(fits)
+    size = fits[0].n_elements // n_minibatches
+
+    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Example]:
+        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
+        samples = [fit.prepare(*of_fit) for fit, of_fit in zip(fits, elements, strict=True)]
+        outputs = _losses(fits, trainings, samples, share)
+        return [Example(given, *output) for given, output in zip(samples, outputs, strict=True)]
+
+    trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
+    examples = jax.eval_shape(of_minibatch, trainings, inputs)
+    return [fit._replace(example=x) for fit, x in zip(fits, examples, strict=True)]
+
+
+def _n_parts(fits: Sequence[Fit], n_devices: int) -> int:
+    """Number of equal parts in which a device computes the gradients of a minibatch."""
+    sizes = {len(x) for fit in fits for x in jax.tree.leaves(fit.example.samples)}
+    if len(sizes) > 1 or not all(fit.example.is_per_sample for fit in fits):
+        return 1
+    return equal_parts(sizes.pop() // n_devices)
+
+
+def equal_parts(size: int) -> int:
+    """Number of equal parts that are not much smaller than they may be; 1 if there are none."""
+    fewest = fewest_parts(size)
+    if fewest == 1:
+        return 1
+    return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
+
+
+def fewest_parts(n_samples: int) -> int:
+    """The fewest parts in which networks compute with samples, to be fast on the default backend."""
+    return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
+
+
+def in_groups(x: Array, n_groups: int) -> Array:
+    """From `(time, environments, ...)` to `(groups, samples, ...)`."""
+    time, n_envs, *rest = x.shape
+    by_group = jnp.moveaxis(x.reshape(time, n_groups, n_envs // n_groups, *rest), 1, 0)
+    return by_group.reshape(n_groups, -1, *rest)

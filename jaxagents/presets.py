@@ -1,0 +1,92 @@
+"""Settings that were tuned, by name: those of the results pages."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Float, Key, PyTree
+
+from jaxagents.agents.annealing import annealed
+from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
+from jaxagents.core.nearest import unknown
+from jaxagents.core.schedules import LinearSchedule
+from jaxagents.networks import ObservationEncoder
+from jaxagents.td3 import TD3, TD3Learner
+
+
+class Preset(NamedTuple):
+    """An agent in an environment, with all that it needs but data.
+
+    Attributes:
+        env: The name of the environment, for `gymnax.make`.
+        agent: The class of the agent.
+        config: Its configuration.
+        hyperparams: Its hyperparameters.
+        anneals: Whether the optimizer of the configuration has the learning rate fall to zero.
+    """
+
+    env: str
+    agent: type[Any]
+    config: Any
+    hyperparams: Any
+    anneals: bool
+
+
+def preset_names() -> list[str]:
+    """The names of all presets: the agent, and the environment in small letters."""
+    return list(PRESETS)
+
+
+def preset(name: str) -> Preset:
+    """The settings of a name.
+
+    ```python
+    chosen = preset("dqn-cartpole")
+    agent = chosen.agent(*gymnax.make(chosen.env), chosen.config)
+    runner, metrics = agent.train(jax.random.key(0), chosen.hyperparams)
+    ```
+
+    Args:
+        name: One of [`preset_names`][jaxagents.presets.preset_names].
+
+    Returns:
+        The agent, its environment, its configuration and its hyperparameters.
+
+    Raises:
+        ValueError: There is no such name; the error says which is nearest.
+    """
+    if name not in PRESETS:
+        raise ValueError(unknown("preset", name, PRESETS))
+    settings = PRESETS[name]
+    agent, config_type, hyperparams_type = CATALOGUE[settings.agent].types()
+    config = config_type(**settings.config)
+    if settings.sees_images:
+        config = config.replace(encoder=ObservationEncoder((3,), padding="VALID"))
+    if settings.anneals:
+        config = annealed(config)
+    hyperparams = with_values(hyperparams_type(), settings.hyperparams)
+    agent = HeldNoiseTD3 if settings.holds_noise else agent
+    return Preset(settings.env, agent, config, hyperparams, settings.anneals)
+
+
+def with_values(hyperparams: Any, values: Fields) -> Any:
+    """Hyperparameters with other values: dicts for the parameters of optimizers and linear schedules."""
+    values = dict(values)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            before = getattr(hyperparams, name)
+            is_nested = dataclasses.is_dataclass(before)
+            values[name] = with_values(before, value) if is_nested else LinearSchedule(**value)
+    return hyperparams.replace(**values)
+
+
+class HeldNoiseTD3(TD3):
+    """TD3 that explores with one draw of noise for each update step, instead of one for each action.
+
+    Its noise lasts: it is meant for cars that must swing to climb a mountain.
+    """
+
+    def _explore(
+        self, key: Key[Array, ""], learner: TD3Learner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> PyTree:
+        return learner.sample_actions(obs, seed=jax.random.fold_in(learner.rng, 1))

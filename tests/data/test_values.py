@@ -1,0 +1,141 @@
+"""The numbers of datasets: moments of observations, and the scale of rewards."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+import registry
+from probes import MatchSign
+
+from jaxagents import iql
+from jaxagents.data import Dataset
+from jaxagents.data.values import moments_of_rows, reward_factor
+
+CASES = {case.name: case for case in registry.OFFLINE}
+REWARDS = np.array([1.0, 2.0, 4.0, -1.0, 0.5, 9.0], np.float32)
+ENDS = np.array([0, 0, 1, 1, 0, 0], bool)
+
+
+def test_there_are_moments_for_everything_but_images():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "vector": rng.normal(3.0, 2.0, (50, 4)).astype(np.float32),
+        "whole": rng.integers(-5, 6, (50, 3)),
+        "number": rng.integers(0, 9, 50).astype(np.uint8),
+        "mask": rng.random((50, 3)) < 0.5,
+        "images": {"of bytes": np.ones((50, 4, 4, 3), np.uint8), "real": np.ones((50, 4, 4, 1))},
+    }
+    found = moments_of_rows(arrays)
+    leaves = jax.tree.leaves(arrays)
+    assert len(jax.tree.leaves(found, is_leaf=lambda x: x is None)) == 3 * len(leaves)
+    for name in ("vector", "whole", "number", "mask"):
+        wide = np.float64(arrays[name])
+        np.testing.assert_allclose(found[name].mean, wide.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found[name].variance, wide.var(axis=0), rtol=1e-5)
+        assert found[name].count == 50
+    for moments in found["images"].values():
+        assert moments.count == 0
+        assert moments.mean.shape == ()
+
+
+def test_the_reward_factor_is_that_of_whole_episodes():
+    assert reward_factor({"rewards": REWARDS, "ends": ENDS}) == np.float32(3 / 8)
+    assert reward_factor({"rewards": REWARDS, "ends": [0, 0, 1, 0, 0, 1]}) == np.float32(3 / 1.5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({"rewards": REWARDS}, KeyError, "normalise_rewards needs 'ends'"),
+        ({"rewards": REWARDS, "ends": 0 * ENDS}, ValueError, "the dataset has none"),
+        (
+            {"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]},
+            ValueError,
+            "only episodes that return 3",
+        ),
+        (
+            {"rewards": np.full(6, np.nan), "ends": ENDS},
+            ValueError,
+            "'rewards' is NaN or infinite in 6 of 6",
+        ),
+        ({"rewards": REWARDS[:, None], "ends": ENDS}, ValueError, r"got shape \(6, 1\)"),
+        ({"rewards": REWARDS, "ends": ENDS, "masks": 0 * REWARDS}, ValueError, "Row 0 has a mask"),
+    ],
+)
+def test_datasets_without_one_are_refused(arrays, error, message):
+    with pytest.raises(error, match=message):
+        reward_factor(arrays)
+
+
+def four_episodes():
+    """Episodes of ten rows, whose rewards are 1, 2, 3 and 4."""
+    rows = np.zeros((40, 2), np.float32)
+    return Dataset(
+        {
+            "observations": rows,
+            "actions": rows[:, :1],
+            "rewards": np.repeat(np.arange(1, 5, dtype=np.float32), 10),
+            "next_observations": rows,
+            "masks": np.ones(40, np.float32),
+            "ends": np.arange(40) % 10 == 9,
+        }
+    )
+
+
+def test_several_steps_have_the_scale_of_single_ones():
+    dataset = four_episodes()
+    stepped = dataset.n_step(3, 0.99)
+    assert reward_factor(dataset) == np.float32(10 / 30)
+    assert reward_factor(stepped) == reward_factor(dataset)
+    assert reward_factor(pickle.loads(pickle.dumps(stepped))) == reward_factor(dataset)
+    normalised, _ = stepped.normalise(["observations"])
+    assert reward_factor(normalised) == reward_factor(dataset)
+    assert reward_factor(stepped.get_subset(slice(20))) == reward_factor(
+        dataset.get_subset(slice(20))
+    )
+    config = CASES["IQL"].config(normalise_rewards=True)
+    agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=stepped)
+    np.testing.assert_allclose(agent.data.arrays["rewards"][0], stepped["rewards"] / 3, rtol=1e-6)
+
+
+def test_the_parts_of_a_split_have_the_scale_of_the_whole():
+    dataset = four_episodes()
+    for whole in (dataset, dataset.n_step(3, 0.99)):
+        for part in whole.split(0.3):
+            assert reward_factor(part) == reward_factor(dataset)
+            assert reward_factor(pickle.loads(pickle.dumps(part))) == reward_factor(dataset)
+            assert reward_factor(part.split(0.5)[1]) == reward_factor(dataset)
+    without = Dataset({name: dataset[name] for name in ("rewards", "actions")})
+    with pytest.raises(KeyError, match=r"needs 'ends'.*\['actions', 'rewards'\]"):
+        reward_factor(without.split(0.5)[0])
+
+
+def test_several_steps_whose_single_ones_are_not_known_are_refused():
+    arrays = {**four_episodes().n_step(3, 0.99)}
+    for dataset in (arrays, Dataset(arrays)):
+        with pytest.raises(ValueError, match=r"rewards of single steps, but .* 'discounts'"):
+            reward_factor(dataset)
+
+
+def test_agents_have_scaled_rewards_on_the_device():
+    rows = {
+        "observations": np.zeros((6, 2), np.float32),
+        "actions": np.zeros((6, 1), np.float32),
+        "rewards": REWARDS,
+        "next_observations": np.zeros((6, 2), np.float32),
+        "masks": np.ones(6, np.float32),
+        "ends": ENDS,
+    }
+    dataset = Dataset(rows)
+
+    def rewards(**fields):
+        config = CASES["IQL"].config(**fields)
+        agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=dataset)
+        return agent.data.arrays["rewards"]
+
+    np.testing.assert_array_equal(
+        rewards(normalise_rewards=True), REWARDS[None] * np.float32(3 / 8)
+    )
+    np.testing.assert_array_equal(rewards(), REWARDS[None])
+    np.testing.assert_array_equal(dataset["rewards"], REWARDS)

@@ -1,0 +1,303 @@
+"""Driving a training: interruption, progress, logs, several devices."""
+
+import os
+import signal
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from collectives import collectives_of
+from probes import MatchSign
+from registry import AGENTS
+from scripts import run_script
+
+from jaxagents.checkpoints.records import saved_steps
+from jaxagents.engine.executors import OnDevice
+from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.members import MembersOnDevices
+
+CASES = {case.name: case for case in AGENTS}
+PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
+"""An agent of many epochs of minibatches, and one whose programs are the smallest."""
+KEY, KEY_3 = jax.random.key(0), jax.random.key(3)
+
+
+def test_a_first_interruption_is_noted_and_a_second_raises():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as interruption:
+        assert not interruption.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_not_interrupted():
+    outcome = []
+
+    def work():
+        with Interruption() as interruption:
+            outcome.append(interruption.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert outcome == [False]
+
+
+class InterruptingLogger:
+    def __init__(self, at):
+        self.at = at
+        self.logged = []
+
+    def log(self, step, metrics):
+        self.logged.append((step, metrics))
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupted_training_returns_what_it_has():
+    agent = CASE.make(MatchSign)
+    logger = InterruptingLogger(at=2)
+    runner, metrics = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=False, loggers=[logger]
+    )
+    assert 2 < runner.update_step < 100
+    np.testing.assert_array_equal(metrics["update_step"], [0, 2])
+    assert agent.previous_training_max_step == runner.update_step
+    assert agent.eval(KEY)["returns"].shape == (32,)
+    whole, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=int(runner.update_step) + 3, progress=False
+    )
+    resumed, _ = agent.train(None, None, runner, n_steps=3, progress=False)
+    trees.assert_equal(whole, resumed)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_says_where_it_was_interrupted_and_no_more_than_is_true(capfd, progress):
+    agent = CASE.make(MatchSign)
+    loggers = [InterruptingLogger(at=2)]
+    runner, _ = agent.train(
+        KEY, CASE.hyperparams(), n_steps=100, progress=progress, loggers=loggers
+    )
+    shown = capfd.readouterr().err
+    assert (f"Interrupted after {runner.update_step} of 100 updates." in shown) == progress
+    assert "nothing is lost" not in shown
+
+
+def test_loggers_get_the_mean_of_every_metric():
+    logger = InterruptingLogger(at=None)
+    _, metrics = CASE.make(MatchSign).train(
+        KEY, CASE.hyperparams(), progress=False, loggers=[logger]
+    )
+    assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
+    first, last = logger.logged[0][1], logger.logged[-1][1]
+    assert "actor_loss" not in first  # there is none before an update
+    assert np.isfinite(list(first.values())).all()
+    np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
+    np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
+
+
+def test_shows_progress(capfd):
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams())
+    shown = capfd.readouterr().err
+    assert "REINFORCE on MatchSign: 100%" in shown
+    assert "5/5" in shown
+    assert shown.count("5 updates x 64 steps = 320 environment steps\n") == 1
+    CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["REINFORCE", "DQN", "BC"])
+def test_a_seed_is_enough(name):
+    case = CASES[name]
+    agent, hyperparams = case.make(MatchSign), case.agent._hyperparams_type()
+    trees.assert_equal(
+        agent.train(3, progress=False),
+        agent.train(jax.random.key(3), hyperparams, progress=False),
+    )
+    trees.assert_equal(agent.start(3), agent.start(jax.random.key(3), hyperparams))
+
+
+def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, _ = agent.resume(3, progress=False)
+    trees.assert_equal(agent.resume(KEY_3, progress=False)[0], runner)
+    trees.assert_equal(agent.eval(3), agent.eval(KEY_3))
+    trees.assert_equal(agent.env_reset(3), agent.env_reset(KEY_3))
+    seeds = agent.sweep([3, 4], n_steps=1, progress=False)
+    keys = jnp.stack([KEY_3, jax.random.key(4)])
+    trees.assert_equal(seeds.metrics, agent.sweep(keys, n_steps=1, progress=False).metrics)
+    with pytest.raises(ValueError, match="is of another training"):
+        agent.resume(4)
+
+
+def test_without_hyperparameters_a_training_goes_on_with_those_it_had(tmp_path):
+    files = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    hyperparams = CASE.hyperparams()
+    CASE.make(MatchSign, **files).train(3, hyperparams, n_steps=2, progress=False)
+    runner, _ = CASE.make(MatchSign, **files).resume(3, progress=False)
+    whole, _ = CASE.make(MatchSign).train(3, hyperparams, progress=False)
+    trees.assert_equal(runner, whole)
+
+
+def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    silent = jax.jit(agent.train).trace(KEY, hyperparams)
+    assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
+
+    @jax.jit
+    def train(key):
+        return agent.train(key, hyperparams, progress=True)
+
+    showing = train.trace(KEY)
+    assert showing.jaxpr.effects
+    bare = agent.train(KEY, hyperparams, progress=False)
+    assert capfd.readouterr().err == ""
+    trees.assert_equal(bare, jax.block_until_ready(showing.lower().compile()(KEY)))
+    jax.effects_barrier()
+    assert "4/4" in capfd.readouterr().err
+
+
+@jax.jit
+def first_of(tree):
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def test_a_stack_of_runners_is_not_one_training():
+    agent = CASE.make(MatchSign)
+    result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
+    stacked = first_of((result.runners, result.metrics))
+    runner, metrics = first_of(stacked)
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.collect_training(*stacked)
+    with pytest.raises(ValueError, match="stack of 3 trainings"):
+        agent.train(None, None, stacked[0])
+    with pytest.raises(
+        ValueError, match=r"metrics must be those of one training, .* got one of \(3, 4\)"
+    ):
+        agent.collect_training(runner, stacked[1])
+    agent.collect_training(runner, metrics)
+    assert agent.agent_trained
+    assert agent.previous_training_max_step == 5
+    assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
+
+
+def test_metrics_that_are_given_are_copies(tmp_path):
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    _, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    returns = metrics["returns"].copy()
+    metrics["returns"] /= 500
+    agent.training_metrics["returns"][:] = -1
+    agent.train(None, None, agent.training_runner, n_steps=1, progress=False)
+    again = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    _, history = again.restore("last")
+    np.testing.assert_array_equal(history["returns"][:2], returns)
+    history["returns"][:] = -1
+    for made in (agent, again):
+        np.testing.assert_array_equal(made.training_metrics["returns"][:2], returns)
+
+
+def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
+    agent = CASE.make(MatchSign)
+    runner, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    agent.collect_training(runner, {**metrics, "more": metrics["returns"]})
+    monkeypatch.setattr(type(agent), "_check_same_metrics", lambda *args: None)
+    with pytest.raises(ValueError, match="more"):
+        agent.train(None, None, runner, n_steps=1, progress=False)
+    assert agent.training_runner.update_step == 2
+    np.testing.assert_array_equal(agent.eval_steps_in_training, [1, 2])
+
+
+def test_the_keys_of_the_evaluations_are_configured():
+    """They may be raw, and are as many as configured, as they are without a key in the suite."""
+    agent = CASE.make(MatchSign, n_evals=64, eval_rng=jax.random.PRNGKey(1))
+    runner = agent.start(KEY, CASE.hyperparams())
+    assert agent.evaluate(runner)["lengths"].shape == (64,)
+
+
+def test_stops_early_once_the_policy_has_moved_too_far():
+    agent = PPO.make(MatchSign, False, actor_epochs=7)
+    per_epoch = agent.config.n_minibatches
+
+    def epochs(kl_threshold):
+        hyperparams = PPO.hyperparams(kl_threshold=kl_threshold)
+        runner, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
+        assert runner.critic_training.step == per_epoch * agent.config.critic_epochs
+        return int(runner.actor_training.step) / per_epoch
+
+    assert epochs(0.0) == 1
+    assert epochs(float("inf")) == 7
+    assert 1 < epochs(0.002) < 7
+
+
+def test_groups_of_environments_are_mixed_apart():
+    whole, grouped = (
+        PPO.make(MatchSign, False, actor_epochs=7, n_groups=n_groups).train(
+            KEY, PPO.hyperparams(), progress=False
+        )[0]
+        for n_groups in (1, 2)
+    )
+    assert not trees.equal(whole.actor_training.params, grouped.actor_training.params)
+    assert np.isfinite(grouped.info["actor_loss"])
+
+
+def test_a_sweep_refuses_axes_that_do_not_fit():
+    agent = PPO.make(MatchSign)
+    with pytest.raises(ValueError, match="one leading axis of seeds"):
+        agent.sweep(KEY, PPO.hyperparams())
+    uneven = PPO.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
+    with pytest.raises(ValueError, match="must share one leading axis of sets"):
+        agent.sweep(jax.random.split(KEY, 2), uneven)
+
+
+def test_a_sweep_without_evaluation_has_no_best():
+    agent = CASE.make(MatchSign, False)
+    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
+    assert result.best is None
+    assert result.runners.update_step.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("name", [CASE.name, "DQN", "BC"])
+@pytest.mark.slow_except("BC")
+def test_members_on_several_devices_are_those_on_cores(name):
+    agent, hyperparams = CASES[name].make(MatchSign), CASES[name].hyperparams()
+    devices = MembersOnDevices(agent, jax.devices()[:2])
+    keys = jax.random.split(KEY, 3)
+    sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
+    fresh = devices.gather(devices.start(keys, sets))
+    placed = devices.place(fresh, lambda runner: runner)
+    runners, _ = devices.advance(placed, np.int32(agent.config.n_steps))
+    metrics = jax.device_get(devices.evaluate(runners))
+    cores = agent.sweep(keys, hyperparams, progress=False)
+    last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)
+    trees.assert_close(last, metrics)
+    trees.assert_close(first_of(cores.runners), devices.gather(runners))
+    assert not collectives_of(devices.lowered_advance(keys, sets))
+
+
+def test_importing_is_light():
+    script = """
+        import sys, jaxagents
+        print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
+    """
+    assert run_script(script).strip() == "[]"
+
+
+def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypatch):
+    start = OnDevice.start
+
+    def interrupted(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return start(*args)
+
+    monkeypatch.setattr(OnDevice, "start", interrupted)
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    agent.train(KEY, CASE.hyperparams(), n_steps=500, progress=False)
+    stopped = agent.previous_training_max_step
+    assert stopped < 500
+    assert saved_steps(tmp_path)[-1] == stopped

@@ -1,0 +1,118 @@
+"""Networks in training with and without a memory, used in one way."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+
+from jaxagents.learners.memory import FromMemory, initial_carry, step, unroll
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import (
+    CategoricalActor,
+    CriticView,
+    Masked,
+    Normalised,
+    ObservationOnly,
+    PerActor,
+    Torso,
+    WithMemory,
+    Wrapper,
+    remembers,
+)
+from jaxagents.networks.encoding import BehindTrunk
+from jaxagents.networks.initialisation import initialise
+
+KEY = jax.random.key(0)
+FIRST = jnp.array([False, False, True, False, True])
+OBS = {
+    "observation": jax.random.normal(KEY, (5, 3)),
+    "action_mask": jnp.ones((5, 2), bool).at[1, 0].set(False),
+}
+
+
+class Doubled(Wrapper):
+    """A user's own: sees twice the observation, and doubles the output."""
+
+    def view_of(self, obs):
+        return jax.tree.map(lambda x: x * 2, obs)
+
+    def output_for(self, obs, output):
+        return output * 2.0
+
+
+WRAPPERS = {
+    "nothing": ObservationOnly,
+    "mask": Masked,
+    "view": CriticView,
+    "own": lambda network: ObservationOnly(Doubled(network)),
+    "statistics": lambda network: Normalised(ObservationOnly(network)),
+    "actors": lambda network: ObservationOnly(PerActor(network, 2, own_observations=False)),
+    "trunk": lambda network: BehindTrunk(Masked(CategoricalActor(2)), ObservationOnly(network)),
+}
+REMEMBERING = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4), Torso((4,)))
+
+
+def at(tree, t):
+    return jax.tree.map(lambda x: x[t], tree)
+
+
+def state_of(network):
+    carry = (initial_carry(network),) if remembers(network) else ()
+    return TrainState.from_variables(network, initialise(network, KEY, *carry, at(OBS, 0)))
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
+def test_a_memory_goes_through_every_wrapper(wrap):
+    network = wrap(REMEMBERING)
+    assert remembers(network)
+    state = state_of(network)
+    carry = initial = initial_carry(network)
+    carries, outputs = jax.jit(unroll)(state, carry, OBS, FIRST)
+    for t in range(len(FIRST)):
+        carry = initial if FIRST[t] else carry
+        carry, output = jax.jit(step)(state, carry, at(OBS, t))
+        trees.assert_close((carry, output), at((carries, outputs), t))
+    assert max(jnp.abs(x).max() for x in jax.tree.leaves(carry)) > 0.0
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
+def test_what_remembers_nothing_costs_nothing(wrap):
+    network = wrap(CategoricalActor(2, features=(4,)))
+    assert not remembers(network)
+    assert initial_carry(network) == ()
+    state = state_of(network)
+
+    def program(function, *inputs):
+        return str(jax.make_jaxpr(function)(*inputs))
+
+    one = at(OBS, 0)
+    assert program(lambda s, x: step(s, (), x), state, one) == program(
+        lambda s, x: ((), s(x)), state, one
+    )
+    assert program(lambda s, x: unroll(s, (), x, FIRST), state, OBS) == program(
+        lambda s, x: ((), jax.vmap(s)(x)), state, OBS
+    )
+    carry, outputs = state((), OBS, FIRST, method="unroll")
+    assert carry == ()
+    trees.assert_equal(outputs, unroll(state, (), OBS, FIRST)[1])
+
+
+@pytest.mark.parametrize("network", [REMEMBERING, CategoricalActor(2, features=(4,))])
+def test_parameters_may_be_given(network):
+    state = state_of(ObservationOnly(network))
+    zeros = jax.tree.map(jnp.zeros_like, state.params)
+    carry = initial_carry(state.model_def)
+    _, output = step(state, carry, at(OBS, 0), params=zeros)
+    _, outputs = unroll(state, carry, OBS, FIRST, params=zeros)
+    np.testing.assert_array_equal(output, np.zeros(2))
+    np.testing.assert_array_equal(outputs, np.zeros((5, 2)))
+
+
+def test_a_network_of_a_learner_takes_steps_of_one_and_of_many():
+    network = FromMemory(ObservationOnly(REMEMBERING))
+    state = state_of(network)
+    carries = jnp.ones((5, 4))
+    many = step(state, carries, OBS)
+    trees.assert_close(at(many, 3), step(state, carries[3], at(OBS, 3)))
