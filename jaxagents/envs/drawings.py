@@ -28,21 +28,7 @@ _DARK, _POLE, _JOINT, _PALE, _GOAL = "#2B2D42", "#D55E00", "#0072B2", "#C9CCD6",
 _GRID_SIZE = 240
 """Pixels of the longer side of a grid, about."""
 _BACKGROUND = np.array((16, 18, 28), np.uint8)
-_CHANNELS = np.array(
-    [
-        (86, 180, 233),
-        (240, 228, 66),
-        (90, 95, 115),
-        (213, 94, 0),
-        (0, 158, 115),
-        (204, 121, 167),
-        (230, 159, 0),
-        (120, 94, 240),
-        (255, 255, 255),
-        (0, 114, 178),
-    ],
-    np.uint8,
-)
+_CHANNELS = "56B4E9 F0E442 5A5F73 D55E00 009E73 CC79A7 E69F00 785EF0 FFFFFF 0072B2"
 """Colours of the channels of a grid, the player's first, which colour-blind people tell apart."""
 
 
@@ -260,7 +246,8 @@ def draw_grid(channels: Bool[np.ndarray, "rows columns channels"]) -> Picture:
         The picture.
     """
     n_rows, n_columns, n_channels = channels.shape
-    palette = np.concatenate([_CHANNELS[np.arange(n_channels) % len(_CHANNELS)], [_BACKGROUND]])
+    colours = np.frombuffer(bytes.fromhex(_CHANNELS), np.uint8).reshape(-1, 3)
+    palette = np.concatenate([colours[np.arange(n_channels) % len(colours)], [_BACKGROUND]])
     nothing = np.ones((n_rows, n_columns, 1), bool)
     cells = palette[np.argmax(np.concatenate([channels, nothing], axis=-1), axis=-1)]
     size = max(3, _GRID_SIZE // max(n_rows, n_columns))
