@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import jaxagents
 from jaxagents.cli.mistakes import CommandError, StoppedError, check_known
@@ -79,12 +78,3 @@ def _run(words: list[str]) -> None:
         check_known("command", words[0], _COMMANDS)
         module, function, _ = _COMMANDS[words[0]]
         getattr(importlib.import_module(f"jaxagents.cli.{module}"), function)(words[1:])
-
-
-def __getattr__(name: str) -> Any:
-    """Imports `annealed_adam`, which moved to `jaxagents.agents.annealing`, once it is used."""
-    if name == "annealed_adam":
-        from jaxagents.agents.annealing import annealed_adam
-
-        return annealed_adam
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

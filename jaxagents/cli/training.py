@@ -22,7 +22,7 @@ from jaxagents.cli.mistakes import (
     check_known,
     told_in_a_line,
 )
-from jaxagents.cli.options import Option, Resume, chosen_sets, option, options_of
+from jaxagents.cli.options import Resume, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, check_holds_no_run
 from jaxagents.core import numbers
@@ -73,8 +73,7 @@ def resume(words: Sequence[str]) -> None:
 
 def _begin(command: str, words: Sequence[str]) -> None:
     choice, is_sweep = _choose(command, words), command == "sweep"
-    own = _own_options(choice, is_sweep)
-    kind = options_of(choice.agent, choice.preset, own, several=is_sweep)
+    kind = options_of(choice.agent, choice.preset, is_sweep)
     name = f"{command} {choice.agent}"
     options: Any = parse(kind, choice.words, name, _SUMMARIES[command], "ENV")
     if not choice.environment:
@@ -141,37 +140,6 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
         check_environment(names[1])
     preset = found.preset[0] if found.preset else None
     return Choice(names[0], "".join(names[1:]), preset, left)
-
-
-def _own_options(choice: Choice, is_sweep: bool) -> list[Option]:
-    options = [
-        option("seed", int, 0, "Seed of everything random."),
-        option(
-            "run_dir",
-            Path | None,
-            None,
-            "Folder for all results, by default a new one under runs/ with the agent, the environment "
-            "and the time.",
-        ),
-        option(
-            "preset",
-            str | None,
-            choice.preset,
-            "Settings by name, on top of which the other options are; see 'jaxagents list presets'.",
-        ),
-        option(
-            "anneal_learning_rate",
-            bool,
-            choice.preset is not None and PRESETS[choice.preset].anneals,
-            "Whether Adam's learning rate falls linearly to zero over the training.",
-        ),
-    ]
-    if is_sweep:
-        options.append(option("seeds", int, 4, "Number of seeds."))
-    if CATALOGUE[choice.agent].learns_from_data:
-        text = "File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them."
-        options.append(option("dataset", Path | None, None, text))
-    return options
 
 
 @contextlib.contextmanager
