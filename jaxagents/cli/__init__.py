@@ -44,11 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line.
 
     Args:
-        arguments: Words of the command line; those of the process by default.
+        arguments: Words of the command line; by default those that the process was given.
 
     Raises:
-        SystemExit: With 2 after a mistake, with 130 after Ctrl-C, with 1 after a failure or where nobody
-            reads what is printed any more.
+        SystemExit: With 2 after a mistake, 130 after Ctrl-C, 1 after a failure or a broken pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -56,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _run(words)
         finally:
             sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # a reader such as `head` has seen enough: nothing more is written to it
+    except BrokenPipeError:  # a reader such as `head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:

@@ -55,7 +55,7 @@ def sweep(words: Sequence[str]) -> None:
 
 
 def resume(words: Sequence[str]) -> None:
-    """Goes on with a run that was interrupted, or is to have more updates: `jaxagents resume FOLDER`."""
+    """Continues a run that was stopped, or trains it for longer: `jaxagents resume FOLDER`."""
     options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
     run, folder, n_steps = Run.read(options.folder), options.folder, options.n_steps
     if n_steps is not None:
@@ -168,7 +168,7 @@ def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
 
 
 def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
-    """Makes what is missing of a run, of which the folder holds nothing yet unless it is begun."""
+    """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
     with _resumable(folder), _noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
@@ -213,7 +213,7 @@ def _how_to_go_on(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Says of a run that ends early how to go on."""
+    """Adds how to go on to the message of a run that ends early."""
     try:
         yield
     except KeyboardInterrupt:
@@ -229,10 +229,10 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _noting_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Notes Ctrl-C as well as raising `KeyboardInterrupt`.
+    """Remembers Ctrl-C, besides raising `KeyboardInterrupt`.
 
-    Python drops the error where nothing can be raised, such as in what JAX does at each garbage
-    collection, and imported modules may swallow it.
+    Python drops the error inside callbacks, such as JAX's at each garbage collection, and modules may
+    swallow it while they are imported.
 
     Yields:
         A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.
