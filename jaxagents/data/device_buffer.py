@@ -314,7 +314,7 @@ class DeviceBuffer(struct.PyTreeNode):
             n_rows = self._of_each(batch_size)
             indices, within = self._draw(lambda x, key: x.sample_prioritised(key, n_rows), key)
             return indices, within.reshape(-1) / self.n_groups
-        return self.priority_tree().sample(key, batch_size)
+        return self._priority_tree().sample(key, batch_size)
 
     def with_priorities(
         self, indices: Int[Array, "n"], priorities: Float[Array, "n"]
@@ -336,7 +336,7 @@ class DeviceBuffer(struct.PyTreeNode):
             split = self._split(priorities)
             after = self._of_groups(DeviceBuffer.with_priorities, indices, split, gives_buffer=True)
             return self.replace(priorities=after.priorities)
-        return self.replace(priorities=self.priority_tree().set(indices, priorities))
+        return self.replace(priorities=self._priority_tree().set(indices, priorities))
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of what the buffer holds, on the host.
@@ -373,12 +373,7 @@ class DeviceBuffer(struct.PyTreeNode):
             held["ends"][n_times - 1 :: n_times] = True
         return Dataset(rows.unflatten(held), seed)
 
-    def priority_tree(self) -> PriorityTree:
-        """The priorities.
-
-        Raises:
-            ValueError: The buffer has none.
-        """
+    def _priority_tree(self) -> PriorityTree:
         if self.priorities is None:
             raise ValueError("The buffer has no priorities: create it with prioritised=True.")
         return self.priorities
