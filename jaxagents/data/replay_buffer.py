@@ -421,7 +421,7 @@ class ReplayBuffer(rows.Sampled):
     def end_episodes(self, environments: Collection[int] | None = None) -> list[int]:
         """Marks the newest transition of environments as the last of its episode.
 
-        So no row goes on in one that is added later, such as that of another training.
+        So no row goes on in one that is added later, such as by another run.
 
         Args:
             environments: Their numbers; those without transitions do not matter. By default all.
