@@ -25,7 +25,7 @@ from jaxagents import IPPO, PPO, ippo, ppo
 from jaxagents.core.suites import is_installed
 from jaxagents.envs import Environment, Episodes
 from jaxagents.envs.films import draw_states
-from jaxagents.envs.random_play import player_of
+from jaxagents.envs.play import random_action
 
 ENVIRONMENTS = {
     "gymnax:CartPole-v1": {},
@@ -205,12 +205,11 @@ def speed(env: Environment, n_envs: int, n_steps: int) -> float:
     """Steps a second of the processor's time with random actions and resets, after compilation."""
     actors = () if env.n_actors is None else (env.n_actors,)
     episodes = Episodes(env, 1_000_000, actors)
-    player = player_of(env.action_space, actors)
 
     def step(carry, key):
         obs, states = carry
         action_keys, *step_keys = jax.random.split(key, (3, n_envs))
-        actions = jax.vmap(player)(action_keys, obs)
+        actions = jax.vmap(functools.partial(random_action, episodes))(action_keys, obs)
         timestep = episodes.step_all(jnp.stack(step_keys, axis=1), states, actions)
         return (timestep.obs, timestep.envstate), timestep.reward.sum()
 

@@ -21,8 +21,7 @@ from jaxagents.core.remembered import observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.checks import check_environment, check_one_actor
-from jaxagents.envs.declarations import check_action_mask
+from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
 from jaxagents.envs.spaces import box_bounds, check_components, is_bounded, is_box, is_discrete
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT

@@ -23,7 +23,6 @@ from jaxagents.core.observed import action_mask
 from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.grouped_buffer import GroupedBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.spaces import is_discrete
@@ -158,9 +157,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         }
         config = self.config
         sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
-        if config.n_groups == 1:
-            return DeviceBuffer.create(example, *sizes, self._replay.length)
-        return GroupedBuffer.create(example, *sizes, config.n_groups, self._replay.length)
+        return DeviceBuffer.create(example, *sizes, self._replay.length, config.n_groups)
 
     @property
     def _replay(self) -> Replay:

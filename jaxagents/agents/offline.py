@@ -22,9 +22,13 @@ from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
-from jaxagents.data.moments import moments_of_rows
-from jaxagents.data.return_range import reward_factor
-from jaxagents.data.values import check_allowed, check_are_numbers, check_values
+from jaxagents.data.values import (
+    check_allowed,
+    check_are_numbers,
+    check_values,
+    moments_of_rows,
+    reward_factor,
+)
 from jaxagents.engine.behaviour import FunctionalEnvironment
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.environment import Environment

@@ -15,11 +15,11 @@ from jaxagents.agents.shared_trunk import whole_critic
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
+    check_actor_mask,
     check_environment,
     check_one_actor,
     check_several_actors,
 )
-from jaxagents.envs.declarations import check_actor_mask
 from jaxagents.learners.losses import Info
 from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import TrainState

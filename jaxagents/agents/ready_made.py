@@ -21,7 +21,7 @@ from jaxagents.agents.on_policy import (
 )
 from jaxagents.agents.on_policy_checks import check_actors
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.declarations import check_action_mask
+from jaxagents.envs.checks import check_action_mask
 from jaxagents.networks import (
     Masked,
     Normalised,

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
+from jaxagents import ops
 from jaxagents.core.remembered import Steps, Successors
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.several_steps import OF_THE_LAST, several_steps
+from jaxagents.data.rows import OF_THE_LAST
 from jaxagents.learners.learner import Batch
 
 _OF_LARGEST = 0.9
@@ -223,9 +224,9 @@ def over_several_steps(
     window = jnp.add.outer(steps, jnp.arange(n))
     is_inside, window = window < length, jnp.minimum(window, length - 1)
     goes_on = ~rows["ends"][:, window[:, :-1]] & is_inside[None, :, 1:]
-    taken = several_steps(rows["rewards"][:, window], goes_on, gamma)
-    last = steps[None] + taken.n_steps - 1
+    rewards, n_steps, discounts = ops.n_step_rewards(rows["rewards"][:, window], goes_on, gamma)
+    last = steps[None] + n_steps - 1
     of_last = jax.vmap(lambda x, last: jax.tree.map(lambda x: x[last], x))(
         {name: rows[name] for name in OF_THE_LAST}, last
     )
-    return {**rows, **of_last, "rewards": taken.rewards, "discounts": taken.discounts}, last
+    return {**rows, **of_last, "rewards": rewards, "discounts": discounts}, last

@@ -1,22 +1,61 @@
-"""Datasets of transitions."""
+"""Datasets of transitions, and the normalisation of their arrays."""
 
 import functools
 import os
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.data import files, rows
-from jaxagents.data.normalisation import Normalisation
-from jaxagents.data.sampling import Sampled
 
 _OF_EPISODES = ("rewards", "masks", "ends")
+_SMALLEST_STD = 1e-6
+_NUMBERS_AT_ONCE = 2**16
+
+
+class Normalisation(NamedTuple):
+    """An affine map to zero mean and unit standard deviation.
+
+    Attributes:
+        mean: Mean of each component.
+        std: Standard deviation of each component; 1 for a component that is constant (less than 1e-6).
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "Normalisation":
+        """The statistics of an array over its first axis.
+
+        Args:
+            array: Samples first.
+
+        Returns:
+            The map that normalises it, in the precision that the array has, and no less than single.
+        """
+        precision = np.promote_types(array.dtype, np.float32)
+        mean = array.mean(axis=0, dtype=np.float64)
+        std = _std(array, mean)
+        constant = std < _SMALLEST_STD
+        return cls(mean.astype(precision), np.where(constant, 1.0, std).astype(precision))
+
+    def __call__(self, x: PyTree) -> PyTree:
+        """Normalises an array."""
+        centred = x - self.mean
+        centred /= self.std
+        return centred
+
+    def inverse(self, x: PyTree) -> PyTree:
+        """Undoes the normalisation."""
+        return x * self.std + self.mean
 
 
 @jax.tree_util.register_pytree_node_class
-class Dataset(Sampled):
+class Dataset(rows.Sampled):
     """Arrays with a common first axis, in a dict that may be nested.
 
     ```python
@@ -218,41 +257,27 @@ class Dataset(Sampled):
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
-        self._check_can_step()
-        flat, last = self._flat, np.arange(self._size)
-        goes_on = np.ones(self._size, bool)
-        rewards = np.array(flat["rewards"], np.float32)
-        for step in range(1, n):
-            goes_on &= ~np.asarray(flat["ends"], bool)[last] & (last + 1 < self._size)
-            last = last + goes_on
-            rewards += np.where(goes_on, np.float32(discount**step) * flat["rewards"][last], 0.0)
-        discounts = np.float32(discount) ** (last - np.arange(self._size) + 1)
+        if "discounts" in self:
+            raise ValueError(
+                "The dataset has 'discounts', so that its rows are several steps already."
+            )
+        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
+        rows.check_ends(self["masks"], self["ends"])
+        flat = self._flat
+        rewards, last, discounts = rows.n_step_rewards(
+            flat, np.arange(self._size), n, discount, lambda row: (row + 1, row + 1 < self._size)
+        )
         successors = rows.flatten({"next_observations": self["next_observations"]})
         columns = {
             **{name: rows.Gathered(array, last) for name, array in successors.items()},
             "rewards": rewards,
             "masks": flat["masks"][last],
             "ends": flat["ends"][last],
-            "discounts": discounts.astype(np.float32),
+            "discounts": discounts,
         }
         stepped = Dataset(rows.unflatten({**flat, **columns}), self._seed)
         stepped._single_steps = self._steps_of_episodes()
         return stepped
-
-    def _check_can_step(self) -> None:
-        for key in ("rewards", "next_observations", "masks", "ends"):
-            if key not in self:
-                raise KeyError(f"n_step needs {key!r}; the dataset has {sorted(self)}.")
-        if "discounts" in self:
-            raise ValueError(
-                "The dataset has 'discounts', so that its rows are several steps already."
-            )
-        for key in ("rewards", "masks", "ends"):
-            if np.ndim(self[key]) != 1:
-                raise ValueError(
-                    f"n_step needs one number of {key!r} for each row, got shape {np.shape(self[key])}."
-                )
-        rows.check_ends(self["masks"], self["ends"])
 
     def normalise(self, keys: Sequence[str]) -> tuple["Dataset", Normalisation]:
         """Normalises arrays by the mean and the standard deviation of the first of them.
@@ -323,3 +348,12 @@ class Dataset(Sampled):
 
 def _seed_of(sequence: np.random.SeedSequence) -> int:
     return int(sequence.generate_state(1)[0])
+
+
+def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Standard deviation over the first axis, a few rows at a time to save memory."""
+    n_rows = max(1, _NUMBERS_AT_ONCE // max(1, mean.size))
+    squares = np.zeros_like(mean)
+    for start in range(0, len(array), n_rows):
+        squares += np.square(array[start : start + n_rows] - mean).sum(axis=0)
+    return np.sqrt(squares / len(array))

@@ -1,5 +1,8 @@
 """A replay buffer on the device."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +10,11 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.numbers import multiples_near
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
-from jaxagents.data.device_rows import check_sizes, convert, take_rows, write
 from jaxagents.data.priorities import PriorityTree
-from jaxagents.data.several_steps import OF_THE_LAST, several_steps
 
 
 class DeviceBuffer(struct.PyTreeNode):
@@ -42,15 +44,21 @@ class DeviceBuffer(struct.PyTreeNode):
     truncated). Rows lie in order of time, those of one time in order of the environments: the next row
     in time after row `i` is row `(i + n_envs) % capacity`.
 
+    Environments may be split into groups, each of which gives its part of every batch, so that devices
+    that share out the groups draw batches without asking each other for rows. Arrays then have a leading
+    axis of groups, and numbers of rows are shaped `(groups, rows of each, ...)`. Environments are
+    assigned to groups in order, and batches have the rows of the groups in order.
+
     Attributes:
         storage: Arrays with a leading axis of `capacity` rows.
         position: Row to which the next transitions go.
         size: Number of rows held, which are the first ones.
         priorities: Priorities of the rows; `None` without them.
-        capacity: Number of rows that it can hold (static).
-        n_envs: Number of transitions that are added at a time (static).
+        capacity: Number of rows that each group can hold (static).
+        n_envs: Number of environments of each group (static).
         prioritised_length: Number of rows, following each other in time, whose first one has their
             priority (static).
+        n_groups: Number of groups (static).
     """
 
     storage: PyTree
@@ -59,7 +67,8 @@ class DeviceBuffer(struct.PyTreeNode):
     priorities: PriorityTree | None
     capacity: int = nonpytree_field()
     n_envs: int = nonpytree_field()
-    prioritised_length: int = nonpytree_field()
+    prioritised_length: int = nonpytree_field(default=1)
+    n_groups: int = nonpytree_field(default=1)
 
     @classmethod
     def create(
@@ -69,51 +78,63 @@ class DeviceBuffer(struct.PyTreeNode):
         n_envs: int = 1,
         prioritised: bool = False,
         prioritised_length: int = 1,
+        n_groups: int = 1,
     ) -> "DeviceBuffer":
         """An empty buffer.
 
         Args:
             example: One transition of one environment, or its shapes (`jax.ShapeDtypeStruct`), in a dict
                 that may be nested.
-            capacity: Number of rows that it can hold, a multiple of `n_envs`.
-            n_envs: Number of transitions that are added at a time, one of each environment.
+            capacity: Number of rows that it can hold, in all groups together, a multiple of `n_envs`.
+            n_envs: Number of transitions that are added at a time, one of each environment, a multiple
+                of `n_groups`.
             prioritised: Whether rows have priorities.
-            prioritised_length: Number of rows that each priority is of, the row itself and those that
-                follow it in time. Rows that are not followed by so many have a priority of zero.
+            prioritised_length: Number of rows that each priority is for, the row itself and the ones
+                that follow it in time. Rows that are not followed by so many have a priority of zero.
+            n_groups: Number of groups of environments.
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: `n_envs` is not positive, `capacity` is not a positive multiple of it, or it does
-                not hold `prioritised_length` rows of each environment.
-            TypeError: One of them is not a whole number.
+            ValueError: A number is not positive, `capacity` is not a multiple of `n_envs` or `n_envs`
+                not one of `n_groups`, or `capacity` does not hold `prioritised_length` rows of each
+                environment.
+            TypeError: A size is not a whole number.
         """
-        capacity, n_envs = check_sizes(capacity, n_envs)
+        capacity, n_envs = rows.check_size("capacity", capacity, n_envs)
+        if n_groups < 1 or n_envs % n_groups:
+            raise ValueError(f"n_groups must divide n_envs ({n_envs}), got {n_groups}.")
         if not 1 <= prioritised_length <= capacity // n_envs:
             raise ValueError(
                 f"prioritised_length must lie in 1..{capacity // n_envs}, the rows of each environment, "
                 f"got {prioritised_length}."
             )
+        groups = (n_groups,) if n_groups > 1 else ()
+        capacity, n_envs = capacity // n_groups, n_envs // n_groups
         shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
+        tree = PriorityTree.create(capacity) if prioritised else None
         return cls(
-            storage=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), shapes),
+            storage=jax.tree.map(
+                lambda x: jnp.zeros((*groups, capacity, *x.shape), x.dtype), shapes
+            ),
             position=jnp.zeros((), jnp.int32),
             size=jnp.zeros((), jnp.int32),
-            priorities=PriorityTree.create(capacity) if prioritised else None,
+            priorities=jax.tree.map(lambda x: jnp.tile(x, (*groups, *[1] * x.ndim)), tree),
             capacity=capacity,
             n_envs=n_envs,
             prioritised_length=prioritised_length,
+            n_groups=n_groups,
         )
 
     def add(self, transitions: PyTree) -> "DeviceBuffer":
         """Adds one transition of each environment, in place of the oldest once it is full.
 
-        With priorities, they get the largest that any row had so far; with a `prioritised_length`, when
+        With priorities, they get the largest that any row had so far; with a `prioritised_length`, once
         so many rows are there.
 
         Args:
-            transitions: Structured as the example, with a leading axis of `n_envs`.
+            transitions: Structured as the example, with a leading axis of all environments.
 
         Returns:
             The buffer.
@@ -122,10 +143,12 @@ class DeviceBuffer(struct.PyTreeNode):
             ValueError: The structure or a shape differs; the error names the key.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
-        new = convert(transitions, self.storage, self.n_envs)
+        if self.n_groups > 1:
+            return self._of_groups(DeviceBuffer.add, self._split(transitions), gives_buffer=True)
+        new = _convert(transitions, self.storage, self.n_envs)
         size = jnp.minimum(self.size + self.n_envs, self.capacity)
         return self.replace(
-            storage=jax.tree.map(lambda x, y: write(x, y, self.position), self.storage, new),
+            storage=jax.tree.map(lambda x, y: _write(x, y, self.position), self.storage, new),
             position=(self.position + self.n_envs) % self.capacity,
             size=size,
             priorities=self._priorities_after_adding(size),
@@ -164,6 +187,9 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             The numbers.
         """
+        if self.n_groups > 1:
+            n_rows = self._of_each(batch_size)
+            return self._draw(lambda group, key: group.sample_indices(key, n_rows), key)
         return ops.random_indices(key, batch_size, self.size)
 
     def sample_sequences(
@@ -182,6 +208,11 @@ class DeviceBuffer(struct.PyTreeNode):
         Returns:
             The numbers, in order of time.
         """
+        if self.n_groups > 1:
+            n_of_each = self._of_each(n_sequences, "n_sequences")
+            return self._draw(
+                lambda group, key: group.sample_sequences(key, n_of_each, length), key
+            )
         n_starts = jnp.maximum(self.size - (length - 1) * self.n_envs, 0)
         oldest = jnp.where(self.size == self.capacity, self.position, 0)
         return self.sequences(oldest + ops.random_indices(key, n_sequences, n_starts), length)
@@ -205,9 +236,11 @@ class DeviceBuffer(struct.PyTreeNode):
             indices: The numbers.
 
         Returns:
-            Structured as the example, with the axes of `indices` in front.
+            Structured as the example, with the axes of `indices` in front, the groups joined.
         """
-        return take_rows(self.storage, indices)
+        if self.n_groups > 1:
+            return _joined(self._of_groups(DeviceBuffer.take, indices))
+        return _take(self.storage, indices)
 
     def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> PyTree:
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
@@ -233,17 +266,23 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
-        self._check_can_step()
+        if self.n_groups > 1:
+            return _joined(self._of_groups(lambda group, i: group.n_step(i, n, gamma), indices))
+        rows.check_columns(
+            "n_step", ("rewards", *rows.OF_THE_LAST), self.storage, "the buffer holds"
+        )
         window = jnp.add.outer(indices, self.n_envs * jnp.arange(n)) % self.capacity
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs
         goes_on = ~(self.storage["ends"][window].astype(bool) | newest)[..., :-1]
-        taken = several_steps(self.storage["rewards"][window], goes_on, gamma)
-        last = (indices + self.n_envs * (taken.n_steps - 1)) % self.capacity
-        return take_rows(self.storage, indices) | {
-            **take_rows({key: self.storage[key] for key in OF_THE_LAST}, last),
-            "rewards": taken.rewards,
-            "discounts": taken.discounts,
+        rewards, n_steps, discounts = ops.n_step_rewards(
+            self.storage["rewards"][window], goes_on, gamma
+        )
+        last = (indices + self.n_envs * (n_steps - 1)) % self.capacity
+        return _take(self.storage, indices) | {
+            **_take({key: self.storage[key] for key in rows.OF_THE_LAST}, last),
+            "rewards": rewards,
+            "discounts": discounts,
         }
 
     def sample_prioritised(
@@ -265,12 +304,17 @@ class DeviceBuffer(struct.PyTreeNode):
 
         Returns:
             The numbers, and $P_i$ of each, for
-            [`importance_weights`][jaxagents.data.importance_weights].
+            [`importance_weights`][jaxagents.data.importance_weights]. Groups give equally many rows
+            each, so that $P_i$ is the probability within its group, divided by the number of groups.
 
         Raises:
             ValueError: The buffer has no priorities.
         """
-        return self._priority_tree().sample(key, batch_size)
+        if self.n_groups > 1:
+            n_rows = self._of_each(batch_size)
+            indices, within = self._draw(lambda x, key: x.sample_prioritised(key, n_rows), key)
+            return indices, within.reshape(-1) / self.n_groups
+        return self.priority_tree().sample(key, batch_size)
 
     def with_priorities(
         self, indices: Int[Array, "n"], priorities: Float[Array, "n"]
@@ -288,7 +332,11 @@ class DeviceBuffer(struct.PyTreeNode):
         Raises:
             ValueError: The buffer has no priorities.
         """
-        return self.replace(priorities=self._priority_tree().set(indices, priorities))
+        if self.n_groups > 1:
+            split = self._split(priorities)
+            after = self._of_groups(DeviceBuffer.with_priorities, indices, split, gives_buffer=True)
+            return self.replace(priorities=after.priorities)
+        return self.replace(priorities=self.priority_tree().set(indices, priorities))
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of what the buffer holds, on the host.
@@ -317,23 +365,91 @@ class DeviceBuffer(struct.PyTreeNode):
         times = oldest + self.n_envs * np.arange(n_times)
         order = (times + np.arange(self.n_envs)[:, None]).ravel() % self.capacity
         flat = rows.flatten(rows.in_dicts(jax.device_get(self.storage)))
-        held = {name: array[order] for name, array in flat.items()}
+        if self.n_groups > 1:
+            held = {name: np.concatenate(array[:, order]) for name, array in flat.items()}
+        else:
+            held = {name: array[order] for name, array in flat.items()}
         if "ends" in held and n_times:
             held["ends"][n_times - 1 :: n_times] = True
         return Dataset(rows.unflatten(held), seed)
 
-    def _priority_tree(self) -> PriorityTree:
+    def priority_tree(self) -> PriorityTree:
+        """The priorities.
+
+        Raises:
+            ValueError: The buffer has none.
+        """
         if self.priorities is None:
             raise ValueError("The buffer has no priorities: create it with prioritised=True.")
         return self.priorities
 
-    def _check_can_step(self) -> None:
-        for key in ("rewards", *OF_THE_LAST):
-            if key not in self.storage:
-                raise KeyError(f"n_step needs {key!r}; the buffer holds {sorted(self.storage)}.")
-        for key in ("rewards", "masks", "ends"):
-            if self.storage[key].ndim != 1:
-                raise ValueError(
-                    f"n_step needs one number of {key!r} for each row, got shape "
-                    f"{self.storage[key].shape}."
-                )
+    def _of_groups(
+        self, function: Callable[..., PyTree], *args: PyTree, gives_buffer: bool = False
+    ) -> PyTree:
+        """Applies a function of one group's buffer to the buffers of all groups."""
+        groups = self.replace(n_groups=1)
+        axes = groups.replace(storage=0, position=None, size=None, priorities=0)
+        out_axes = axes if gives_buffer else 0
+        after = jax.vmap(function, (axes, *[0] * len(args)), out_axes)(groups, *args)
+        return after.replace(n_groups=self.n_groups) if gives_buffer else after
+
+    def _draw(self, function: Callable[..., PyTree], key: Key[Array, ""]) -> PyTree:
+        return self._of_groups(function, jax.random.split(key, self.n_groups))
+
+    def _split(self, tree: PyTree) -> PyTree:
+        def split(x: PyTree) -> PyTree:
+            n_rows = self._of_each(len(x), "The leading axis of what is added")
+            return jnp.reshape(x, (self.n_groups, n_rows, *jnp.shape(x)[1:]))
+
+        return jax.tree.map(split, tree)
+
+    def _of_each(self, n_rows: int, name: str = "batch_size") -> int:
+        if n_rows % self.n_groups:
+            raise ValueError(
+                f"{name} must be a multiple of the {self.n_groups} groups, got {n_rows}; "
+                f"{multiples_near(n_rows, self.n_groups)}."
+            )
+        return n_rows // self.n_groups
+
+
+def _joined(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def _take(arrays: PyTree, indices: Array) -> PyTree:
+    return jax.tree.map(lambda x: x[indices], arrays)
+
+
+def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
+    """Writes new rows to an array.
+
+    A single row is written twice. Otherwise XLA takes it for so little work that it repeats it where
+    rows are read, and copies the whole array to keep the old one for that.
+    """
+    if len(new) == 1:
+        return array.at[jnp.stack([first, first])].set(jnp.concatenate([new, new]))
+    return jax.lax.dynamic_update_slice_in_dim(array, new, first, axis=0)
+
+
+def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
+    """Transitions in the structure and the types of the storage, after a check that they fit."""
+    new, held = _leaves_by_name(transitions), _leaves_by_name(storage)
+    if new.keys() != held.keys():
+        raise ValueError(
+            f"The transitions have {sorted(new)}, but the buffer holds {sorted(held)}."
+        )
+    for name, array in held.items():
+        shape, expected = jnp.shape(new[name]), (n_envs, *array.shape[1:])
+        if shape != expected:
+            raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
+        dtype = jnp.result_type(new[name])
+        if not np.can_cast(dtype, array.dtype, "same_kind"):
+            raise rows.type_error(name, dtype, array.dtype)
+    leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
+    return jax.tree.unflatten(jax.tree.structure(storage), leaves)
+
+
+def _leaves_by_name(tree: PyTree) -> dict[str, PyTree]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
+    return {name(path): leaf for path, leaf in leaves}

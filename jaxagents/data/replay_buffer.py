@@ -1,22 +1,25 @@
 """A replay buffer on the host."""
 
-import operator
+import functools
 import os
 from collections.abc import Collection, Mapping
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents.core.arrays import AnyArray
 from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
-from jaxagents.data.sampling import Sampled
+from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.data.priorities import PriorityTree
 
 ENVIRONMENTS = "environments"
 """The key of the number of the environment that a transition is from, where there are several."""
 
 
-class ReplayBuffer(Sampled):
+class ReplayBuffer(rows.Sampled):
     """The most recent transitions, in memory that is allocated once.
 
     ```python
@@ -26,45 +29,80 @@ class ReplayBuffer(Sampled):
     ```
 
     Once it is full, a new transition takes the place of the oldest. Transitions of several environments,
-    which come in turns, have an entry `environments`, the number of the environment.
+    which come in turns, have an entry `environments`, the number of the environment; or the buffer is
+    created with their number, and takes one transition of each at a time, in order.
+
+    It has the methods of a [`DeviceBuffer`][jaxagents.data.DeviceBuffer] that take a random key or
+    numbers of rows, and draws the same rows: `add`, `sample_indices`, `take`, `sample_sequences`,
+    `sequences`, `n_step`, `sample_prioritised` and `with_priorities`. It is changed in place, and holds
+    dicts, in which there are no tuples or dataclasses. Priorities are on the device.
     """
 
-    def __init__(self, flat: dict[str, np.ndarray], seed: int = 0) -> None:
+    def __init__(
+        self,
+        flat: dict[str, np.ndarray],
+        seed: int = 0,
+        n_envs: int = 1,
+        prioritised: bool = False,
+        prioritised_length: int = 1,
+    ) -> None:
         """Takes over arrays to write to; see [`create`][jaxagents.data.ReplayBuffer.create].
 
         Args:
             flat: Arrays by name, nested ones joined with slashes.
             seed: Seed of the sampling.
+            n_envs: Number of environments.
+            prioritised: Whether rows have priorities.
+            prioritised_length: Number of rows that each priority is for.
         """
         self._flat = flat
-        self._capacity = rows.common_length(flat)
+        self._capacity, self._n_envs = rows.check_size("size", rows.common_length(flat), n_envs)
         self._columns = [
             (name, name.split(rows.SEPARATOR), array.shape[1:], array.dtype)
             for name, array in flat.items()
         ]
         self._n_added = 0
         self._rng = np.random.default_rng(seed)
+        self._prioritised_length, self._priorities = prioritised_length, None
+        if prioritised:
+            sizes = (self._capacity, self._n_envs, True, prioritised_length)
+            self._priorities = DeviceBuffer.create({}, *sizes).priorities
 
     @classmethod
     def create(
-        cls, example_transition: Mapping[str, PyTree], size: int, seed: int = 0
+        cls,
+        example_transition: Mapping[str, PyTree],
+        size: int,
+        seed: int = 0,
+        n_envs: int = 1,
+        prioritised: bool = False,
+        prioritised_length: int = 1,
     ) -> "ReplayBuffer":
         """An empty buffer.
 
         Args:
             example_transition: Shapes and types of one transition, in a dict that may be nested.
             size: Number of transitions it can hold.
-            seed: Seed of the sampling.
+            seed: Seed of the sampling without a key.
+            n_envs: Number of transitions that are added at a time, one of each environment; with 1, any
+                number of them.
+            prioritised: Whether rows have priorities.
+            prioritised_length: Number of rows that each priority is for, as for a
+                [`DeviceBuffer`][jaxagents.data.DeviceBuffer.create].
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: `size` is not positive, or a value is not an array; the error names the key.
+            ValueError: `size` is not a positive multiple of `n_envs`, or does not hold
+                `prioritised_length` rows of each environment, or a value is not an array; the error
+                names the key.
             TypeError: `size` is not a whole number.
         """
         example = rows.flatten(example_transition)
-        return cls(_zeros(size, {k: (v.shape, v.dtype) for k, v in example.items()}), seed)
+        size, n_envs = rows.check_size("size", size, n_envs)
+        flat = {name: np.zeros((size, *x.shape), x.dtype) for name, x in example.items()}
+        return cls(flat, seed, n_envs, prioritised, prioritised_length)
 
     @classmethod
     def create_from_initial_dataset(
@@ -86,7 +124,8 @@ class ReplayBuffer(Sampled):
         """
         flat = rows.flatten({**dataset})
         n_rows = rows.common_length(flat)
-        buffer = cls(_zeros(size, {k: (v.shape[1:], v.dtype) for k, v in flat.items()}), seed)
+        size, _ = rows.check_size("size", size, 1)
+        buffer = cls({k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}, seed)
         if n_rows > size:
             raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
         buffer.add_transitions(rows.unflatten(flat))
@@ -106,6 +145,32 @@ class ReplayBuffer(Sampled):
         """Number of transitions it can hold."""
         return self._capacity
 
+    @property
+    def n_envs(self) -> int:
+        """Number of transitions that are added at a time, if they are not one by one."""
+        return self._n_envs
+
+    # Adding.
+
+    def add(self, transitions: Mapping[str, PyTree]) -> "ReplayBuffer":
+        """Adds one transition of each environment.
+
+        With priorities, they get the largest that any row had so far; with a `prioritised_length`, once
+        so many rows are there.
+
+        Args:
+            transitions: A dict structured as the example, whose arrays have a leading axis of `n_envs`.
+
+        Returns:
+            The buffer itself.
+
+        Raises:
+            ValueError: As of [`add_transitions`][jaxagents.data.ReplayBuffer.add_transitions].
+            TypeError: An array is of another kind.
+        """
+        self.add_transitions(transitions)
+        return self
+
     def add_transition(self, transition: Mapping[str, PyTree]) -> None:
         """Adds one transition.
 
@@ -114,28 +179,16 @@ class ReplayBuffer(Sampled):
 
         Raises:
             ValueError: A key is missing, or a value has another shape, is not an array, or is a whole
-                number beyond the type that is held; the error names the key.
+                number beyond the type that is held; the error names the key. Or transitions come from
+                several environments at a time.
             TypeError: An array is of another kind, such as real numbers where whole ones are held.
         """
-        values = []
-        for name, path, shape, dtype in self._columns:
-            value: PyTree = transition
-            try:
-                for key in path:
-                    value = value[key]
-            except (LookupError, TypeError):
-                raise ValueError(f"The transition has no {name!r}.") from None
-            if not hasattr(value, "dtype"):
-                value = rows.as_array(name, value)
-            if value.shape != shape:
-                raise _shape_error(name, value.shape, shape)
-            if value.dtype is not dtype:  # it mostly is, and the check takes time
-                _check_kind(name, value, dtype)
-            values.append(value)
+        self._check_turns(1)
+        values = self._columns_of(transition, "transition has", 0)
         row = self._n_added % self._capacity
         for array, value in zip(self._flat.values(), values, strict=True):
             array[row] = value
-        self._n_added += 1
+        self._count(1)
 
     def add_transitions(self, transitions: Mapping[str, PyTree]) -> None:
         """Adds many transitions, oldest first.
@@ -145,25 +198,212 @@ class ReplayBuffer(Sampled):
 
         Raises:
             ValueError: A key is missing, or an array has another shape or whole numbers beyond the type
-                that is held; the error names the key.
+                that is held; the error names the key. Or there are not equally many of each environment.
             TypeError: An array is of another kind.
         """
-        flat = rows.flatten(transitions)
-        for name, array in self._flat.items():
-            if name not in flat:
-                raise ValueError(f"The transitions have no {name!r}.")
-            if flat[name].shape[1:] != array.shape[1:]:
-                raise _shape_error(name, flat[name].shape[1:], array.shape[1:])
-            _check_kind(name, flat[name], array.dtype)
-        n_new = rows.common_length({name: flat[name] for name in self._flat})
+        values = self._columns_of(transitions, "transitions have", 1)
+        n_new = rows.common_length(dict(zip(self._flat, values, strict=True)))
+        self._check_turns(n_new)
         first_kept = max(0, n_new - self._capacity)
         start = (self._n_added + first_kept) % self._capacity
         first_wrapped = min(n_new, first_kept + self._capacity - start)
-        for name, array in self._flat.items():
-            new = flat[name].copy() if np.may_share_memory(flat[name], array) else flat[name]
+        for array, value in zip(self._flat.values(), values, strict=True):
+            new = np.array(value) if np.may_share_memory(value, array) else np.asarray(value)
             array[start : start + first_wrapped - first_kept] = new[first_kept:first_wrapped]
             array[: n_new - first_wrapped] = new[first_wrapped:]
-        self._n_added += n_new
+        self._count(n_new)
+
+    def _columns_of(self, given: PyTree, subject: str, n_axes: int) -> list[AnyArray]:
+        """What is added to each array, with so many leading axes, after a check that it fits."""
+        values = []
+        for name, path, shape, dtype in self._columns:
+            value = given
+            try:
+                for key in path:
+                    value = value[key]
+            except (LookupError, TypeError):
+                raise ValueError(f"The {subject} no {name!r}.") from None
+            if not hasattr(value, "dtype"):
+                value = rows.as_array(name, value)
+            if value.shape[n_axes:] != shape:
+                raise ValueError(
+                    f"{name!r} has shape {value.shape[n_axes:]}, but the buffer holds {shape}."
+                )
+            if value.dtype is not dtype:  # it mostly is, and the check takes time
+                _check_kind(name, value, dtype)
+            values.append(value)
+        return values
+
+    def _check_turns(self, n_new: int) -> None:
+        if n_new % self._n_envs:
+            raise ValueError(
+                f"The buffer takes one transition of each of {self._n_envs} environments at a time, got "
+                f"{n_new}."
+            )
+
+    def _count(self, n_new: int) -> None:
+        if self._priorities is None:
+            self._n_added += n_new
+            return
+        for _ in range(n_new // self._n_envs):
+            numbering = self._numbering().replace(priorities=None)
+            self._priorities = _priorities_after_adding(self._priorities, numbering)
+            self._n_added += self._n_envs
+
+    # Choosing rows.
+
+    def sample_indices(self, key: Key[Array, ""], batch_size: int) -> Int[np.ndarray, "batch_size"]:
+        """Numbers of rows held, drawn uniformly, with replacement.
+
+        Args:
+            key: Random key.
+            batch_size: Number of rows.
+
+        Returns:
+            The numbers.
+        """
+        return np.asarray(_sample_indices(self._numbering(), key, batch_size))
+
+    def sample_sequences(
+        self, key: Key[Array, ""], n_sequences: int, length: int
+    ) -> Int[np.ndarray, "n_sequences length"]:
+        """Numbers of rows that follow each other in time, drawn uniformly, with replacement.
+
+        A sequence is from one environment, and may hold ends of episodes. Each environment must have
+        added `length` rows.
+
+        Args:
+            key: Random key.
+            n_sequences: Number of sequences.
+            length: Number of rows of each.
+
+        Returns:
+            The numbers, in order of time.
+
+        Raises:
+            ValueError: The buffer does not know which rows follow each other.
+        """
+        self._check_order()
+        return np.asarray(_sample_sequences(self._numbering(), key, n_sequences, length))
+
+    def sequences(
+        self, starts: Int[np.ndarray, "*shape"], length: int
+    ) -> Int[np.ndarray, "*shape length"]:
+        """Numbers of rows that follow each other in time.
+
+        Args:
+            starts: Number of the first row of each sequence.
+            length: Number of rows of each.
+
+        Returns:
+            The numbers, in order of time.
+        """
+        return np.add.outer(starts, self._n_envs * np.arange(length)) % self._capacity
+
+    def take(self, indices: Int[np.ndarray, "*shape"]) -> rows.Arrays:
+        """Copies rows by their numbers.
+
+        Args:
+            indices: The numbers.
+
+        Returns:
+            A dict structured as the example, with the axes of `indices` in front.
+        """
+        return rows.take(self._flat, indices)
+
+    def n_step(self, indices: Int[np.ndarray, "*shape"], n: int, gamma: float) -> rows.Arrays:
+        r"""Transitions over up to `n` steps, none of them over the end of an episode.
+
+        See [`DeviceBuffer.n_step`][jaxagents.data.DeviceBuffer.n_step].
+
+        Args:
+            indices: Numbers of the rows.
+            n: Largest number of steps.
+            gamma: $\gamma$.
+
+        Returns:
+            The rows as `take` gives them, with `discounts`.
+
+        Raises:
+            ValueError: `n` is not positive, there is not one reward, mask and end for each row, or the
+                buffer does not know which rows follow each other.
+            KeyError: A key is missing.
+        """
+        if n < 1:
+            raise ValueError(f"n must be positive, got {n}.")
+        self._check_order()
+        held = rows.unflatten(self._flat)
+        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), held, "the buffer holds")
+
+        def following(row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            after = (row + self._n_envs) % self._capacity
+            return after, after // self._n_envs != self._n_added % self._capacity // self._n_envs
+
+        indices = np.asarray(indices)
+        rewards, last, discounts = rows.n_step_rewards(self._flat, indices, n, gamma, following)
+        of_last = rows.flatten({key: held[key] for key in rows.OF_THE_LAST})
+        columns = {**rows.take(of_last, last), "rewards": rewards, "discounts": discounts}
+        return self.take(indices) | columns
+
+    def sample_prioritised(
+        self, key: Key[Array, ""], batch_size: int
+    ) -> tuple[Int[np.ndarray, "batch_size"], Float[Array, "batch_size"]]:
+        """Numbers of rows, drawn with probabilities in proportion to their priorities.
+
+        See [`DeviceBuffer.sample_prioritised`][jaxagents.data.DeviceBuffer.sample_prioritised].
+
+        Args:
+            key: Random key.
+            batch_size: Number of rows.
+
+        Returns:
+            The numbers, and the probability of each.
+
+        Raises:
+            ValueError: The buffer has no priorities.
+        """
+        indices, probabilities = _sample_prioritised(self._numbering(), key, batch_size)
+        return np.asarray(indices), probabilities
+
+    def with_priorities(
+        self, indices: Int[np.ndarray, "n"], priorities: Float[AnyArray, "n"]
+    ) -> "ReplayBuffer":
+        """Sets the priorities of rows.
+
+        Args:
+            indices: Numbers of the rows. One that occurs twice gets either of its priorities.
+            priorities: Not negative, and finite.
+
+        Returns:
+            The buffer itself.
+
+        Raises:
+            ValueError: The buffer has no priorities.
+        """
+        tree = self._numbering().priority_tree()
+        self._priorities = _set_priorities(tree, indices, priorities)
+        return self
+
+    def _numbering(self) -> DeviceBuffer:
+        """A buffer on the device that has the same rows, but no arrays of them."""
+        position, size = np.int32(self._n_added % self._capacity), np.int32(len(self))
+        static = (self._capacity, self._n_envs, self._prioritised_length)
+        return DeviceBuffer({}, jnp.asarray(position), jnp.asarray(size), self._priorities, *static)
+
+    def _check_order(self) -> None:
+        if ENVIRONMENTS in self._flat and self._n_envs == 1:
+            raise ValueError(
+                "The rows of several environments come in turns, and the buffer does not know which "
+                "follow each other: create it with n_envs."
+            )
+
+    def _environments(self) -> np.ndarray:
+        """The number of the environment of each row."""
+        return self._flat.get(ENVIRONMENTS, np.arange(self._capacity) % self._n_envs)
+
+    def _newest(self, n: int) -> np.ndarray:
+        """The numbers of the newest transitions, oldest first, counted from the first ever added."""
+        return np.arange(self._n_added - n, self._n_added)
 
     def last(self, n: int) -> rows.Arrays:
         """Copies the newest transitions.
@@ -179,7 +419,7 @@ class ReplayBuffer(Sampled):
         """
         if not 0 <= n <= len(self):
             raise ValueError(f"n must lie in [0, {len(self)}], the transitions held, got {n}.")
-        return rows.take(self._flat, np.arange(self._n_added - n, self._n_added) % self._capacity)
+        return self.take(self._newest(n) % self._capacity)
 
     def end_episodes(self, environments: Collection[int] | None = None) -> list[int]:
         """Marks the newest transition of environments as the last of its episode.
@@ -195,9 +435,8 @@ class ReplayBuffer(Sampled):
         Raises:
             KeyError: Transitions have no entry `ends`.
         """
-        held = np.arange(self._n_added - len(self), self._n_added)
-        of_one = np.zeros(self._capacity, int)
-        numbers = self._flat.get(ENVIRONMENTS, of_one)[held % self._capacity]
+        held = self._newest(len(self))
+        numbers = self._environments()[held % self._capacity]
         chosen = np.unique(numbers) if environments is None else environments
         newest = [int(held[numbers == i][-1]) for i in chosen if i in numbers]
         self._flat["ends"][np.array(newest, int) % self._capacity] = True
@@ -206,8 +445,8 @@ class ReplayBuffer(Sampled):
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of the transitions held, oldest first.
 
-        Where they have an entry `environments`, those of each environment come together, and the last
-        of them is marked among the `ends`, so that no row goes on in one of another environment.
+        The transitions of each of several environments come together, and the last of them is marked
+        among the `ends`, so that no row goes on in one of another environment.
 
         Args:
             seed: Seed of the dataset's sampling.
@@ -215,13 +454,14 @@ class ReplayBuffer(Sampled):
         Returns:
             The dataset.
         """
-        held = np.arange(self._n_added - len(self), self._n_added) % self._capacity
-        if ENVIRONMENTS not in self._flat:
-            return Dataset(rows.take(self._flat, held), seed)
-        held = held[np.argsort(self._flat[ENVIRONMENTS][held], kind="stable")]
-        taken = rows.take(self._flat, held)
+        held = self._newest(len(self)) % self._capacity
+        if ENVIRONMENTS not in self._flat and self._n_envs == 1:
+            return Dataset(self.take(held), seed)
+        environments = self._environments()
+        held = held[np.argsort(environments[held], kind="stable")]
+        taken = self.take(held)
         if "ends" in taken:
-            taken["ends"][np.diff(taken[ENVIRONMENTS], append=-1) != 0] = True
+            taken["ends"][np.diff(environments[held], append=-1) != 0] = True
         return Dataset(taken, seed)
 
     # Saving and loading.
@@ -231,12 +471,16 @@ class ReplayBuffer(Sampled):
 
         Returns:
             The transitions held (views of the memory, in its order, by name), the number ever added,
-            the capacity, and the state of the sampling.
+            the capacity and other sizes, the state of the sampling, and priorities if it has them.
         """
+        priorities = jax.device_get(rows.in_dicts(self._priorities))
         return {
+            **({} if self._priorities is None else {"priorities": priorities}),
             "transitions": {name: array[: len(self)] for name, array in self._flat.items()},
             "n_added": self._n_added,
             "capacity": self._capacity,
+            "n_envs": self._n_envs,
+            "prioritised_length": self._prioritised_length,
             "rng": self.rng_state(),
         }
 
@@ -255,6 +499,15 @@ class ReplayBuffer(Sampled):
             raise ValueError(
                 f"The state is of a buffer of capacity {capacity}; this one has {self._capacity}."
             )
+        kind, own = (
+            _kind(state),
+            (self._n_envs, self._priorities is not None, self._prioritised_length),
+        )
+        if kind != own:
+            raise ValueError(
+                "The state is of a buffer with n_envs, prioritised and prioritised_length of "
+                f"{kind}; this one has {own}."
+            )
         saved, n_held = state["transitions"], min(n_added, capacity)
         if sorted(saved) != sorted(self._flat):
             raise ValueError(f"The state holds {sorted(saved)}; the buffer {sorted(self._flat)}.")
@@ -269,6 +522,9 @@ class ReplayBuffer(Sampled):
             array[:n_held] = saved[name]
         self._n_added = n_added
         self.set_rng_state(state["rng"])
+        if self._priorities is not None:
+            priorities = rows.structured_as(self._priorities, state["priorities"])
+            self._priorities = jax.tree.map(jnp.array, priorities)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the transitions held, and the state of the sampling, to a new file.
@@ -297,26 +553,30 @@ class ReplayBuffer(Sampled):
         if not {"transitions", "n_added", "capacity", "rng"} <= state.keys():
             raise ValueError(f"{path} is no file of a replay buffer; it holds {sorted(state)}.")
         flat, capacity = rows.flatten(state["transitions"]), int(state["capacity"])
-        buffer = cls({k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in flat.items()})
+        zeros = {k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in flat.items()}
+        n_envs, prioritised, length = _kind(state)
+        buffer = cls(zeros, 0, n_envs, prioritised, length)
         buffer.load_state_dict({**state, "transitions": flat})
         return buffer
 
 
-def _zeros(
-    size: int, columns: Mapping[str, tuple[tuple[int, ...], np.dtype]]
-) -> dict[str, np.ndarray]:
-    """Empty arrays for transitions, from the shape and type of each."""
-    try:
-        n_rows = operator.index(size)
-    except TypeError:
-        raise TypeError(f"size must be a whole number, got {size!r}.") from None
-    if n_rows < 1:
-        raise ValueError(f"size must be positive, got {size}.")
-    return {name: np.zeros((n_rows, *shape), dtype) for name, (shape, dtype) in columns.items()}
+_sample_indices = jax.jit(DeviceBuffer.sample_indices, static_argnums=2)
+_sample_sequences = jax.jit(DeviceBuffer.sample_sequences, static_argnums=(2, 3))
+_sample_prioritised = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
+_set_priorities = jax.jit(PriorityTree.set, donate_argnums=0)
 
 
-def _shape_error(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> ValueError:
-    return ValueError(f"{name!r} has shape {shape}, but the buffer holds {expected}.")
+@functools.partial(jax.jit, donate_argnums=0)
+def _priorities_after_adding(
+    priorities: PriorityTree, numbering: DeviceBuffer
+) -> PriorityTree | None:
+    return numbering.replace(priorities=priorities).add({}).priorities
+
+
+def _kind(state: Mapping[str, PyTree]) -> tuple[int, bool, int]:
+    """The number of environments of a saved buffer, and how it is prioritised."""
+    n_envs, length = (int(state.get(name, 1)) for name in ("n_envs", "prioritised_length"))
+    return n_envs, "priorities" in state, length
 
 
 def _check_kind(name: str, values: AnyArray, expected: np.dtype) -> None:

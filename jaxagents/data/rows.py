@@ -1,17 +1,23 @@
-"""Nested dicts of arrays whose rows belong together."""
+"""Nested dicts of arrays whose rows belong together, and rows drawn from them."""
 
 import dataclasses
 import functools
+import json
 import operator
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.numbers import multiples_near
+
 Arrays = dict[str, PyTree]
 SEPARATOR = "/"
+OF_THE_LAST = ("next_observations", "masks", "ends")
+"""The keys that transitions over several steps take from the last of their rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,27 +48,98 @@ class Gathered:
         return self.array.dtype
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.numbers)
 
     def __getitem__(self, indx: PyTree) -> "Gathered":
-        """Some of the rows, still not copied."""
         return Gathered(self.array, self.numbers[indx])
 
-    def whole(self) -> np.ndarray:
-        """Copies the rows."""
-        return _copy(self.array, self.numbers)
+
+class Sampled:
+    """Rows of named arrays that are drawn uniformly, with replacement."""
+
+    _flat: dict[str, PyTree]
+    _rng: np.random.Generator
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    def sample(self, batch_size: int, indx: PyTree = None) -> Arrays:
+        """Copies rows drawn uniformly, with replacement.
+
+        Args:
+            batch_size: Number of rows.
+            indx: The rows to take instead: `batch_size` numbers; an array of numbers shaped
+                `(..., batch_size)`, for several batches; or a boolean for each row, `batch_size` of
+                which are true.
+
+        Returns:
+            A nested dict of arrays with `batch_size` rows, or shaped as `indx` on their first axes.
+
+        Raises:
+            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` chooses another
+                number of rows or is a scalar.
+            IndexError: A number is out of range, or there is not one boolean for each row.
+            TypeError: `indx` is neither made of whole numbers nor of booleans.
+        """
+        if indx is None:
+            return take(self._flat, self._draw(batch_size=batch_size))
+        indices = chosen(indx, len(self))
+        if indices.shape[-1] != batch_size:
+            raise ValueError(
+                f"indx chooses {indices.shape[-1]} rows, but batch_size is {batch_size}."
+            )
+        if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
+            raise IndexError(
+                f"Indices must lie in [0, {len(self)}), got {indices.min()} to {indices.max()}."
+            )
+        return take(self._flat, indices)
+
+    def sample_many(self, n_batches: int, batch_size: int) -> Arrays:
+        """Copies the rows of several batches, the same rows as `n_batches` calls of `sample` give.
+
+        Args:
+            n_batches: Number of batches.
+            batch_size: Number of rows of each.
+
+        Returns:
+            A nested dict of arrays shaped `(n_batches, batch_size, ...)`.
+
+        Raises:
+            ValueError: There are no rows yet, or a number is not positive.
+        """
+        return take(self._flat, self._draw(n_batches=n_batches, batch_size=batch_size))
+
+    def rng_state(self) -> np.ndarray:
+        """The state of the sampling, from which the same rows are drawn again.
+
+        Returns:
+            Bytes, for [`set_rng_state`][jaxagents.data.ReplayBuffer.set_rng_state].
+        """
+        return np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
+
+    def set_rng_state(self, state: PyTree) -> None:
+        """Goes on sampling from a saved state.
+
+        Args:
+            state: State from [`rng_state`][jaxagents.data.ReplayBuffer.rng_state].
+        """
+        self._rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
+
+    def _draw(self, **sizes: int) -> np.ndarray:
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} must be positive, got {size}.")
+        if len(self) == 0:
+            raise ValueError("There is nothing to sample from yet.")
+        return self._rng.integers(len(self), size=tuple(sizes.values()))
+
+
+# Nested dicts, and dicts of their leaves by name.
 
 
 def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]:
-    """The leaves of a nested dict, by their keys joined with slashes.
-
-    Args:
-        nested: Dict of arrays, or of such dicts.
-        prefix: Name of the dict itself.
-
-    Returns:
-        The arrays by name.
+    """The leaves of a nested dict of arrays, by their keys joined with slashes.
 
     Raises:
         TypeError: A key is not a string.
@@ -82,15 +159,20 @@ def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]
     return flat
 
 
+def unflatten(flat: Mapping[str, PyTree]) -> Arrays:
+    """The nested dict whose leaves `flatten` gives by name."""
+    nested: Arrays = {}
+    for name, value in flat.items():
+        *parents, key = name.split(SEPARATOR)
+        inner = nested
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[key] = value
+    return nested
+
+
 def in_dicts(tree: PyTree) -> PyTree:
-    """A pytree whose parts are all in dicts, under their names or numbers.
-
-    Args:
-        tree: A pytree of arrays, in which there may be tuples, lists and dataclasses.
-
-    Returns:
-        The same in nested dicts.
-    """
+    """A pytree with tuples, lists and dataclasses as dicts of their parts, by name or number."""
     parts, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)
     if any(part is tree for _, part in parts):
         return tree
@@ -98,7 +180,7 @@ def in_dicts(tree: PyTree) -> PyTree:
 
 
 def structured_as(example: PyTree, nested: PyTree) -> PyTree:
-    """Nested dicts in the structure of a pytree whose parts have their names: undoes `in_dicts`.
+    """Undoes `in_dicts`.
 
     Args:
         example: A pytree, in which there may be tuples, lists and dataclasses.
@@ -115,14 +197,7 @@ def structured_as(example: PyTree, nested: PyTree) -> PyTree:
 
 
 def as_array(name: str, value: object) -> np.ndarray:
-    """A value as an array.
-
-    Args:
-        name: Its name.
-        value: A number, an array, or lists of numbers.
-
-    Returns:
-        The array, in the byte order of this machine, the only one that JAX takes.
+    """A number, an array or lists of numbers, in the byte order of this machine, as JAX needs it.
 
     Raises:
         ValueError: The lists are ragged; the error names them.
@@ -134,66 +209,8 @@ def as_array(name: str, value: object) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:
-    """The error for numbers that a buffer would have to round.
-
-    Args:
-        name: Their name.
-        dtype: Their type.
-        expected: The type that the buffer holds.
-
-    Returns:
-        The error.
-    """
-    return TypeError(
-        f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
-        f"created with: make that of the example {dtype}, or cast what is added to {expected}."
-    )
-
-
-def whole(nested: PyTree) -> PyTree:
-    """Copies the rows that have not been copied yet.
-
-    Args:
-        nested: An array, or a dict of them that may be nested.
-
-    Returns:
-        The same with arrays for [`Gathered`][jaxagents.data.rows.Gathered] rows.
-    """
-    if isinstance(nested, Gathered):
-        return nested.whole()
-    if isinstance(nested, dict):
-        return {key: whole(value) for key, value in nested.items()}
-    return nested
-
-
-def unflatten(flat: Mapping[str, PyTree]) -> Arrays:
-    """The nested dict of which [`flatten`][jaxagents.data.rows.flatten] gives these leaves.
-
-    Args:
-        flat: Values by name.
-
-    Returns:
-        The nested dict.
-    """
-    nested: Arrays = {}
-    for name, value in flat.items():
-        *parents, key = name.split(SEPARATOR)
-        inner = nested
-        for parent in parents:
-            inner = inner.setdefault(parent, {})
-        inner[key] = value
-    return nested
-
-
 def common_length(flat: Mapping[str, PyTree]) -> int:
     """The number of rows of all arrays.
-
-    Args:
-        flat: Arrays by name.
-
-    Returns:
-        The length of their first axes.
 
     Raises:
         ValueError: There are no arrays, one has no axis, or their lengths differ.
@@ -210,15 +227,18 @@ def common_length(flat: Mapping[str, PyTree]) -> int:
     return length
 
 
+# Choosing and copying rows.
+
+
 def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
-    """The numbers of the rows that an index chooses.
+    """The numbers of the rows that an index chooses; they may be out of range.
 
     Args:
         indx: Numbers of rows, or a boolean for each row.
         n_rows: Number of rows to choose from.
 
     Returns:
-        The numbers, in an array of at least one axis. They are not checked to be in range.
+        The numbers, in an array of at least one axis.
 
     Raises:
         TypeError: The index is neither made of whole numbers nor of booleans.
@@ -237,6 +257,84 @@ def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
     return np.flatnonzero(indices) if indices.dtype == bool else indices.astype(np.intp, copy=False)
 
 
+def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
+    """Copies rows by their numbers, to a nested dict."""
+    return unflatten({name: _copy(array, indices) for name, array in flat.items()})
+
+
+def whole(nested: PyTree) -> PyTree:
+    """An array, or nested dicts of them, with the rows copied that have not been copied yet."""
+    if isinstance(nested, Gathered):
+        return _copy(nested.array, nested.numbers)
+    if isinstance(nested, dict):
+        return {key: whole(value) for key, value in nested.items()}
+    return nested
+
+
+def _copy(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
+    if isinstance(array, Gathered):
+        return _copy(array.array, array.numbers[indices])
+    if not array.flags.c_contiguous:
+        return array[indices]
+    return array.take(indices, axis=0)  # faster, but it copies arrays that are not contiguous
+
+
+def n_step_rewards(
+    flat: Mapping[str, PyTree],
+    indices: np.ndarray,
+    n: int,
+    gamma: float,
+    following: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sums rewards over up to `n` steps, as [`ops.n_step_rewards`][jaxagents.ops.n_step_rewards] does.
+
+    Args:
+        flat: Arrays by name, with `rewards` and `ends`.
+        indices: Numbers of the first rows.
+        n: Largest number of steps.
+        gamma: Discount.
+        following: Gives the next rows in time, and whether there are such rows.
+
+    Returns:
+        The sums, the numbers of the last rows, and the discounts of the values of their successors.
+    """
+    last, n_steps = indices, np.ones(indices.shape, int)
+    goes_on = np.ones(indices.shape, bool)
+    rewards = np.asarray(flat["rewards"][indices], np.float32)
+    for step in range(1, n):
+        after, exists = following(last)
+        goes_on &= ~np.asarray(flat["ends"][last], bool) & exists
+        last = np.where(goes_on, after, last)
+        rewards += np.where(goes_on, np.float32(gamma**step) * flat["rewards"][last], 0.0)
+        n_steps += goes_on
+    return rewards, last, (np.float32(gamma) ** n_steps).astype(np.float32)
+
+
+# Checks.
+
+
+def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
+    """Raises unless there are arrays, with one number for each row other than successors.
+
+    Args:
+        user: Its name.
+        keys: The keys that it needs.
+        arrays: A dict of arrays, which may be nested, or a dataset.
+        holder: The beginning of a sentence about their keys.
+
+    Raises:
+        KeyError: A key is missing.
+        ValueError: An array has another shape.
+    """
+    for key in keys:
+        if key not in arrays:
+            raise KeyError(f"{user} needs {key!r}; {holder} {sorted(arrays)}.")
+        if key != "next_observations" and np.ndim(arrays[key]) != 1:
+            raise ValueError(
+                f"{user} needs one number of {key!r} for each row, got shape {np.shape(arrays[key])}."
+            )
+
+
 def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
     """Checks that episodes end where the environment ended them.
 
@@ -253,22 +351,30 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
 
 
-def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
-    """Copies rows.
+def check_size(name: str, size: int, n_envs: int) -> tuple[int, int]:
+    """The size of a buffer and its number of environments, as integers of Python.
 
-    Args:
-        flat: Arrays by name.
-        indices: Numbers of the rows.
-
-    Returns:
-        The rows as a nested dict.
+    Raises:
+        TypeError: They are no whole numbers.
+        ValueError: They are not positive, or the environments cannot share the buffer.
     """
-    return unflatten({name: _copy(array, indices) for name, array in flat.items()})
+    for key, value in ((name, size), ("n_envs", n_envs)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{key} must be a whole number, got {value!r}.")
+        if operator.index(value) < 1:
+            raise ValueError(f"{key} must be positive, got {value}.")
+    size, n_envs = operator.index(size), operator.index(n_envs)
+    if size % n_envs:
+        raise ValueError(
+            f"{name} must be a positive multiple of n_envs ({n_envs}), got {size}; "
+            f"{multiples_near(size, n_envs)}."
+        )
+    return size, n_envs
 
 
-def _copy(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
-    if isinstance(array, Gathered):
-        return _copy(array.array, array.numbers[indices])
-    if not array.flags.c_contiguous:
-        return array[indices]
-    return array.take(indices, axis=0)  # faster, but it copies arrays that are not contiguous
+def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:
+    """The error for numbers that a buffer would have to round."""
+    return TypeError(
+        f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
+        f"created with: make that of the example {dtype}, or cast what is added to {expected}."
+    )

@@ -1,17 +1,23 @@
-"""Checks of the numbers in a dataset, from which nothing could be learned if they were wrong."""
+"""The numbers of a dataset: checks, and statistics that scale observations and rewards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents import ops
+from jaxagents.core import processes
 from jaxagents.core.observed import action_mask
 from jaxagents.data import rows
+from jaxagents.data.dataset import Dataset, Normalisation
 
 _KINDS = "biufV"
 """Kinds of the types that JAX takes, of which it has some of its own, such as `bfloat16`."""
 _ROWS_AT_ONCE = 2**16
+_MOST_AXES = 3
+"""Axes of rows of tables; arrays with more hold images, which are not normalised."""
 _WRONG_MASK = (
     "must be 0 where the environment ended the episode and 1 elsewhere, got {value:g} or the like"
 )
@@ -78,6 +84,89 @@ def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
             f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
             f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
         )
+
+
+def moments_of_rows(arrays: PyTree) -> PyTree:
+    """Moments of arrays over their rows, computed on the host in double precision.
+
+    A number that is the same in all rows has a variance of 1, so that other values of it stay moderate.
+
+    Args:
+        arrays: An array with a first axis of rows, or a pytree of them.
+
+    Returns:
+        [`Moments`][jaxagents.ops.Moments] for each array, of whatever type; for images the moments of no
+        samples.
+    """
+
+    def moments(array: np.ndarray) -> ops.Moments:
+        if array.ndim > _MOST_AXES:
+            return ops.no_moments()
+        mean, std = (x.astype(np.float32) for x in Normalisation.of(rows.whole(array)))
+        count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
+        return ops.Moments(mean, np.square(std), count)
+
+    return jax.tree.map(moments, arrays)
+
+
+def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
+    r"""The factor by which rewards are multiplied, so that returns of episodes are moderate.
+
+    $$\frac{L}{R_\text{max} - R_\text{min}}$$
+
+    with the length $L$ of the longest whole episode, and the highest and the lowest undiscounted return,
+    among the parts that all processes have of a dataset. It is the rule of Kostrikov et al., 2021,
+    "Offline reinforcement learning with implicit Q-learning", for the MuJoCo tasks, whose episodes have
+    1000 steps.
+
+    Args:
+        dataset: The part of this process, with `rewards` and `ends`. Its rows follow each other in time,
+            and rows after the last end do not count. After [`n_step`][jaxagents.data.Dataset.n_step] it
+            is the factor of the single steps.
+
+    Returns:
+        The factor.
+
+    Raises:
+        KeyError: A key is missing.
+        ValueError: There is not one reward and end for each row, a reward is NaN or infinite, a row with
+            a mask of 0 is not an end, the rewards of single steps are not known, or there are no two
+            whole episodes whose returns differ.
+    """
+    longest, highest, lowest = _return_range(dataset)
+    if jax.process_count() > 1:
+        of_all = processes.gathered(np.asarray([longest, highest, lowest], np.float32)).T
+        longest, highest, lowest = of_all[0].max(), of_all[1].max(), of_all[2].min()
+    if not highest > lowest:
+        found = f"has only episodes that return {highest:g}" if longest else "has none"
+        raise ValueError(
+            "normalise_rewards needs whole episodes, with 'ends', whose returns differ, but the "
+            f"dataset {found}."
+        )
+    return np.float32(longest / (highest - lowest))
+
+
+def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float, float]:
+    """The length of the longest whole episode, 0 if there is none, and the highest and lowest return."""
+    if isinstance(dataset, Dataset):
+        dataset = dataset.single_steps
+    if "discounts" in dataset:
+        raise ValueError(
+            "normalise_rewards needs the rewards of single steps, but those of a dataset with "
+            "'discounts' are sums over several. Give the dataset that n_step returns, not a copy of "
+            "its arrays: it knows them."
+        )
+    rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset has")
+    check_values({"rewards": dataset["rewards"]})
+    if "masks" in dataset:
+        rows.check_ends(dataset["masks"], dataset["ends"])
+    last = np.flatnonzero(np.asarray(dataset["ends"], bool))
+    if not last.size:
+        return 0.0, -np.inf, np.inf
+    first = np.concatenate([[0], last[:-1] + 1])
+    rewards = np.asarray(dataset["rewards"], np.float64)[: last[-1] + 1]
+    returns = np.add.reduceat(rewards, first)
+    return float((last - first).max() + 1), float(returns.max()), float(returns.min())
 
 
 def _check_rows(

@@ -1,24 +1,43 @@
-"""A check of an environment that plays in it, for whoever has just written one."""
+"""A check of an environment by random play, for whoever has just written one."""
 
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from jaxagents.core.arrays import is_key
 from jaxagents.core.compilation import quick_jit
 from jaxagents.core.numbers import positive
+from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import doubts_about_outputs, mistakes_in_shapes
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.findings import Repetitions, doubts_of_play, mistakes_of_play
-from jaxagents.envs.random_play import Player, Sampler, play_at_random, player_of
-from jaxagents.envs.spaces import Space, check_components, map_spaces
-from jaxagents.envs.tracing import told_of_writing, traced_attributes, traced_reset
+from jaxagents.envs.play import random_action
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    check_components,
+    is_array,
+    is_box,
+    is_discrete,
+    map_spaces,
+    parts,
+)
+from jaxagents.envs.tracing import traced_reset, written_attributes
 
 _N_ENVS = 8
-_FOR_EVER = int(np.iinfo(np.int32).max)
+_NEVER = int(np.iinfo(np.int32).max)
+_N_REPEATED_STEPS = 64
+_FEW = 4
+"""With this many episodes or more, equal lengths are no coincidence."""
+
+_Draw = Callable[[Key[Array, ""], PyTree], PyTree]
+"""Draws an action of one environment, given a random key and an observation."""
 
 
 class EnvironmentReport(NamedTuple):
@@ -33,7 +52,7 @@ class EnvironmentReport(NamedTuple):
         lengths: Lengths of the episodes that ended, in steps.
         returns: Their undiscounted returns, under random actions.
         truncated: Whether they were cut, rather than ended.
-        warnings: What is suspicious.
+        warnings: Findings that are suspicious, but may be intended.
     """
 
     name: str
@@ -47,6 +66,9 @@ class EnvironmentReport(NamedTuple):
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
+        def spread(x: np.ndarray) -> str:
+            return f"{x.mean():.4g} (from {x.min():.4g} to {x.max():.4g})"
+
         lines = [
             f"{self.name}:",
             f"  actors: {self.n_actors or 1}",
@@ -58,8 +80,8 @@ class EnvironmentReport(NamedTuple):
         if len(self.lengths):
             lines += [
                 f"  truncated: {self.truncated.mean():.0%}",
-                f"  lengths: {_range(self.lengths)}",
-                f"  returns: {_range(self.returns)}",
+                f"  lengths: {spread(self.lengths)}",
+                f"  returns: {spread(self.returns)}",
             ]
         return "\n".join([*lines, *(f"  warning: {warning}" for warning in self.warnings)])
 
@@ -68,7 +90,7 @@ def check_env(
     env: Any,
     env_params: PyTree = None,
     *,
-    sample_action: Sampler | None = None,
+    sample_action: Callable[[Key[Array, ""]], PyTree] | None = None,
     n_steps: int = 1000,
     seed: int = 0,
 ) -> EnvironmentReport:
@@ -88,25 +110,25 @@ def check_env(
         seed: Seed of the random keys.
 
     Returns:
-        A report. What is suspicious, but may be meant, is a warning as well.
+        A report. Whatever is suspicious, but may be intended, is a warning as well.
 
     Raises:
         TypeError: It is not an environment.
         ValueError: It has mistakes; the message tells all that were found.
     """
     n_steps = positive("n_steps", n_steps)
-    episodes, player, doubts = _trace(env, env_params, sample_action)
+    episodes, draw, doubts = _traced(env, env_params, sample_action)
     name, key = episodes.env.wording.environment, jax.random.key(seed)
     try:
-        repetitions = Repetitions(episodes, player, key, _N_ENVS)
-        play = quick_jit(lambda key: play_at_random(episodes, player, key, _N_ENVS, n_steps))(key)
+        is_determined, keys_matter = _repeated(episodes, draw, key)
+        play = quick_jit(lambda key: _play(episodes, draw, key, n_steps))(key)
     except Exception as error:
-        raise ValueError(_all_of([_told(error, "run by jax.jit and jax.vmap")], name)) from error
+        raise ValueError(_list_of([_told(error, "run by jax.jit and jax.vmap")], name)) from error
     play = jax.tree.map(np.asarray, play)
-    mistakes = [*repetitions.mistakes(), *mistakes_of_play(play, episodes.env)]
+    mistakes = _mistakes_of_play(episodes, play, is_determined)
     if mistakes:
-        raise ValueError(_all_of(mistakes, name))
-    doubts = (*doubts, *repetitions.doubts(), *doubts_of_play(play, episodes.env))
+        raise ValueError(_list_of(mistakes, name))
+    doubts = (*doubts, *_doubts_of_play(episodes, play, is_determined and not keys_matter))
     for doubt in doubts:
         warnings.warn(doubt, stacklevel=2)
     over = play.terminated | play.truncated
@@ -123,10 +145,13 @@ def check_env(
     )
 
 
-def _trace(
-    env: Any, env_params: PyTree, sample_action: Sampler | None
-) -> tuple[Episodes, Player, list[str]]:
-    """The environment, its actions, and doubts about what it gives, if its shapes are right."""
+# Before it is played: shapes, and attributes that are written to.
+
+
+def _traced(
+    env: Any, env_params: PyTree, sample_action: Callable | None
+) -> tuple[Episodes, _Draw, list[str]]:
+    """The environment, its actions, and doubts about its outputs, if their shapes are right."""
     name, before = type(env).__name__, dict(getattr(env, "__dict__", {}))
     try:
         made = as_environment(env, env_params)
@@ -136,26 +161,27 @@ def _trace(
                 "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium, and "
                 "pettingzoo.test.parallel_api_test(env) those of PettingZoo."
             )
-        episodes = Episodes(made, _FOR_EVER, () if made.n_actors is None else (made.n_actors,))
-        player = _player_of(episodes, sample_action)
-        action = jax.eval_shape(lambda key: player(key, None), jax.random.key(0))
+        episodes = Episodes(made, _NEVER, () if made.n_actors is None else (made.n_actors,))
+        draw = _draw_of(episodes, sample_action)
+        action = jax.eval_shape(lambda key: draw(key, None), jax.random.key(0))
+        # Attributes that are written once, such as cached ones, are as they were first.
         traced_reset(made)
-        before = _with_new_attributes(env, before)
+        before = {**getattr(env, "__dict__", {}), **before}
         mistakes = mistakes_in_shapes(episodes, action)
-        before = _with_new_attributes(env, before)
+        before = {**getattr(env, "__dict__", {}), **before}
         doubts = [] if mistakes else doubts_about_outputs(episodes, action)
     except Exception as error:
-        if type(error) is TypeError:  # those of JAX have types of their own
+        if type(error) is TypeError:  # JAX raises subclasses of it
             raise
-        mistakes = [_told(error, "traced"), *_changed_attributes(env, before)]
-        raise ValueError(_all_of(list(dict.fromkeys(mistakes)), name)) from error
-    mistakes += _changed_attributes(env, before)
+        mistakes = [_told(error, "traced"), *written_attributes(env, before)]
+        raise ValueError(_list_of(list(dict.fromkeys(mistakes)), name)) from error
+    mistakes += written_attributes(env, before)
     if mistakes:
-        raise ValueError(_all_of(mistakes, name))
-    return episodes, player, doubts
+        raise ValueError(_list_of(mistakes, name))
+    return episodes, draw, doubts
 
 
-def _player_of(episodes: Episodes, sample_action: Sampler | None) -> Player:
+def _draw_of(episodes: Episodes, sample_action: Callable | None) -> _Draw:
     if sample_action is not None:
         return lambda key, obs: sample_action(key)
     if episodes.action_space is None:
@@ -165,23 +191,10 @@ def _player_of(episodes: Episodes, sample_action: Sampler | None) -> Player:
         )
     name = f"{episodes.env.wording.environment}.action_space"
     map_spaces(lambda space: check_components(space, name), episodes.action_space)
-    return player_of(episodes.action_space, episodes.actors_shape)
+    return functools.partial(random_action, episodes)
 
 
-def _with_new_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as they were first: those that are written once, such as cached ones, do not change."""
-    return {**getattr(env, "__dict__", {}), **before}
-
-
-def _changed_attributes(env: Any, before: dict[str, Any]) -> list[str]:
-    """Complaints about attributes that a reset or a step wrote to."""
-    now = getattr(env, "__dict__", {})
-    changed = [key for key, value in before.items() if now.get(key) is not value]
-    names = dict.fromkeys([*changed, *traced_attributes(now)])
-    return told_of_writing(type(env).__name__, list(names))
-
-
-def _all_of(mistakes: list[str], name: str) -> str:
+def _list_of(mistakes: list[str], name: str) -> str:
     return "\n".join([f"{name} is not right:", *(f"- {mistake}" for mistake in mistakes)])
 
 
@@ -193,5 +206,180 @@ def _told(error: Exception, how: str) -> str:
     return f"A reset or a step cannot be {how}: {type(error).__name__}: {first}"
 
 
-def _range(x: np.ndarray) -> str:
-    return f"{x.mean():.4g} (from {x.min():.4g} to {x.max():.4g})"
+# Random play.
+
+
+class _Play(NamedTuple):
+    """Steps of random play, shaped `(steps, environments)`.
+
+    Attributes:
+        length: Number of steps of the episode so far, this one included.
+        returns: Sum of its rewards so far.
+        terminated: Whether the environment ended the episode.
+        truncated: Whether it cut the episode.
+        finite_reward: Whether the reward is finite.
+        finite_obs: Whether the observation acted on is finite.
+        finite_next_obs: Whether the true successor is finite.
+        obs_in_space: Whether both observations are within the bounds of their space.
+        some_allowed: Whether the observation acted on allows any action (of each actor).
+    """
+
+    length: Int[Array, "steps environments"]
+    returns: Float[Array, "steps environments *actors"]
+    terminated: Bool[Array, "steps environments"]
+    truncated: Bool[Array, "steps environments"]
+    finite_reward: Bool[Array, "steps environments"]
+    finite_obs: Bool[Array, "steps environments"]
+    finite_next_obs: Bool[Array, "steps environments"]
+    obs_in_space: Bool[Array, "steps environments"]
+    some_allowed: Bool[Array, "steps environments"]
+
+
+def _play(episodes: Episodes, draw: _Draw, key: Key[Array, ""], n_steps: int) -> _Play:
+    """Plays random actions in several environments."""
+    space = episodes.observation_space
+
+    def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, _Play]:
+        obs, state, returns = carry
+        action_key, step_key = jax.random.split(key)
+        taken = episodes.step(step_key, state, draw(action_key, obs))
+        returns = returns + taken.reward
+        masks = [jnp.asarray(mask, bool) for mask in jax.tree.leaves(action_mask(obs))]
+        play = _Play(
+            length=state.step + 1,
+            returns=returns,
+            terminated=taken.terminated,
+            truncated=taken.truncated,
+            finite_reward=_is_finite(taken.reward),
+            finite_obs=_is_finite(obs),
+            finite_next_obs=_is_finite(taken.next_obs),
+            obs_in_space=_is_in(space, obs) & _is_in(space, taken.next_obs),
+            some_allowed=_all([mask.any(axis=-1).all() for mask in masks]),
+        )
+        over = taken.terminated | taken.truncated
+        return (taken.obs, taken.envstate, jnp.where(over, 0.0, returns)), play
+
+    def in_one(key: Key[Array, ""]) -> _Play:
+        reset_key, key = jax.random.split(key)
+        first = (*episodes.reset(reset_key), jnp.zeros(episodes.actors_shape, jnp.float32))
+        return jax.lax.scan(step, first, jax.random.split(key, n_steps))[1]
+
+    return jax.vmap(in_one, out_axes=1)(jax.random.split(key, _N_ENVS))
+
+
+def _repeated(episodes: Episodes, draw: _Draw, key: Key[Array, ""]) -> tuple[bool, bool]:
+    """Plays the same actions twice: whether outcomes are then the same, and whether keys matter."""
+    actions = jax.vmap(lambda key: draw(key, None))(jax.random.split(key, _N_REPEATED_STEPS))
+    keys = jax.random.split(key, _N_ENVS)
+
+    def make_program() -> tuple[str, Callable]:
+        """A program of a few steps, traced anew: its text, and a function that runs it."""
+
+        def play(key: Key[Array, ""]) -> PyTree:
+            reset_key, key = jax.random.split(key)
+            first = episodes.reset(reset_key)
+
+            def step(state: PyTree, x: tuple) -> tuple[PyTree, PyTree]:
+                taken = episodes.step(x[0], state, x[1])
+                return taken.envstate, taken._replace(info={})
+
+            steps = jax.random.split(key, _N_REPEATED_STEPS), actions
+            return first, jax.lax.scan(step, first[1], steps)[1]
+
+        program = quick_jit(jax.vmap(play))
+        return program.lower(keys).as_text(), lambda: [
+            np.asarray(x) for x in jax.tree.leaves(program(keys)) if not is_key(x)
+        ]
+
+    def are_equal(first: np.ndarray, second: np.ndarray) -> bool:
+        return np.array_equal(first, second, equal_nan=jnp.issubdtype(first.dtype, jnp.inexact))
+
+    (text, run), (other_text, run_other) = make_program(), make_program()
+    first = run()
+    again = run() if text == other_text else run_other()
+    keys_matter = not all(are_equal(x, np.broadcast_to(x[:1], x.shape)) for x in first)
+    return all(map(are_equal, first, again)), keys_matter
+
+
+def _all(conditions: list[Bool[Array, ""]]) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([*conditions, jnp.ones((), bool)]))
+
+
+def _is_finite(tree: PyTree) -> Bool[Array, ""]:
+    inexact = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return _all([jnp.isfinite(x).all() for x in inexact])
+
+
+def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
+    """Whether an observation is within the bounds of its space, as far as it declares any."""
+    obs, children = network_input(obs), parts(space)
+    if children is not None:
+        items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))
+        return _all(
+            [_is_in(child, items[name]) for name, child in children.items() if name in items]
+        )
+    if is_discrete(space):
+        return jnp.all((obs >= 0) & (obs < space.n))
+    if not (is_box(space) and is_array(obs)):
+        return jnp.ones((), bool)
+    low, high = box_bounds(space)
+    return jnp.all((obs >= low) & (obs <= high))
+
+
+# Findings.
+
+
+def _mistakes_of_play(episodes: Episodes, play: _Play, is_determined: bool) -> list[str]:
+    """Complaints about foreign randomness, NaN, infinity, and masks that allow nothing."""
+    name, reset, step = episodes.env.wording
+    mistakes = []
+    if not is_determined:
+        mistakes.append(
+            f"{name}.{reset} or {name}.{step} gives different outcomes for the same key, state and "
+            "action. Draw random numbers with jax.random and the key that is given, not with "
+            "numpy.random or random, and keep whatever changes in the state."
+        )
+    if not play.finite_obs[play.length == 1].all():
+        mistakes.append(f"{name}.{reset} returns an observation with NaN or infinity.")
+    if not play.some_allowed.all():
+        first = play.length[~play.some_allowed].min() - 1
+        mistakes.append(
+            f"{name} allows no action after {first} steps of an episode that is not over: its action "
+            "mask must allow one at least, such as an action that does nothing, or the step before must "
+            "end the episode."
+        )
+    for what, finite in (
+        ("a reward", play.finite_reward),
+        ("an observation", play.finite_next_obs),
+    ):
+        if not finite.all():
+            first = play.length[~finite].min()
+            mistakes.append(
+                f"{name}.{step} returns {what} with NaN or infinity under random actions, at the "
+                f"earliest in step {first} of an episode."
+            )
+    return mistakes
+
+
+def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list[str]:
+    """Warnings of unused keys, observations outside of their space, and disguised time limits."""
+    name, reset, step = episodes.env.wording
+    doubts = []
+    if ignores_keys:
+        doubts.append(
+            f"{name} does the same whatever the random keys of {reset} and {step} are. If it is meant "
+            "to be random, draw random numbers with jax.random and the key that is given: those of "
+            "numpy.random, or of a key of its own, are constants in a compiled program."
+        )
+    if not play.obs_in_space.all():
+        doubts.append(f"{name} gives observations outside of the bounds of its observation_space.")
+    lengths = play.length[play.terminated]
+    alone = not play.truncated.any() and len(lengths) >= _FEW
+    if alone and lengths[0] > 1 and (lengths == lengths[0]).all():
+        doubts.append(
+            f"All {len(lengths)} episodes of {name} terminated after exactly {lengths[0]} steps. If "
+            f"that is a time limit, {step} should not call it terminated, since agents take what "
+            "follows a terminated step to be worth nothing: report it as truncated, or take it out and "
+            "give it as the environment's max_steps or as config.max_episode_steps."
+        )
+    return doubts

@@ -1,30 +1,68 @@
-"""Checks of environments, made on shapes alone, before anything is compiled."""
+"""Checks of environments on shapes alone, which agents make before anything is compiled."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
-from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, action_mask
-from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
-from jaxagents.envs.constant_noise import without_constant_noise
-from jaxagents.envs.declarations import (
-    check_action_mask,
-    check_actor_mask,
-    check_space,
-    doubts_about_kinds,
-    with_declared,
+from jaxagents.core.observed import (
+    ACTION_MASK,
+    ACTOR_MASK,
+    action_mask,
+    actor_mask,
+    network_input,
 )
+from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.play import NAMES_OF_METRICS
-from jaxagents.envs.random_play import player_of
-from jaxagents.envs.spaces import is_discrete
-from jaxagents.envs.tracing import check_keeps_nothing, check_not_empty, traced_step
+from jaxagents.envs.play import NAMES_OF_METRICS, random_action
+from jaxagents.envs.spaces import Space, is_array, is_discrete, is_multi_discrete, map_spaces, parts
+from jaxagents.envs.tracing import (
+    check_stateless,
+    traced_reset,
+    traced_step,
+    without_constant_noise,
+)
+
+# What agents check.
+
+
+def check_reset(env: Environment) -> None:
+    """Raises if an environment's reset cannot be compiled, or shows nothing.
+
+    Raises:
+        TypeError: It cannot.
+        ValueError: It does not return two values, writes to the environment, or has an empty array in
+            its observation.
+    """
+    obs, _ = traced_reset(env)
+    check_stateless(env)
+    _check_not_empty(obs, f"{env.wording.environment}.{env.wording.reset}")
+
+
+def check_environment(episodes: Episodes, action: PyTree) -> None:
+    """Raises unless an environment's step returns the shapes that its reset returned.
+
+    Args:
+        episodes: The environment.
+        action: An action, as shapes.
+
+    Raises:
+        TypeError: Its reset or step cannot be compiled.
+        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, random numbers
+            drawn on the host are part of its program, or it writes to itself.
+    """
+    with without_constant_noise(episodes.env, action):
+        mistakes = mistakes_in_shapes(episodes, action)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+    check_stateless(episodes.env)
+    obs, _ = traced_reset(episodes.env)
+    for doubt in _doubts_about_dtypes(episodes.env, obs, exact=False):
+        warnings.warn(doubt, stacklevel=2)
 
 
 def check_one_actor(env: Environment, name: str) -> None:
@@ -60,29 +98,8 @@ def check_several_actors(env: Environment, name: str) -> None:
         )
 
 
-def check_environment(episodes: Episodes, action: PyTree) -> None:
-    """Raises unless an environment's step gives back what its reset gave.
-
-    Args:
-        episodes: The environment.
-        action: An action, as shapes.
-
-    Raises:
-        TypeError: Its reset or step cannot be compiled.
-        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, numbers that
-            are drawn on the host are a part of its program, or it writes to itself.
-    """
-    with without_constant_noise(episodes.env, action):
-        mistakes = mistakes_in_shapes(episodes, action)
-    if mistakes:
-        raise ValueError("\n".join(mistakes))
-    check_keeps_nothing(episodes.env)
-    for doubt in doubts_about_kinds(episodes.env):
-        warnings.warn(doubt, stacklevel=2)
-
-
 def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
-    """Raises unless an environment can be compiled without some of its parameters being known.
+    """Raises unless an environment can be compiled while some of its parameters are unknown.
 
     Args:
         episodes: The environment.
@@ -98,8 +115,7 @@ def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
         obs, state = now.reset(key)
         if now.action_space is None:
             return obs
-        action = player_of(now.action_space, now.actors_shape)(key, obs)
-        return now.play(key, state, action)
+        return now.play(key, state, random_action(now, key, obs))
 
     try:
         jax.eval_shape(play, dict.fromkeys(numbers, jax.ShapeDtypeStruct((), jnp.float32)))
@@ -116,8 +132,8 @@ def check_alike(own: Episodes, other: Episodes, name: str) -> None:
 
     Args:
         own: The episodes of the first.
-        other: Those of the other.
-        name: What gives the other, for the message.
+        other: The episodes of the other.
+        name: Where the other comes from, for the message.
 
     Raises:
         ValueError: A reset gives observations or states of another structure, shape or dtype.
@@ -127,15 +143,15 @@ def check_alike(own: Episodes, other: Episodes, name: str) -> None:
         check_same_tree(x, y, f"The {what}", "the agent's own environment", name)
 
 
+# Mistakes and doubts, which `check_env` tells as well.
+
+
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
-    """Mistakes in the structures, shapes and dtypes that an environment gives, in words.
+    """Mistakes in the structures, shapes and dtypes that an environment returns, in words.
 
     Args:
         episodes: The environment.
         action: An action, as shapes.
-
-    Returns:
-        The mistakes; none if there is nothing wrong.
     """
     env = episodes.env
     name, reset, step = env.wording
@@ -148,8 +164,8 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     obs, next_obs = jax.eval_shape(in_32_bits, (obs, outcome.obs))
     next_state = jax.eval_shape(with_widths_of, state, outcome.state)
     actors_shape, what = episodes.actors_shape, f"{name}.{step}"
-    checks = [
-        (check_not_empty, obs, f"{name}.{reset}"),
+    checks: list[tuple] = [
+        (_check_not_empty, obs, f"{name}.{reset}"),
         (check_info, outcome.info, what),
         (check_same_tree, obs, next_obs, f"{name}: the observation", reset, step),
         (check_same_tree, state, next_state, f"{name}: the state", reset, step),
@@ -157,71 +173,66 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (check_flag, outcome.truncated, f"{what}: truncated"),
         (check_size, outcome.reward, actors_shape, f"{what}: reward"),
         (_check_real, outcome.reward, f"{what}: reward"),
-        (check_space, env.observation_space, obs, name, reset),
+        (_check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
         (check_actor_mask, episodes),
-        (_check_info_names, episodes, outcome.info if isinstance(outcome.info, dict) else {}, what),
+        (_check_info_names, episodes, outcome.info, what),
     ]
-    return [mistake for check, *args in checks for mistake in _mistakes(check, *args)]
+    mistakes = []
+    for check, *args in checks:
+        try:
+            check(*args)
+        except ValueError as error:
+            mistakes.append(str(error))
+    return mistakes
 
 
 def doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
-    """Doubts about what an environment returns whose shapes are right, in words.
-
-    They are about dtypes, and about flags of actions that no agent takes for a mask.
+    """Doubts about dtypes, and about flags of actions that no agent takes for a mask, in words.
 
     Args:
         episodes: The environment.
         action: An action, as shapes.
-
-    Returns:
-        The doubts.
     """
-    obs, _, step = traced_step(episodes.env, action)
-    return _doubts_about_dtypes(episodes.env, obs, step) + _doubts_about_masks(episodes, obs)
-
-
-def _doubts_about_dtypes(env: Environment, obs: PyTree, outcome: Step) -> list[str]:
-    name, reset, step = env.wording
-    flags = {"terminated": outcome.terminated, "truncated": outcome.truncated}
-    return [
-        f"{part}: observation_space has dtype {jnp.dtype(declared.dtype)}, but {reset} returns dtype "
-        f"{found.dtype}."
-        for part, declared, found in with_declared(env.observation_space, obs, name)
-        if narrow(jnp.dtype(declared.dtype)) != narrow(found.dtype)
-    ] + [
+    (name, reset, step), space = episodes.env.wording, episodes.action_space
+    obs, _, outcome = traced_step(episodes.env, action)
+    doubts = _doubts_about_dtypes(episodes.env, obs, exact=True)
+    doubts += [
         f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
-        for flag, x in flags.items()
+        for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))
         if x.dtype != bool
     ]
+    if is_discrete(space) and isinstance(obs, Mapping) and action_mask(obs) is None:
+        doubts += [
+            f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
+            f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is "
+            "a part of what networks see."
+            for key, x in obs.items()
+            if key != ACTOR_MASK
+            and hasattr(x, "dtype")
+            and x.dtype == bool
+            and x.shape[-1:] == (space.n,)
+        ]
+    return doubts
 
 
-def _doubts_about_masks(episodes: Episodes, obs: PyTree) -> list[str]:
-    space, (name, reset, _) = episodes.action_space, episodes.env.wording
-    if not is_discrete(space) or not isinstance(obs, Mapping) or action_mask(obs) is not None:
-        return []
-    flags = {key: x for key, x in obs.items() if hasattr(x, "dtype") and x.dtype == bool}
-    return [
-        f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
-        f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is a "
-        "part of what networks see."
-        for key, x in flags.items()
-        if key != ACTOR_MASK and x.shape[-1:] == (space.n,)
-    ]
+def _doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]:
+    """Doubts about dtypes of observations; unless exact, about kinds that their space does not hold."""
+    doubts, obs = [], jax.eval_shape(in_32_bits, obs)
+    for part, declared, found in _with_declared(
+        env.observation_space, obs, env.wording.environment
+    ):
+        dtype = jnp.dtype(declared.dtype)
+        is_right = narrow(dtype) == found.dtype
+        if not is_right and (exact or not jnp.can_cast(found.dtype, dtype, "same_kind")):
+            doubts.append(
+                f"{part}: observation_space has dtype {dtype}, but {env.wording.reset} returns dtype "
+                f"{found.dtype}, which is what agents are trained with."
+            )
+    return doubts
 
 
-def _check_real(x: PyTree, what: str) -> None:
-    if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
-        raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
-
-
-def _mistakes(check: Callable[..., None], *args: Any) -> list[str]:
-    """The message of a check, if it raises."""
-    try:
-        check(*args)
-    except ValueError as error:
-        return [str(error)]
-    return []
+# Outputs of a step.
 
 
 def check_flag(x: PyTree, what: str) -> None:
@@ -232,7 +243,7 @@ def check_flag(x: PyTree, what: str) -> None:
         what: Its name.
 
     Raises:
-        ValueError: It is of another shape, or a float, of which it is not known what counts as true.
+        ValueError: It has another shape, or is a float, which may mean anything.
     """
     check_size(x, (), what)
     if jnp.issubdtype(x.dtype, jnp.inexact):
@@ -242,15 +253,7 @@ def check_flag(x: PyTree, what: str) -> None:
 
 
 def check_info(info: object, what: str) -> None:
-    """Raises unless the info of a step is a dict.
-
-    Args:
-        info: The info.
-        what: Name of the step, for the message.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Raises `ValueError` unless the info of a step, named for the message, is a dict."""
     if not isinstance(info, dict):
         raise ValueError(f"{what}: info must be a dict, got {info!r}.")
 
@@ -273,7 +276,8 @@ def check_names_are_free(episodes: Episodes) -> None:
         )
 
 
-def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) -> None:
+def _check_info_names(episodes: Episodes, info: object, what: str) -> None:
+    info = info if isinstance(info, dict) else {}
     names = (*episodes.info_names.final, *episodes.info_names.summed)
     missing = [name for name in names if name not in info]
     if missing:
@@ -284,3 +288,118 @@ def _check_info_names(episodes: Episodes, info: dict[str, PyTree], what: str) ->
     odd = [name for name in names if not hasattr(info[name], "dtype")]
     if odd:
         raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")
+
+
+def _check_real(x: PyTree, what: str) -> None:
+    if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
+        raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
+
+
+# Observations, and the spaces and masks that belong to them.
+
+
+def _check_not_empty(obs: PyTree, what: str) -> None:
+    leaves = jax.tree.leaves(network_input(obs))
+    if not leaves or not all(leaf.size for leaf in leaves):
+        raise ValueError(
+            f"{what} returns an observation with nothing in it, or with arrays of no numbers, got the "
+            f"shapes {jax.tree.map(lambda x: x.shape, obs)}: leave empty arrays out, and where nothing "
+            "is observed, give an array of one zero."
+        )
+
+
+def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
+    for part, declared, found in _with_declared(space, obs, name):
+        shape, dtype = tuple(declared.shape), jnp.dtype(declared.dtype)
+        if shape != found.shape:
+            raise ValueError(
+                f"{part}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
+                f"{shape_and_dtype(found)}. Correct whichever is wrong."
+            )
+
+
+def _with_declared(
+    space: Space, obs: PyTree, name: str
+) -> Iterator[tuple[str, Space, jax.ShapeDtypeStruct]]:
+    """The name, the space and the shape of each array of an observation whose space is declared."""
+    for key, child in (parts(space) or {}).items():
+        if isinstance(obs, dict):
+            part = obs.get(key)
+        else:
+            part = getattr(obs, key, None) if isinstance(key, str) else obs[key]
+        if part is not None:
+            yield from _with_declared(child, part, f"{name}[{key!r}]")
+    if parts(space) is None and is_array(space) and isinstance(obs, jax.ShapeDtypeStruct):
+        yield name, space, obs
+
+
+def check_action_mask(episodes: Episodes) -> None:
+    """Raises unless the mask of actions in the observations, if there is one, has a flag for each.
+
+    Raises:
+        ValueError: It has others, or the actions are not discrete.
+    """
+    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    mask, space = action_mask(obs), episodes.action_space
+    if mask is None or space is None:
+        return
+    name = episodes.env.wording.environment
+    expected = _mask_shapes(space, episodes.actors_shape)
+    if not jax.tree.leaves(expected):
+        raise ValueError(
+            f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
+            f"is {space!r}. Name the entry of the observation otherwise if it is something else."
+        )
+    are_flags = all(not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask))
+    if not (are_flags and _fits(mask, expected)):
+        raise ValueError(
+            f"{name}: the mask of actions must be boolean and have shape {expected}, an "
+            f"entry for each action, got {jax.tree.map(shape_and_dtype, mask)}."
+        )
+
+
+def check_actor_mask(episodes: Episodes) -> None:
+    """Raises unless the mask of actors in the observations, if there is one, has a flag for each.
+
+    Raises:
+        ValueError: It has others.
+    """
+    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    mask, shape = actor_mask(obs), episodes.actors_shape
+    if mask is None:
+        return
+    name = episodes.env.wording.environment
+    if not shape:
+        raise ValueError(
+            f"{name} has a mask of actors, but a single actor: episodes end when that leaves. Name the "
+            "entry of the observation otherwise if it is something else."
+        )
+    if not hasattr(mask, "dtype") or mask.shape != shape or mask.dtype != bool:
+        raise ValueError(
+            f"{name}: the mask of actors must be boolean and have shape {shape}, a flag for each actor, "
+            f"got {jax.tree.map(shape_and_dtype, mask)}."
+        )
+
+
+def _mask_shapes(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
+    """The shapes of masks of the parts of a space; `None` for a box, which has none."""
+
+    def shapes(part: Space) -> PyTree:
+        if is_multi_discrete(part):
+            return tuple((*actors_shape, int(n)) for n in part.nvec)
+        return (*actors_shape, int(part.n)) if is_discrete(part) else None
+
+    return map_spaces(shapes, space)
+
+
+def _fits(mask: PyTree, expected: PyTree) -> bool:
+    """Whether a mask has the expected shapes; parts that are `None` mask nothing."""
+    if mask is None:
+        return True
+    if isinstance(expected, dict):
+        is_known = isinstance(mask, Mapping) and mask.keys() <= expected.keys()
+        return is_known and all(_fits(part, expected[name]) for name, part in mask.items())
+    if isinstance(expected, tuple) and not any(isinstance(n, int) for n in expected):
+        is_alike = isinstance(mask, tuple) and len(mask) == len(expected)
+        return is_alike and all(map(_fits, mask, expected))
+    return getattr(mask, "shape", None) == expected

@@ -1,4 +1,4 @@
-"""Playing whole episodes with a fixed policy."""
+"""Playing whole episodes with a fixed policy, or random actions."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Shaped
 
+from jaxagents.core.observed import action_mask
 from jaxagents.core.report import floating
 from jaxagents.envs.episodes import Episodes, Timestep
+from jaxagents.envs.spaces import sample
 from jaxagents.sharding import on_each_device
 
 Act = Callable[..., tuple[Any, Any]]
@@ -17,7 +19,7 @@ Act = Callable[..., tuple[Any, Any]]
 key if that is given too."""
 
 _OF_ACTIONS = 2**30
-"""Tells the keys of actions from those of episodes, of which there are fewer."""
+"""Tells the keys of actions from the keys of episodes, of which there are fewer."""
 
 
 class EpisodeOutcomes(NamedTuple):
@@ -30,7 +32,7 @@ class EpisodeOutcomes(NamedTuple):
         terminated: Whether the environment ended the episode.
         truncated: Whether a time limit cut it.
         lengths: Numbers of steps.
-        info: What is kept of the environment's info, by name.
+        info: The kept entries of the environment's info, by name.
     """
 
     returns: Float[Array, "n_episodes ..."]
@@ -42,7 +44,24 @@ class EpisodeOutcomes(NamedTuple):
 
 
 NAMES_OF_METRICS = ("update_step", "set", "seed", *EpisodeOutcomes._fields)
-"""Names that metrics of an evaluation have already, or the members of a sweep beside theirs."""
+"""Names of the other metrics of an evaluation, and of the members of a sweep beside them."""
+
+
+def random_action(episodes: Episodes, key: Key[Array, ""], obs: PyTree = None) -> PyTree:
+    """Draws an action (of each actor) uniformly from those that an observation allows.
+
+    Args:
+        episodes: The environment.
+        key: Random key.
+        obs: The observation; `None` allows all actions.
+
+    Returns:
+        The action.
+    """
+    draw, mask = functools.partial(sample, episodes.action_space), action_mask(obs)
+    if not episodes.actors_shape:
+        return draw(key, mask)
+    return jax.vmap(draw)(jax.random.split(key, episodes.actors_shape), mask)
 
 
 def play_episodes(
@@ -67,10 +86,8 @@ def play_episodes(
     Returns:
         The outcomes.
     """
-    return on_each_device(
-        functools.partial(_play_until_all_are_over, episodes, policy, carry),
-        *_keys(rng, n_episodes, deterministic),
-    )
+    play = functools.partial(_play_until_all_are_over, episodes, policy, carry)
+    return on_each_device(play, *_keys(rng, n_episodes, deterministic))
 
 
 def record_episode(
@@ -149,15 +166,17 @@ def _play_until_all_are_over(
     reset_keys: Key[Array, "n_episodes"],
     *keys: Key[Array, "n_episodes"],
 ) -> EpisodeOutcomes:
-    n_episodes = len(reset_keys)
+    n_episodes, names = len(reset_keys), episodes.info_names
     obs, envstate = jax.vmap(episodes.reset)(reset_keys)
-    rewards = _nan_where_not_finite(
-        jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32), obs
-    )
+    nothing = jnp.zeros((n_episodes, *episodes.actors_shape), jnp.float32)
+    rewards = _nan_where_not_finite(nothing, obs)
     never = jnp.zeros(n_episodes, bool)
     carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (n_episodes, *x.shape)), carry)
     time, no_steps = jnp.zeros((), jnp.int32), jnp.zeros(n_episodes, jnp.int32)
-    info = _no_info(episodes, policy, keys, time, carries, obs, envstate)
+    take_step, info = functools.partial(_take_step, episodes, policy, keys), {}
+    if any(names):  # shaped as in a step
+        info = jax.eval_shape(take_step, time, carries, obs, envstate)[1].info
+        info = names.before_an_episode(info)
     outcomes = EpisodeOutcomes(rewards, rewards, never, never, no_steps, info)
 
     def over(outcomes: EpisodeOutcomes) -> Bool[Array, "n_episodes"]:
@@ -165,14 +184,14 @@ def _play_until_all_are_over(
 
     def step(state: tuple) -> tuple:
         time, carry, obs, envstate, outcomes = state
-        carry, timestep = _take_step(episodes, policy, keys, time, carry, obs, envstate)
+        carry, timestep = take_step(time, carry, obs, envstate)
         after = EpisodeOutcomes(
             returns=outcomes.returns + _nan_where_not_finite(timestep.reward, timestep.obs),
             final_rewards=timestep.reward,
             terminated=timestep.terminated,
             truncated=timestep.truncated,
             lengths=outcomes.lengths + 1,
-            info=episodes.info_names.of_episode(outcomes.info, timestep.info),
+            info=names.of_episode(outcomes.info, timestep.info),
         )
         was_over = over(outcomes)
         outcomes = jax.tree.map(
@@ -195,11 +214,3 @@ def _nan_where_not_finite(
         nothing = (0.0 * leaf).sum(axis=tuple(range(1, leaf.ndim)))  # NaN if one is not finite
         rewards += nothing.reshape(-1, *[1] * (rewards.ndim - 1)).astype(rewards.dtype)
     return rewards
-
-
-def _no_info(episodes: Episodes, policy: Act, *step: Any) -> dict[str, Array]:
-    """The info that is kept of episodes before their first step, found without playing."""
-    if not any(episodes.info_names):
-        return {}
-    _, timestep = jax.eval_shape(functools.partial(_take_step, episodes, policy), *step)
-    return episodes.info_names.before_an_episode(timestep.info)

@@ -1,19 +1,23 @@
-"""Telling spaces apart by their attributes, whichever suite they come from."""
+"""Spaces of actions and observations, recognised by their attributes, whichever suite they come from."""
 
 import dataclasses
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import PyTree
+from jaxtyping import Array, Key, PyTree
 
+from jaxagents import ops
 from jaxagents.core.observed import is_observed_beside, network_input
 
 Space = Any
-"""A space of gymnax or of Gymnasium, one of those below, or one like them."""
+"""A space of gymnax or of Gymnasium, one of the classes below, or anything with their attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Composite:
-    """Dicts or tuples of what other spaces hold.
+    """Dicts or tuples of the values of other spaces.
 
     Attributes:
         spaces: The spaces, by name or in order.
@@ -96,8 +100,15 @@ def is_array(space: Space) -> bool:
     return hasattr(space, "shape")
 
 
+def is_bounded(space: Space) -> bool:
+    """Whether every bound of a box is finite."""
+    low, high = box_bounds(space)
+    largest = np.finfo(np.float32).max
+    return bool(np.all(low > -largest) and np.all(high < largest))
+
+
 def parts(space: Space) -> dict[Any, Any] | None:
-    """The spaces that a space is made of, by name or position; `None` if it is not made of any."""
+    """The parts of a composite space, by name or position; `None` if it has none."""
     spaces = getattr(space, "spaces", None)
     if spaces is None:
         return None
@@ -105,7 +116,7 @@ def parts(space: Space) -> dict[Any, Any] | None:
 
 
 def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> PyTree:
-    """Calls a function with each of the spaces that a space is made of, or with the space itself.
+    """Calls a function with each part of a space, or with the space itself if it has no parts.
 
     Args:
         function: Takes a space, and its part of each of the pytrees; `None` for one that is missing.
@@ -113,34 +124,26 @@ def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> Py
         *trees: Pytrees of the structure of the space.
 
     Returns:
-        What the function returns, structured in the same way.
+        The results, in the same structure.
     """
     children = parts(space)
     if children is None:
         return function(space, *trees)
+
+    def part(tree: PyTree, name: Any) -> PyTree:
+        if tree is None:
+            return None
+        return tree.get(name) if isinstance(tree, Mapping) else tree[name]
+
     mapped = {
-        name: map_spaces(function, child, *(_part(tree, name) for tree in trees))
+        name: map_spaces(function, child, *(part(tree, name) for tree in trees))
         for name, child in children.items()
     }
     return mapped if isinstance(space.spaces, Mapping) else tuple(mapped.values())
 
 
-def _part(tree: PyTree, name: Any) -> PyTree:
-    if tree is None:
-        return None
-    return tree.get(name) if isinstance(tree, Mapping) else tree[name]
-
-
 def network_space(space: Space) -> Space:
-    """The space of what networks see of observations: not of masks of actions, for instance.
-
-    Args:
-        space: A space of observations.
-
-    Returns:
-        The space; of one with such entries, the other parts by name, or that of `"observation"` if
-        there is no other.
-    """
+    """The part of a space of observations that networks see, without masks of actions for instance."""
     children = parts(space)
     return network_input(children) if is_observed_beside(children) else space
 
@@ -152,11 +155,78 @@ def box_bounds(space: Space, dtype: DTypeLike = np.float32) -> tuple[np.ndarray,
     return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
 
-def check_is_space(space: Any, what: str) -> None:
-    """Raises if something that is declared as a space is a class, a method or a number.
+def size_of(space: Space) -> int:
+    """The number of actions of a discrete space, or of components of another."""
+    return int(space.n) if is_discrete(space) else math.prod(space.shape)
+
+
+def widest_space(spaces: Sequence[Space], name: str) -> Space:
+    """One space for the actions of several actors.
 
     Args:
-        space: What is declared.
+        spaces: The spaces of each.
+        name: Name of the environment.
+
+    Returns:
+        The largest of them, which begins with all others.
+
+    Raises:
+        TypeError: There is none.
+    """
+    if all(map(is_discrete, spaces)):
+        return Discrete(max(map(size_of, spaces)))
+    if all(is_box(space) and len(space.shape) == 1 for space in spaces):
+        widest = max(spaces, key=size_of)
+        bounds = np.stack(box_bounds(widest))
+        if all(np.array_equal(box_bounds(each), bounds[:, : size_of(each)]) for each in spaces):
+            return Box(*box_bounds(widest, widest.dtype), tuple(widest.shape), widest.dtype)
+    raise TypeError(
+        f"The agents of {name} act in spaces that are not alike: {[*spaces]}. All must be discrete, or "
+        "all boxes with the same bounds."
+    )
+
+
+def sample(space: Space, key: Key[Array, ""], mask: PyTree = None) -> PyTree:
+    """Draws an action uniformly; components without bounds from a normal distribution.
+
+    Args:
+        space: The space.
+        key: Random key.
+        mask: Which discrete actions are allowed, structured as the space; `None` if all are.
+
+    Returns:
+        The action.
+
+    Raises:
+        ValueError: The space is of another kind.
+    """
+    treedef = jax.tree.structure(map_spaces(lambda space: 0, space))
+    keys = treedef.unflatten(jax.random.split(key, treedef.num_leaves))
+    return map_spaces(_sample_part, space, keys, mask)
+
+
+def _sample_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
+    if is_multi_discrete(space):
+        masks = [None] * len(space.nvec) if mask is None else mask
+        components = zip(jax.random.split(key, len(space.nvec)), space.nvec, masks, strict=True)
+        return jnp.stack([ops.random_actions(key, int(n), mask) for key, n, mask in components])
+    if is_discrete(space):
+        return ops.random_actions(key, int(space.n), mask)
+    if not is_box(space):
+        raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
+    low, high = box_bounds(space)
+    bounded = np.isfinite(high - low) & (high - low < np.finfo(np.float32).max)
+    uniform = jax.random.uniform(key, low.shape, jnp.float32)
+    within = low + uniform * np.where(bounded, high - low, 0.0).astype(np.float32)
+    normal = jnp.clip(jax.random.normal(key, low.shape, jnp.float32), low, high)
+    return jnp.where(bounded, within, normal)
+
+
+def check_is_space(space: Any, what: str) -> None:
+    """Raises if a class, a method or a number is declared as a space.
+
+    Args:
+        space: The declared value.
         what: Its name, for the message.
 
     Raises:
@@ -179,15 +249,15 @@ def check_is_space(space: Any, what: str) -> None:
 
 
 def check_components(space: Space, what: str) -> None:
-    """Raises if agents cannot give the values of a space that is not made of others.
+    """Raises if agents cannot act in a space that has no parts.
 
     Args:
         space: The space.
         what: Its name, for the message.
 
     Raises:
-        ValueError: Integers do not start at 0, or have several axes, or a box has a component of a
-            single value or of none.
+        ValueError: Integers do not start at 0, or have several axes, or a component of a box has a
+            single value or none.
     """
     if is_multi_discrete(space) and np.ndim(space.nvec) != 1:
         raise ValueError(
@@ -196,17 +266,15 @@ def check_components(space: Space, what: str) -> None:
         )
     if is_discrete(space) or is_multi_discrete(space):
         _check_starts_at_0(space, what, "add it to the actions in the step")
-    if is_box(space):
-        low, high = box_bounds(space)
-        if not np.all(low < high):
-            raise ValueError(
-                f"{what} must have low below high in every component, got {space!r}: leave out those "
-                "that cannot vary."
-            )
+    if is_box(space) and not np.less(*box_bounds(space)).all():
+        raise ValueError(
+            f"{what} must have low below high in every component, got {space!r}: leave out those "
+            "that cannot vary."
+        )
 
 
 def check_observed(space: Space, what: str) -> None:
-    """Raises if integers that are observed do not start at 0, as one-hot vectors do.
+    """Raises if observed integers do not start at 0, as one-hot vectors do.
 
     Args:
         space: The space of observations.
@@ -228,10 +296,3 @@ def _check_starts_at_0(space: Space, what: str, remedy: str) -> None:
         raise ValueError(
             f"{what} must hold integers that start at 0, got {space!r}: leave out start, and {remedy}."
         )
-
-
-def is_bounded(space: Space) -> bool:
-    """Whether every bound of a box is finite."""
-    low, high = box_bounds(space)
-    largest = np.finfo(np.float32).max
-    return bool(np.all(low > -largest) and np.all(high < largest))

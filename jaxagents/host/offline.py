@@ -9,8 +9,7 @@ from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.data import Dataset
-from jaxagents.data.moments import moments_of_rows
-from jaxagents.data.return_range import reward_factor
+from jaxagents.data.values import moments_of_rows, reward_factor
 from jaxagents.host.config import OfflineConfig
 from jaxagents.host.learner_like import LearnerLike, observes
 from jaxagents.host.randomness import Stream, generator

@@ -1,12 +1,7 @@
 """The mathematics of the agents as small pure functions, time first."""
 
-from jaxagents.ops.discrete import Categorical, EpsilonGreedy
-from jaxagents.ops.distributional import (
-    categorical_projection,
-    quantile_huber_loss,
-    quantile_midpoints,
-)
-from jaxagents.ops.distributions import Distribution, Reparametrised
+from jaxagents.ops.discrete import Categorical, EpsilonGreedy, allowed_actions, among_allowed
+from jaxagents.ops.distributions import Distribution, Joint, Reparametrised
 from jaxagents.ops.exploration import (
     exponential_decay,
     factorised_noise,
@@ -14,7 +9,6 @@ from jaxagents.ops.exploration import (
     random_actions,
 )
 from jaxagents.ops.gaussian import Gaussian, TanhGaussian
-from jaxagents.ops.joint import Joint
 from jaxagents.ops.losses import (
     approximate_kl,
     clipped_surrogate,
@@ -24,7 +18,6 @@ from jaxagents.ops.losses import (
     policy_gradient,
     value_loss,
 )
-from jaxagents.ops.masks import allowed_actions, among_allowed
 from jaxagents.ops.minibatches import (
     minibatch_indices,
     random_bijection,
@@ -41,18 +34,28 @@ from jaxagents.ops.moments import (
     normalise,
     running_returns,
     scale_rewards,
+    standardise,
+    weighted_mean,
 )
-from jaxagents.ops.normalisation import standardise, weighted_mean
-from jaxagents.ops.offline import advantage_weights, conservative_penalty, expectile_loss
 from jaxagents.ops.returns import (
     gae_step,
     generalised_advantages,
     lambda_return_step,
     lambda_returns,
+    n_step_rewards,
     scan_backwards,
-    vtrace,
 )
-from jaxagents.ops.targets import soft_value, td_target, values_of
+from jaxagents.ops.values import (
+    advantage_weights,
+    categorical_projection,
+    conservative_penalty,
+    expectile_loss,
+    quantile_huber_loss,
+    quantile_midpoints,
+    soft_value,
+    td_target,
+    values_of,
+)
 
 __all__ = [
     "MOST_SAMPLES",
@@ -86,6 +89,7 @@ __all__ = [
     "merge_moments",
     "minibatch_indices",
     "moments_of",
+    "n_step_rewards",
     "no_moments",
     "normalise",
     "policy_gradient",
@@ -103,6 +107,5 @@ __all__ = [
     "td_target",
     "value_loss",
     "values_of",
-    "vtrace",
     "weighted_mean",
 ]

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxagents.ops.normalisation import weighted_mean
+from jaxagents.ops.moments import weighted_mean
 
 Scalar = float | Float[Array, ""]
 

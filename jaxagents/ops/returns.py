@@ -11,7 +11,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree
+
+from jaxagents.core.arrays import beside
 
 Scalar = float | Float[Array, ""]
 StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
@@ -185,59 +187,26 @@ def lambda_returns(
     return scan_backwards(step, inputs, next_values, truncated)
 
 
-def vtrace(
-    ratios: Float[Array, "time *batch"],
-    rewards: Float[Array, "time *batch"],
-    values: Float[Array, "time *batch"],
-    next_values: Float[Array, "time *batch"],
-    terminated: Bool[Array, "time *batch"],
-    truncated: Bool[Array, "time *batch"],
-    gamma: Scalar,
-    gae_lambda: Scalar = 1.0,
-    largest_rho: Scalar = 1.0,
-    largest_c: Scalar = 1.0,
-) -> tuple[Float[Array, "time *batch"], Float[Array, "time *batch"]]:
-    r"""V-trace: the returns of a policy $\pi$ from a rollout of another, $\mu$, and its advantages.
+def n_step_rewards(
+    rewards: Float[Array, "*shape n"], goes_on: Bool[Array, "*shape n-1"], gamma: ArrayLike
+) -> tuple[Float[Array, "*shape"], Int[Array, "*shape"], Float[Array, "*shape"]]:
+    r"""Sums the rewards of `n` steps, as far as the episode goes on.
 
-    $$v_t = V(s_t) + \rho_t \delta_t + \gamma (1 - d_t) c_t \left(v_{t+1} - V(s_{t+1})\right), \quad
-    \delta_t = r_t + \gamma (1 - d_t) V(s_{t+1}) - V(s_t)$$
+    $$\sum_{k=0}^{m-1} \gamma^k r_{t+k}$$
 
-    $$\hat A_t = \delta_t + \gamma (1 - d_t) \lambda \left(v_{t+1} - V(s_{t+1})\right)$$
-
-    $$\rho_t = \min\left(\bar\rho, \frac{\pi(a_t | s_t)}{\mu(a_t | s_t)}\right), \quad
-    c_t = \lambda \min\left(\bar c, \frac{\pi(a_t | s_t)}{\mu(a_t | s_t)}\right)$$
-
-    Where an episode is truncated, or the rollout ends, $v_{t+1}$ is $V(s_{t+1})$. The policy gradient
-    weighs the advantages by $\rho_t$. With ratios of 1 these are lambda-returns and
-    [generalised advantages][jaxagents.ops.generalised_advantages].
-
-    Espeholt et al., 2018, "IMPALA: scalable distributed deep-RL with importance weighted actor-learner
-    architectures", remark 1 and section 4.2.
+    Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
     Args:
-        ratios: Probabilities of the actions under $\pi$, divided by those under $\mu$.
-        rewards: Rewards.
-        values: Values of the observations acted on.
-        next_values: Values of the true successors, before any reset.
-        terminated: Whether the successor is terminal, $d_t$.
-        truncated: Whether the episode was cut after the step.
-        gamma: Discount.
-        gae_lambda: Weight of the trace, $\lambda$.
-        largest_rho: Largest weight of an error, $\bar\rho$.
-        largest_c: Largest weight of the trace before $\lambda$, $\bar c$.
+        rewards: Rewards of `n` steps in order.
+        goes_on: Whether the episode goes on after each step but the last.
+        gamma: $\gamma$.
 
     Returns:
-        The returns, and the advantages.
+        The sum, the number of steps $m$, and $\gamma^m$, the discount of the successor's value.
     """
-    discounts = gamma * (1.0 - terminated)
-    errors = rewards + discounts * next_values - values
-
-    def step(next_excess: Array, at_t: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        ratio, discount, error = at_t
-        trace = discount * gae_lambda * next_excess
-        excess = jnp.minimum(largest_rho, ratio) * error + jnp.minimum(largest_c, ratio) * trace
-        return excess, (excess, error + trace)
-
-    inputs = (ratios, discounts, errors)
-    excess, advantages = scan_backwards(step, inputs, jnp.zeros_like(values), truncated)
-    return values + excess, advantages
+    n = rewards.shape[-1]
+    m = 1 + jnp.cumprod(goes_on, axis=-1, dtype=jnp.int32).sum(axis=-1)
+    powers = jnp.asarray(gamma, jnp.float32) ** jnp.arange(n + 1)
+    steps, factors = beside(rewards, jnp.arange(n), powers[:-1])
+    summed = jnp.where(steps < m[..., None], factors * rewards, 0.0).sum(axis=-1)
+    return summed, m, powers[m]

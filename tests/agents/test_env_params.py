@@ -14,9 +14,9 @@ from jaxagents import PPO, LinearSchedule, ppo
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
 from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
+from jaxagents.envs.adapters.functional import with_numbers
 from jaxagents.envs.checks import check_numbers
 from jaxagents.envs.environment import Moment
-from jaxagents.envs.parameters import with_numbers
 
 KEY = jax.random.key(0)
 PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]

@@ -135,20 +135,6 @@ def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
     assert held["observations"]["image"].dtype == np.uint8
 
 
-@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(1, 5), st.integers(0, 99))
-@examples
-def test_n_steps_are_those_of_its_dataset(size, n_adds, n, seed):
-    buffer, _ = filled(*size, n_adds, seed)
-    expected = {**buffer.to_dataset().n_step(n, GAMMA)}
-    steps = n_step(buffer, np.arange(buffer.capacity), n, GAMMA)
-    numbers = np.asarray(buffer.storage["actions"])[: int(buffer.size)].tolist()
-    rows = np.array([numbers.index(number) for number in expected["actions"].tolist()])
-    steps = jax.tree.map(lambda x: np.asarray(x)[rows], steps)
-    for either in (steps, expected):
-        either.pop("ends")  # the dataset has its own at the newest row of each environment
-    trees.assert_close(steps, expected)
-
-
 def test_one_step_is_the_row_with_the_discount():
     buffer, _ = filled(12, 3, 6)
     indices = np.array([[0, 5], [11, 5]])
@@ -159,10 +145,10 @@ def test_one_step_is_the_row_with_the_discount():
 
 def test_there_may_be_a_discount_for_each_member():
     buffer, _ = filled(12, 3, 6)
-    indices, gammas = np.arange(12), np.array([0.0, 0.5, 1.0], np.float32)
-    steps = jax.vmap(lambda gamma: n_step(buffer, indices, 3, gamma))(gammas)
+    gammas = np.array([0.0, 0.5, 1.0], np.float32)
+    steps = jax.vmap(lambda gamma: n_step(buffer, np.arange(12), 3, gamma))(gammas)
     for i, gamma in enumerate(gammas):
-        alone = n_step(buffer, indices, 3, gamma)
+        alone = n_step(buffer, np.arange(12), 3, gamma)
         trees.assert_close(jax.tree.map(lambda x, i=i: x[i], steps), alone)
 
 
@@ -282,12 +268,6 @@ def test_only_first_rows_of_whole_sequences_have_a_priority(capacity, n_envs, le
         stacked([transition()] * n_envs),
     )
     assert known_priorities(buffer).max() == 7.0
-
-
-def test_says_how_many_rows_a_priority_may_be_of():
-    for length in (0, 6):
-        with pytest.raises(ValueError, match=f"prioritised_length must lie in 1..5.*got {length}"):
-            DeviceBuffer.create(transition(), 20, 4, True, length)
 
 
 @pytest.mark.parametrize("capacity", [10, 400, 5000])
@@ -506,23 +486,24 @@ def test_shapes_will_do_for_an_example():
 
 
 @pytest.mark.parametrize(
-    ("capacity", "n_envs", "advice"),
-    [(7, 3, "6 or 9"), (0, 3, "3"), (-4, 3, "3"), (2, 3, "3"), (0, 1, "1")],
+    ("sizes", "error", "message"),
+    [
+        ((7, 3), ValueError, r"a positive multiple of n_envs \(3\), got 7; 6 or 9 would do"),
+        ((2, 3), ValueError, r"a positive multiple of n_envs \(3\), got 2; 3 would do"),
+        ((0, 3), ValueError, "capacity must be positive, got 0"),
+        ((-4, 3), ValueError, "capacity must be positive, got -4"),
+        ((4, 0), ValueError, "n_envs must be positive, got 0"),
+        ((1e6,), TypeError, r"capacity must be a whole number, got 1000000\.0"),
+        ((4, 2.0), TypeError, r"n_envs must be a whole number, got 2\.0"),
+        ((20, 4, True, 0), ValueError, "prioritised_length must lie in 1..5.*got 0"),
+        ((20, 4, True, 6), ValueError, "prioritised_length must lie in 1..5.*got 6"),
+        ((24, 6, True, 1, 4), ValueError, r"n_groups must divide n_envs \(6\), got 4"),
+        ((24, 6, True, 1, 0), ValueError, r"n_groups must divide n_envs \(6\), got 0"),
+    ],
 )
-def test_refuses_a_capacity_that_environments_do_not_divide(capacity, n_envs, advice):
-    with pytest.raises(
-        ValueError, match=rf"n_envs \({n_envs}\), got {capacity}; {advice} would do"
-    ):
-        DeviceBuffer.create(transition(), capacity, n_envs)
-
-
-def test_refuses_sizes_that_are_no_whole_numbers():
-    with pytest.raises(TypeError, match=r"capacity must be a whole number, got 1000000\.0"):
-        DeviceBuffer.create(transition(), 1e6)
-    with pytest.raises(TypeError, match=r"n_envs must be a whole number, got 2\.0"):
-        DeviceBuffer.create(transition(), 4, 2.0)
-    with pytest.raises(ValueError, match="n_envs must be positive, got 0"):
-        DeviceBuffer.create(transition(), 4, 0)
+def test_refuses_sizes_that_do_not_fit(sizes, error, message):
+    with pytest.raises(error, match=message):
+        DeviceBuffer.create(transition(), *sizes)
     assert DeviceBuffer.create(transition(), np.int64(4), np.int32(2)).capacity == 4
 
 

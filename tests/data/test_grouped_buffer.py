@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import trees
 
-from jaxagents.data import DeviceBuffer, GroupedBuffer
+from jaxagents.data import DeviceBuffer
 
 KEY = jax.random.key(0)
 CAPACITY, N_ENVS, N_GROUPS = 24, 6, 3
@@ -34,12 +34,12 @@ def of_group(batch, group, n_groups=N_GROUPS):
 def filled(n_adds, prioritised=False):
     """Grouped buffers, and one of each group."""
     example = jax.tree.map(lambda x: x[0], transitions(0))
-    grouped = GroupedBuffer.create(example, CAPACITY, N_ENVS, prioritised, N_GROUPS)
+    grouped = DeviceBuffer.create(example, CAPACITY, N_ENVS, prioritised, 1, N_GROUPS)
     sizes = (CAPACITY // N_GROUPS, N_ENVS // N_GROUPS)
     single = [DeviceBuffer.create(example, *sizes, prioritised) for _ in range(N_GROUPS)]
     for seed in range(n_adds):
         new = transitions(seed)
-        grouped = add_to_groups(grouped, new)
+        grouped = add(grouped, new)
         single = [add(x, of_group(new, i)) for i, x in enumerate(single)]
     return grouped, single
 
@@ -53,9 +53,7 @@ def stacked(trees_of_groups):
 
 
 add = jax.jit(DeviceBuffer.add)
-add_to_groups = jax.jit(GroupedBuffer.add)
 with_priorities = jax.jit(DeviceBuffer.with_priorities)
-priorities_of_groups = jax.jit(GroupedBuffer.with_priorities)
 
 
 @pytest.mark.parametrize("n_adds", [0, 3, 9])
@@ -101,14 +99,13 @@ def test_priorities_are_of_each_group():
     grouped, single = filled(9, prioritised=True)
     indices = np.tile(np.arange(8), (N_GROUPS, 1))
     priorities = np.arange(24, dtype=np.float32)
-    grouped = priorities_of_groups(grouped, indices, priorities)
+    grouped = with_priorities(grouped, indices, priorities)
     single = [
         with_priorities(x, i, p)
         for x, i, p in zip(single, indices, priorities.reshape(N_GROUPS, -1), strict=True)
     ]
-    sample_of_groups = jax.jit(GroupedBuffer.sample_prioritised, static_argnums=2)
     sample = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
-    drawn, probabilities = map(np.asarray, sample_of_groups(grouped, KEY, 300))
+    drawn, probabilities = map(np.asarray, sample(grouped, KEY, 300))
     assert drawn.shape == (N_GROUPS, 100)
     np.testing.assert_allclose(probabilities.sum(), np.mean(300 * probabilities), rtol=1e-5)
     for i, key in enumerate(jax.random.split(KEY, N_GROUPS)):
@@ -121,7 +118,7 @@ def test_priorities_are_of_each_group():
         )
     new = transitions(10)
     given = np.array([1.0, 2.0, 3.0], np.float32)
-    after = priorities_of_groups(add_to_groups(grouped, new), indices[:, :1], given)
+    after = with_priorities(add(grouped, new), indices[:, :1], given)
     found = jax.tree.map(np.asarray, after.priorities)
     for i, buffer in enumerate(single):
         buffer = with_priorities(add(buffer, of_group(new, i)), indices[i, :1], given[i : i + 1])
@@ -136,9 +133,6 @@ def test_refuses_what_groups_cannot_share():
         grouped.add(jax.tree.map(lambda x: x[:5], transitions(0)))
     with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
         grouped.sample_indices(KEY, 10)
-    for sizes in ((24, 6), (0, 0)):
-        with pytest.raises(ValueError, match=f"all positive, got {sizes[0]}, {sizes[1]} and 4"):
-            GroupedBuffer.create({"x": 0.0}, *sizes, n_groups=4)
     with pytest.raises(ValueError, match="no priorities"):
         grouped.sample_prioritised(KEY, 12)
     with pytest.raises(ValueError, match="one at a time"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import trees
 
-from jaxagents.data import Dataset, ReplayBuffer
+from jaxagents.data import Dataset, DeviceBuffer, ReplayBuffer
 
 CAPACITY = 7
 
@@ -292,6 +292,108 @@ def test_refuses_whole_numbers_that_would_wrap_around(dtype, value):
     buffer.add_transitions({"actions": np.array([limits.min, limits.max], np.int64)})
     buffer.add_transition({"actions": np.uint64(limits.max)})
     assert list(buffer.to_dataset()["actions"]) == [limits.min, limits.max, limits.max]
+
+
+# Beside a buffer on the device.
+
+
+def steps_of_all(rng, n_envs):
+    """One transition of each environment."""
+    terminated, truncated = rng.random((2, n_envs)) < 0.2
+    observations = rng.normal(size=(2, n_envs, 3)).astype(np.float32)
+    return {
+        "observations": {"x": observations[0]},
+        "actions": rng.integers(9, size=n_envs, dtype=np.int32),
+        "rewards": rng.normal(size=n_envs).astype(np.float32),
+        "next_observations": {"x": observations[1]},
+        "masks": np.float32(~terminated),
+        "ends": terminated | truncated,
+    }
+
+
+def both(n_adds, capacity=24, n_envs=4, prioritised=False, length=1):
+    """A buffer on the host and one on the device, with the same transitions."""
+    rng = np.random.default_rng(n_adds)
+    example = jax.tree.map(lambda x: x[0], steps_of_all(rng, n_envs))
+    host = ReplayBuffer.create(example, capacity, 0, n_envs, prioritised, length)
+    device = DeviceBuffer.create(example, capacity, n_envs, prioritised, length)
+    add = jax.jit(DeviceBuffer.add)
+    for _ in range(n_adds):
+        new = steps_of_all(rng, n_envs)
+        host, device = host.add(new), add(device, new)
+    return host, device
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize("n_adds", [3, 24, 31])
+def test_gives_the_rows_that_a_buffer_on_the_device_does(n_adds, n_envs):
+    host, device = both(n_adds, n_envs=n_envs)
+    assert (host.size, host.capacity, host.n_envs) == (device.size, device.capacity, n_envs)
+    key = jax.random.key(0)
+    indices, sequences = host.sample_indices(key, 50), host.sample_sequences(key, 20, 3)
+    np.testing.assert_array_equal(indices, device.sample_indices(key, 50))
+    np.testing.assert_array_equal(sequences, device.sample_sequences(key, 20, 3))
+    np.testing.assert_array_equal(sequences, host.sequences(sequences[:, 0], 3))
+    for rows in (indices, sequences):
+        trees.assert_equal(host.take(rows), device.take(rows))
+    for rows, n in ((indices, 1), (indices, 3), (sequences, 3)):
+        trees.assert_close(host.n_step(rows, n, 0.9), device.n_step(rows, n, 0.9))
+    if n_envs > 1:
+        trees.assert_equal({**host.to_dataset()}, {**device.to_dataset()})
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_draws_by_priority_as_a_buffer_on_the_device(length, tmp_path):
+    host, device = both(5, prioritised=True, length=length)
+    rng, key, n_adds = np.random.default_rng(0), jax.random.key(0), 9
+    for i in range(n_adds):
+        drawn, probabilities = host.sample_prioritised(key, 8)
+        found, expected = device.sample_prioritised(key, 8)
+        np.testing.assert_array_equal(drawn, found)
+        np.testing.assert_array_equal(probabilities, expected)
+        priorities, new = rng.random(8).astype(np.float32), steps_of_all(rng, 4)
+        host = host.with_priorities(drawn, priorities).add(new)
+        device = device.with_priorities(drawn, priorities).add(new)
+        if i == n_adds // 2:
+            host.save(tmp_path / "buffer.npz")
+            host = ReplayBuffer.load(tmp_path / "buffer.npz")
+    other = both(0, prioritised=True)[0]
+    if length > 1:
+        with pytest.raises(ValueError, match=r"of \(4, True, 3\); this one has \(4, True, 1\)"):
+            other.load_state_dict(host.state_dict())
+    with pytest.raises(ValueError, match="create it with prioritised=True"):
+        both(1)[0].sample_prioritised(key, 8)
+    with pytest.raises(ValueError, match="create it with prioritised=True"):
+        both(1)[0].with_priorities(drawn, priorities)
+
+
+def test_says_which_rows_do_not_follow_each_other():
+    rng = np.random.default_rng(0)
+    host, new = both(3)[0], steps_of_all(rng, 4)
+    with pytest.raises(ValueError, match=r"one transition of each of 4 environments at .* got 3"):
+        host.add(jax.tree.map(lambda x: x[:3], new))
+    with pytest.raises(ValueError, match=r"one transition of each of 4 environments at .* got 1"):
+        host.add_transition(jax.tree.map(lambda x: x[0], new))
+    with pytest.raises(
+        ValueError, match=r"size must be a positive multiple of n_envs \(4\), got 7"
+    ):
+        ReplayBuffer.create(transition(0), CAPACITY, n_envs=4)
+    in_turns = ReplayBuffer.create({**transition(0), "environments": np.int32(0)}, CAPACITY)
+    for ask in (
+        lambda: in_turns.sample_sequences(jax.random.key(0), 2, 2),
+        lambda: in_turns.n_step(np.arange(2), 2, 0.9),
+    ):
+        with pytest.raises(ValueError, match="create it with n_envs"):
+            ask()
+    with pytest.raises(ValueError, match="n must be positive, got 0"):
+        host.n_step(np.arange(2), 0, 0.9)
+    with pytest.raises(
+        KeyError, match=r"n_step needs 'rewards'; the buffer holds \['actions', 'obs"
+    ):
+        empty().n_step(np.arange(2), 2, 0.9)
+
+
+# Saving and loading.
 
 
 def by_state(buffer, path):

@@ -11,7 +11,7 @@ import trees
 
 from jaxagents import SACLearner, ops
 from jaxagents.data import Dataset
-from jaxagents.data.return_range import reward_factor
+from jaxagents.data.values import reward_factor
 from jaxagents.host import OfflineConfig, OnlineConfig, train_offline, train_online
 from jaxagents.host.reward_scale import RewardScale
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 
 from jaxagents import ops
 
@@ -56,20 +57,6 @@ class TestCategorical:
     distribution = ops.Categorical(jnp.asarray(logits))
     probs = np.exp(np.float64(logits)) / np.exp(np.float64(logits)).sum(axis=-1, keepdims=True)
 
-    def test_log_prob(self):
-        actions = np.array([4, 0, 2])
-        expected = np.log(self.probs[np.arange(3), actions])
-        log_probs = self.distribution.log_prob(jnp.asarray(actions))
-        np.testing.assert_allclose(log_probs, expected, rtol=1e-5)
-
-    def test_entropy(self):
-        expected = -(self.probs * np.log(self.probs)).sum(axis=-1)
-        np.testing.assert_allclose(self.distribution.entropy(), expected, rtol=1e-5)
-
-    def test_entropy_of_equal_logits_is_the_logarithm_of_their_number(self):
-        entropy = ops.Categorical(jnp.full(7, 3.0)).entropy()
-        np.testing.assert_allclose(entropy, np.log(7.0), rtol=1e-6)
-
     @pytest.mark.parametrize("n_actions", [1, 2, 6, 7, 18])
     def test_few_and_many_actions(self, n_actions):
         logits = np.random.default_rng(1).normal(size=(4, n_actions))
@@ -82,9 +69,11 @@ class TestCategorical:
         gradient = jax.grad(lambda z: ops.Categorical(z).entropy().sum())(categorical.logits)
         expected = -probs * (np.log(probs) + entropy[:, None])
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
-
-    def test_mode_is_the_most_probable_action(self):
-        np.testing.assert_array_equal(self.distribution.mode(), self.probs.argmax(axis=-1))
+        gradient = jax.grad(lambda z: ops.Categorical(z).log_prob(jnp.zeros(4, int)).sum())(
+            categorical.logits
+        )
+        np.testing.assert_allclose(gradient, np.eye(n_actions)[0] - probs, atol=1e-6)
+        np.testing.assert_array_equal(categorical.mode(), probs.argmax(axis=-1))
 
     def test_samples_have_the_right_frequencies(self):
         n_samples = 20_000
@@ -95,13 +84,6 @@ class TestCategorical:
             counts = np.bincount(samples[:, actor], minlength=5)
             z = (counts - expected) / np.sqrt(expected * (1.0 - self.probs[actor]))
             assert (np.abs(z) < 5.0).all()
-
-    def test_gradient_of_the_log_prob_is_the_one_hot_action_less_the_probabilities(self):
-        def log_prob(logits):
-            return ops.Categorical(logits).log_prob(jnp.array(2))
-
-        gradient = jax.grad(log_prob)(self.distribution.logits[0])
-        np.testing.assert_allclose(gradient, np.eye(5)[2] - self.probs[0], atol=1e-6)
 
     def test_actions_that_do_not_exist_have_no_probability(self):
         for action in (-1, 5):
@@ -119,25 +101,14 @@ class TestCategorical:
         assert np.isin(draw(MASKED, 1000), ALLOWED).all()
 
     def test_masked_actions_have_no_gradient(self):
-        def entropy_of(logits):
-            return ops.Categorical(logits).entropy()
-
-        def log_prob_of(logits):
-            return ops.Categorical(logits).log_prob(jnp.array(2))
-
-        for function in (entropy_of, log_prob_of):
-            value, gradient = jax.value_and_grad(function)(MASKED.logits)
+        for function in (lambda d: d.entropy(), lambda d: d.log_prob(jnp.array(2))):
+            value_and_gradient = jax.value_and_grad(lambda z, f=function: f(ops.Categorical(z)))
+            value, gradient = value_and_gradient(MASKED.logits)
             assert_finite((value, gradient))
             np.testing.assert_array_equal(np.delete(gradient, ALLOWED), 0.0)
-        gradient, alone = map(jax.grad(entropy_of), (MASKED.logits, MASKED.logits[ALLOWED]))
+        entropy_gradient = jax.grad(lambda z: ops.Categorical(z).entropy())
+        gradient, alone = map(entropy_gradient, (MASKED.logits, MASKED.logits[ALLOWED]))
         np.testing.assert_allclose(gradient[ALLOWED], alone, rtol=1e-5, atol=1e-6)
-
-    @pytest.mark.parametrize("batch", [(), (3,)])
-    def test_a_mask_leaves_the_logits_of_allowed_actions(self, batch):
-        mask = np.isin(np.arange(5), ALLOWED)
-        logits = np.random.default_rng(1).normal(size=(*batch, 5)).astype(np.float32)
-        masked = ops.Categorical(jnp.asarray(logits)).masked(mask)
-        np.testing.assert_array_equal(masked.logits, np.where(mask, logits, -np.inf))
 
     def test_where_nothing_is_allowed_everything_is(self):
         logits = jnp.arange(6.0).reshape(2, 3)
@@ -146,6 +117,8 @@ class TestCategorical:
         np.testing.assert_array_equal(masked.logits[0], logits[0])
         np.testing.assert_array_equal(masked.logits[1], [3.0, -np.inf, -np.inf])
         assert_finite((masked.entropy(), masked.log_prob(jnp.array([2, 0]))))
+        of_all = ops.Categorical(logits).masked(mask[1])
+        np.testing.assert_array_equal(of_all.logits, np.where(mask[1], logits, -np.inf))
 
     def test_extreme_logits_stay_finite(self):
         logits = jnp.array([0.0, -1e4, 1e4])
@@ -153,41 +126,57 @@ class TestCategorical:
         assert_finite((value, gradient))
         np.testing.assert_allclose(value, 0.0, atol=1e-6)
 
+    @pytest.mark.parametrize("temperature", [0.5, 2.0])
+    def test_a_temperature_divides_the_logits(self, temperature):
+        tempered = self.distribution.tempered(temperature)
+        np.testing.assert_allclose(tempered.logits, self.logits / temperature, rtol=1e-6)
+
+    def test_at_temperature_zero_only_the_mode_is_left(self):
+        cold = jax.jit(ops.Categorical.tempered)(MASKED, 0.0)
+        assert (draw(cold, 100) == 3).all()
+        assert cold.entropy() == 0.0
+
+    def test_actions_are_those_of_jax(self):
+        keys = jax.random.split(jax.random.key(0), 100)
+        expected = jax.vmap(jax.random.categorical, in_axes=(0, None))(keys, MASKED.logits)
+        np.testing.assert_array_equal(draw_all(MASKED, keys), expected)
+
+
+MASKS = np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+
 
 class TestEpsilonGreedy:
     values = np.random.default_rng(8).normal(size=(4, 5)).astype(np.float32)
     epsilon = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
     distribution = ops.EpsilonGreedy(jnp.asarray(values), jnp.asarray(epsilon))
-    greedy = np.eye(5)[values.argmax(axis=-1)]
-    probs = epsilon[:, None] / 5.0 + (1.0 - epsilon[:, None]) * greedy
 
-    def test_log_probs(self):
-        log_probs = log_probs_of_all(self.distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
-        np.testing.assert_allclose(np.exp(log_probs), self.probs, rtol=1e-6)
-        np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, rtol=1e-6)
-        np.testing.assert_array_equal(np.isneginf(log_probs), self.probs == 0.0)
+    @pytest.mark.parametrize(
+        ("epsilon", "mask"), [(epsilon, None), (np.full(4, 0.4, np.float32), MASKS)]
+    )
+    def test_it_is_greedy_but_for_a_share_among_the_allowed(self, epsilon, mask):
+        distribution = ops.EpsilonGreedy(jnp.asarray(self.values), epsilon, mask)
+        every = np.ones((4, 5), bool)
+        allowed = every if mask is None else np.where(mask.any(-1, keepdims=True), mask, every)
+        greedy = np.where(allowed, self.values, -np.inf).argmax(axis=-1)
+        shares = allowed / allowed.sum(axis=-1, keepdims=True)
+        probs = shares * epsilon[:, None] + (1.0 - epsilon[:, None]) * np.eye(5)[greedy]
+        log_probs = log_probs_of_all(distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
+        np.testing.assert_allclose(np.exp(log_probs), probs, rtol=1e-5)
+        np.testing.assert_array_equal(np.isneginf(log_probs), probs == 0.0)
+        entropies = -(probs * np.log(np.where(probs > 0.0, probs, 1.0))).sum(axis=-1)
+        np.testing.assert_allclose(distribution.entropy(), entropies, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(distribution.mode(), greedy)
+        samples = draw(distribution)
+        for row in range(4):
+            counts = np.bincount(samples[:, row], minlength=5)
+            expected = N_SAMPLES * probs[row]
+            deviation = np.sqrt(expected * np.maximum(1.0 - probs[row], 0.0))
+            assert (np.abs(counts - expected) <= 5.0 * deviation + 1e-2).all()
 
     def test_actions_that_do_not_exist_have_no_probability(self):
         for action in (-1, 5):
             log_probs = self.distribution.log_prob(jnp.full(4, action))
             np.testing.assert_array_equal(log_probs, -np.inf)
-
-    def test_entropy(self):
-        logs = np.log(np.where(self.probs > 0.0, self.probs, 1.0))
-        expected = -(self.probs * logs).sum(axis=-1)
-        np.testing.assert_allclose(self.distribution.entropy(), expected, rtol=1e-5)
-        assert self.distribution.entropy()[0] == 0.0
-
-    def test_mode_is_the_action_of_the_largest_value(self):
-        np.testing.assert_array_equal(self.distribution.mode(), self.values.argmax(axis=-1))
-
-    def test_samples_have_the_right_frequencies(self):
-        samples = draw(self.distribution)
-        for actor in range(4):
-            counts = np.bincount(samples[:, actor], minlength=5)
-            expected = N_SAMPLES * self.probs[actor]
-            deviation = np.sqrt(expected * (1.0 - self.probs[actor]))
-            assert (np.abs(counts - expected) <= 5.0 * deviation).all()
 
     @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
     def test_epsilon_is_broadcast(self, epsilon):
@@ -205,51 +194,7 @@ class TestEpsilonGreedy:
         assert alone.log_prob(jnp.array(0)) == alone.entropy() == 0.0
 
 
-class TestMaskedEpsilonGreedy:
-    """Like that of a distribution over the allowed actions alone."""
-
-    mask = np.array(
-        [[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], dtype=bool
-    )
-    allowed = np.where(mask.any(-1, keepdims=True), mask, True)
-    values = TestEpsilonGreedy.values
-    epsilon = np.float32(0.4)
-    distribution = ops.EpsilonGreedy(jnp.asarray(values), epsilon, jnp.asarray(mask))
-    greedy = np.where(allowed, values, -np.inf).argmax(axis=-1)
-    n_allowed = allowed.sum(axis=-1, keepdims=True)
-    probs = allowed * epsilon / n_allowed + (1.0 - epsilon) * np.eye(5)[greedy]
-
-    def test_probabilities(self):
-        log_probs = log_probs_of_all(self.distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
-        np.testing.assert_allclose(np.exp(log_probs), self.probs, rtol=1e-5)
-        logs = np.log(np.where(self.probs > 0.0, self.probs, 1.0))
-        entropies = -(self.probs * logs).sum(axis=-1)
-        np.testing.assert_allclose(self.distribution.entropy(), entropies, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(self.distribution.mode(), self.greedy)
-
-    def test_samples_have_the_right_frequencies(self):
-        samples = draw(self.distribution)
-        for row in range(4):
-            counts = np.bincount(samples[:, row], minlength=5)
-            expected = N_SAMPLES * self.probs[row]
-            deviation = np.sqrt(expected * np.maximum(1.0 - self.probs[row], 0.0))
-            assert (np.abs(counts - expected) <= 5.0 * deviation + 1e-2).all()
-
-
 class TestGaussian:
-    def test_log_prob_against_the_formula(self):
-        mean, std, action = np.random.default_rng(1).uniform(0.5, 2.0, (3, 4, 2)).astype(np.float32)
-        expected = normal_log_density(np.float64(action), mean, std).sum(axis=-1)
-        log_prob = gaussian(mean, std).log_prob(jnp.asarray(action))
-        np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
-
-    def test_density_integrates_to_one(self):
-        distribution = gaussian([0.5, -1.0], [0.4, 0.7])
-        x, dx = midpoints(-6.0, 6.0, 200)
-        grid = jnp.asarray(np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2), jnp.float32)
-        density = np.exp(np.float64(log_probs_of_all(distribution, grid)))
-        np.testing.assert_allclose(density.sum() * dx**2, 1.0, atol=1e-4)
-
     def test_entropy_is_the_expected_surprise(self):
         distribution = gaussian([0.5, -1.0], [0.4, 0.7])
         log_probs = log_probs_of_all(distribution, draw(distribution))
@@ -263,9 +208,6 @@ class TestGaussian:
         assert_mean((samples - [0.5, -1.0]) ** 2, [0.16, 4.0])
         assert_mean((samples - [0.5, -1.0]).prod(axis=1), 0.0)
 
-    def test_mode_is_the_mean(self):
-        np.testing.assert_array_equal(gaussian([0.5, -1.0], [0.4, 2.0]).mode(), [0.5, -1.0])
-
     @pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (1, (4, 2)), (2, (4,))])
     def test_an_action_is_made_of_the_trailing_axes(self, event_ndim, batch):
         mean, action = np.random.default_rng(2).normal(size=(2, 4, 2, 3)).astype(np.float32)
@@ -276,6 +218,7 @@ class TestGaussian:
         assert log_prob.shape == distribution.entropy().shape == batch
         np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
         assert distribution.sample(jax.random.key(0)).shape == (4, 2, 3)
+        np.testing.assert_array_equal(distribution.mode(), mean)
 
     @pytest.mark.parametrize("std", [0.5, [0.5, 2.0], [[0.5], [1.0], [2.0]]], ids=str)
     def test_log_std_is_broadcast(self, std):
@@ -312,13 +255,6 @@ class TestTanhGaussian:
         actions = jnp.asarray(actions, jnp.float32)[:, None]
         log_probs = log_probs_of_all(distribution, actions)
         np.testing.assert_allclose(np.exp(np.float64(log_probs)).sum() * width, 1.0, atol=1e-3)
-
-    def test_density_of_two_components_integrates_to_one_over_the_box(self):
-        distribution = squashed([0.3, -0.4], [0.4, 0.5])
-        (x, dx), (y, dy) = midpoints(-2.0, 3.0, 200), midpoints(0.5, 0.75, 200)
-        grid = jnp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), jnp.float32)
-        density = np.exp(np.float64(log_probs_of_all(distribution, grid)))
-        np.testing.assert_allclose(density.sum() * dx * dy, 1.0, atol=1e-3)
 
     @pytest.mark.parametrize(("mean", "std"), [(0.0, 0.1), (0.5, 0.5), (-1.0, 1.0)])
     def test_entropy_is_the_expected_surprise(self, mean, std):
@@ -455,16 +391,6 @@ def test_batch_axes_equal_vmapped_and_separate_actors(make):
 
 
 @every_kind
-def test_jit_changes_nothing(make):
-    distribution, key = make(PARAMETERS), jax.random.key(1)
-    action = distribution.sample(key)
-    np.testing.assert_allclose(sample(distribution, key), action, rtol=1e-5, atol=1e-6)
-    eager = (distribution.log_prob(action), distribution.entropy(), distribution.mode())
-    for x, y in zip(eager, all_outputs(distribution, action), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
-
-
-@every_kind
 def test_gradients_agree_with_finite_differences(make):
     actions = sample(make(PARAMETERS), jax.random.key(2))
     direction = jnp.cos(jnp.arange(6.0)).reshape(N_ACTORS, 2)
@@ -497,12 +423,6 @@ def test_noise_is_known_before_the_parameters(make):
     assert len(np.unique(many)) == many.size
 
 
-def test_categorical_actions_are_those_of_jax():
-    keys = jax.random.split(jax.random.key(0), 100)
-    expected = jax.vmap(jax.random.categorical, in_axes=(0, None))(keys, MASKED.logits)
-    np.testing.assert_array_equal(draw_all(MASKED, keys), expected)
-
-
 @pytest.mark.parametrize(
     "distribution",
     [
@@ -530,22 +450,62 @@ def test_a_squashed_sample_at_the_bound_has_its_true_log_prob():
     assert jnp.isfinite(distribution.log_prob(action))
 
 
-@pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_tempered_categorical(temperature):
-    logits = jnp.array([[0.5, -1.0, 2.0], [0.0, 1.0, 0.5]])
-    tempered = ops.Categorical(logits).tempered(temperature)
-    expected = np.exp(np.asarray(logits) / temperature)
-    expected /= expected.sum(axis=-1, keepdims=True)
-    np.testing.assert_allclose(np.exp(log_probs_of_all_actions(tempered)), expected, rtol=1e-5)
+# Actions that are made of parts.
+
+LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+MEAN = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
+CATEGORICAL = ops.Categorical(jnp.asarray(LOGITS))
+GAUSSIAN = ops.Gaussian(jnp.asarray(MEAN), jnp.full(2, -0.5))
+GREEDY = ops.EpsilonGreedy(jnp.asarray(LOGITS), 0.3)
+JOINT = ops.Joint({"turn": CATEGORICAL, "legs": (GAUSSIAN, GREEDY)})
 
 
-def test_at_temperature_zero_only_the_mode_is_left():
-    cold = jax.jit(ops.Categorical.tempered)(MASKED, 0.0)
-    assert (draw(cold, 100) == 3).all()
-    assert cold.entropy() == 0.0
+def test_log_probs_and_entropies_are_the_sums_of_those_of_the_parts():
+    action = JOINT.sample(jax.random.key(0))
+    assert set(action) == {"turn", "legs"}
+    legs = [part.log_prob(a) for part, a in zip((GAUSSIAN, GREEDY), action["legs"], strict=True)]
+    expected = np.asarray(CATEGORICAL.log_prob(action["turn"])) + legs[0] + legs[1]
+    np.testing.assert_allclose(JOINT.log_prob(action), expected, rtol=1e-6)
+    entropies = [part.entropy() for part in (CATEGORICAL, GAUSSIAN, GREEDY)]
+    np.testing.assert_allclose(JOINT.entropy(), np.sum(entropies, axis=0), rtol=1e-6)
 
 
-def log_probs_of_all_actions(categorical):
-    actions = range(categorical.logits.shape[-1])
-    lead = categorical.logits.shape[:-1]
-    return np.stack([categorical.log_prob(jnp.full(lead, a)) for a in actions], axis=-1)
+def test_the_mode_is_that_of_every_part():
+    trees.assert_equal(
+        JOINT.mode(), {"turn": CATEGORICAL.mode(), "legs": (GAUSSIAN.mode(), GREEDY.mode())}
+    )
+
+
+def test_parts_are_drawn_independently_each_with_its_distribution():
+    n = 20_000
+    draws = jax.vmap(JOINT.sample)(jax.random.split(jax.random.key(0), n))
+    turns, (legs, greedy) = draws["turn"][:, 0], draws["legs"]
+    probabilities = np.exp(LOGITS[0]) / np.exp(LOGITS[0]).sum()
+    shares = np.bincount(turns, minlength=3) / n
+    np.testing.assert_allclose(shares, probabilities, atol=0.02)
+    np.testing.assert_allclose(legs[:, 0].mean(axis=0), MEAN[0], atol=0.02)
+    assert np.mean(greedy[:, 0] == LOGITS[0].argmax()) > 0.7
+    together = np.corrcoef(turns == 0, greedy[:, 0] == 0)[0, 1]
+    assert abs(together) < 0.03
+
+
+def test_noise_drawn_ahead_gives_actions_of_every_step():
+    key = jax.random.key(0)
+    actions = jax.vmap(JOINT.sample_from)(JOINT.noise(key, (5,)))
+    assert {x.shape[:2] for x in jax.tree.leaves(actions)} == {(5, 4)}
+    trees.assert_equal(
+        JOINT.sample(jax.random.key(0)), JOINT.sample_from(JOINT.noise(jax.random.key(0)))
+    )
+
+
+def test_several_discrete_actions_are_one_vector():
+    parts = tuple(ops.Categorical(jnp.asarray(LOGITS[:, :n])) for n in (2, 3))
+    joint = ops.Joint(parts, stacked=True)
+    action = joint.sample(jax.random.key(0))
+    assert action.shape == (4, 2)
+    assert joint.mode().shape == (4, 2)
+    expected = sum(part.log_prob(action[:, i]) for i, part in enumerate(parts))
+    np.testing.assert_allclose(joint.log_prob(action), expected, rtol=1e-6)
+    every = np.stack(np.meshgrid([0, 1], [0, 1, 2]), axis=-1).reshape(-1, 1, 2)
+    total = np.exp(jax.vmap(joint.log_prob)(jnp.broadcast_to(every, (6, 4, 2)))).sum(axis=0)
+    np.testing.assert_allclose(total, 1.0, rtol=1e-5)

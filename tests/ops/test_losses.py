@@ -14,16 +14,11 @@ def normal_samples(seed, n_arrays, shape=(40, 3)):
     return np.random.default_rng(seed).normal(size=(n_arrays, *shape)).astype(np.float32)
 
 
-def test_policy_gradient_is_the_product():
-    log_prob, advantage = normal_samples(0, 2)
-    objective = ops.policy_gradient(jnp.asarray(log_prob), jnp.asarray(advantage))
-    np.testing.assert_allclose(objective, log_prob * advantage, rtol=1e-6)
-
-
 def test_policy_gradient_follows_the_advantage():
-    advantage = jnp.array([2.0, 0.0, -3.0])
+    log_prob, advantage = map(jnp.asarray, normal_samples(0, 2))
+    np.testing.assert_array_equal(ops.policy_gradient(log_prob, advantage), log_prob * advantage)
     gradient = jax.grad(lambda log_prob: ops.policy_gradient(log_prob, advantage).sum())
-    np.testing.assert_array_equal(gradient(jnp.array([-1.0, -2.0, -0.5])), advantage)
+    np.testing.assert_array_equal(gradient(log_prob), advantage)
 
 
 @pytest.mark.parametrize("shape", [(), (40,), (40, 3)], ids=str)
@@ -76,22 +71,16 @@ def test_clip_can_be_traced():
 
 def test_approximate_kl_against_numpy():
     log_prob, log_prob_old = normal_samples(4, 2)
+    log_prob[0], log_prob_old[0] = [1e-2, -1e-2, 0.0], 0.0  # where few digits of the ratio are left
     log_ratio = np.float64(log_prob) - log_prob_old
     estimate = ops.approximate_kl(jnp.asarray(log_prob), jnp.asarray(log_prob_old))
-    np.testing.assert_allclose(estimate, np.exp(log_ratio) - 1.0 - log_ratio, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(estimate, np.expm1(log_ratio) - log_ratio, rtol=1e-4, atol=1e-9)
 
 
 def test_approximate_kl_is_never_negative_and_zero_for_an_unchanged_policy():
     log_ratio = jnp.concatenate([jnp.linspace(-10.0, 10.0, 1001), jnp.linspace(-1e-3, 1e-3, 1001)])
     assert (ops.approximate_kl(log_ratio, jnp.zeros_like(log_ratio)) >= 0.0).all()
     np.testing.assert_array_equal(ops.approximate_kl(log_ratio, log_ratio), 0.0)
-
-
-def test_approximate_kl_keeps_its_precision_for_small_changes():
-    log_ratio = jnp.array([1e-2, -1e-2])
-    estimate = ops.approximate_kl(log_ratio, jnp.zeros(2))
-    exact = np.expm1(np.float64(log_ratio)) - np.float64(log_ratio)
-    np.testing.assert_allclose(estimate, exact, rtol=1e-4)
 
 
 def test_expected_approximate_kl_is_the_divergence_of_two_categoricals():
@@ -101,32 +90,11 @@ def test_expected_approximate_kl_is_the_divergence_of_two_categoricals():
     np.testing.assert_allclose((p * estimates).sum(), (p * np.log(p / q)).sum(), rtol=1e-5)
 
 
-def test_mean_approximate_kl_is_the_divergence_of_two_gaussians():
-    old = ops.Gaussian(jnp.array([0.0, 1.0]), jnp.log(jnp.array([0.5, 1.0])))
-    new = ops.Gaussian(jnp.array([0.3, 0.8]), jnp.log(jnp.array([0.6, 0.9])))
-    divergence = sum(
-        np.log(s / r) + (r**2 + (m - n) ** 2) / (2 * s**2) - 0.5
-        for m, r, n, s in [(0.0, 0.5, 0.3, 0.6), (1.0, 1.0, 0.8, 0.9)]
-    )
-    actions = jax.vmap(old.sample)(jax.random.split(jax.random.key(1), 100_000))
-    estimates = np.float64(
-        ops.approximate_kl(jax.vmap(new.log_prob)(actions), jax.vmap(old.log_prob)(actions))
-    )
-    standard_error = estimates.std() / np.sqrt(len(estimates))
-    assert standard_error < 0.02 * divergence
-    assert abs(estimates.mean() - divergence) < 5 * standard_error
-
-
 def test_value_loss_is_the_squared_error():
-    value, target = normal_samples(6, 2)
-    loss = ops.value_loss(jnp.asarray(value), jnp.asarray(target))
-    np.testing.assert_allclose(loss, (value - target) ** 2, rtol=1e-6)
-
-
-def test_value_loss_pulls_towards_the_target():
-    gradient = jax.grad(ops.value_loss)
-    np.testing.assert_allclose(gradient(jnp.array(3.0), jnp.array(1.0)), 4.0)
-    np.testing.assert_allclose(gradient(jnp.array(1.0), jnp.array(3.0)), -4.0)
+    value, target = map(jnp.asarray, normal_samples(6, 2))
+    np.testing.assert_allclose(ops.value_loss(value, target), (value - target) ** 2, rtol=1e-6)
+    gradient = jax.grad(lambda value: ops.value_loss(value, target).sum())(value)
+    np.testing.assert_allclose(gradient, 2.0 * (value - target), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(), (40,), (40, 3)], ids=str)

@@ -12,7 +12,6 @@ from jaxagents import ops
 GAMMA, LAMBDA = 0.9, 0.8
 advantages_of = jax.jit(ops.generalised_advantages)
 returns_of = jax.jit(ops.lambda_returns)
-vtrace_of = jax.jit(ops.vtrace)
 
 
 def make_rollout(seed, shape):
@@ -119,41 +118,12 @@ def test_example_with_a_truncation_inside_and_a_termination_at_the_end():
     np.testing.assert_array_equal(returns, [19.0, 52.0, 14.0, 4.0])
 
 
-def test_the_end_of_the_rollout_is_bootstrapped():
-    rewards, values, next_values = (np.array([x], np.float32) for x in (1.0, 2.0, 10.0))
-    uncut = np.array([False])
-    advantages = advantages_of(rewards, values, next_values, uncut, uncut, 0.5, 0.5)
-    returns = returns_of(rewards, next_values, uncut, uncut, 0.5, 0.5)
-    np.testing.assert_array_equal(advantages, [1.0 + 0.5 * 10.0 - 2.0])
-    np.testing.assert_array_equal(returns, [1.0 + 0.5 * 10.0])
-
-
 @coefficients
 def test_advantage_plus_value_is_the_lambda_return(gamma, gae_lambda):
     rewards, values, *rest = make_rollout(0, (25, 3))
     advantages = advantages_of(rewards, values, *rest, gamma, gae_lambda)
     returns = returns_of(rewards, *rest, gamma, gae_lambda)
     np.testing.assert_allclose(advantages + values, returns, rtol=1e-5, atol=1e-5)
-
-
-def test_lambda_zero_is_the_one_step_td_error():
-    rewards, values, next_values, terminated, truncated = rollout = make_rollout(1, (25, 3))
-    targets = rewards + GAMMA * np.where(terminated, 0.0, next_values)
-    np.testing.assert_allclose(advantages_of(*rollout, GAMMA, 0.0), targets - values, atol=1e-6)
-    returns = returns_of(rewards, next_values, terminated, truncated, GAMMA, 0.0)
-    np.testing.assert_allclose(returns, targets, atol=1e-6)
-
-
-def test_lambda_one_without_cuts_is_the_discounted_sum():
-    rewards, values, next_values, *_ = make_rollout(2, (25, 3))
-    uncut = np.zeros((25, 3), bool)
-    powers = np.concatenate([rewards, next_values[-1:]]) * GAMMA ** np.arange(26)[:, None]
-    sums = np.array([powers[t:].sum(axis=0) / GAMMA**t for t in range(25)])
-    returns = returns_of(rewards, next_values, uncut, uncut, GAMMA, 1.0)
-    np.testing.assert_allclose(returns, sums, rtol=1e-5, atol=1e-5)
-    consistent = np.concatenate([values[1:], next_values[-1:]])
-    advantages = advantages_of(rewards, values, consistent, uncut, uncut, GAMMA, 1.0)
-    np.testing.assert_allclose(advantages, sums - values, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("flag", ["terminated", "truncated"])
@@ -192,39 +162,6 @@ def test_a_cut_of_one_actor_leaves_the_others_alone():
         assert (np.asarray(advantages[:12, 0]) != np.asarray(whole[:12, 0])).all()
 
 
-def test_a_terminated_step_ignores_its_next_value():
-    rewards, values, next_values, terminated, truncated = make_rollout(5, (25, 3))
-    assert terminated.any()
-    assert (terminated & truncated).any()
-    other = np.where(terminated, 1e6, next_values).astype(np.float32)
-    advantages = [
-        advantages_of(rewards, values, x, terminated, truncated, GAMMA, LAMBDA)
-        for x in (next_values, other)
-    ]
-    returns = [
-        returns_of(rewards, x, terminated, truncated, GAMMA, LAMBDA) for x in (next_values, other)
-    ]
-    np.testing.assert_array_equal(*advantages)
-    np.testing.assert_array_equal(*returns)
-
-
-def test_a_truncated_step_uses_its_next_value():
-    rewards, values, next_values, *_ = make_rollout(6, (25,))
-    uncut, truncated = np.zeros((2, 25), bool)
-    truncated[11] = True
-    other = next_values.copy()
-    other[11] += 1.0
-    for function, inputs in [(advantages_of, (rewards, values)), (returns_of, (rewards,))]:
-        change = np.subtract(
-            function(*inputs, other, uncut, truncated, GAMMA, LAMBDA),
-            function(*inputs, next_values, uncut, truncated, GAMMA, LAMBDA),
-        )
-        expected = np.where(
-            np.arange(25) <= 11, GAMMA * (GAMMA * LAMBDA) ** (11.0 - np.arange(25)), 0.0
-        )
-        np.testing.assert_allclose(change, expected, atol=1e-5)
-
-
 def test_scan_backwards_starts_anew_at_every_truncation():
     def running_sum(total, x):
         return total + x, total + x
@@ -249,46 +186,15 @@ def test_discount_and_trace_can_be_vmapped():
         np.testing.assert_allclose(swept[i], single, rtol=1e-5, atol=1e-5)
 
 
-def reference_vtrace(ratios, rewards, values, next_values, terminated, truncated, bounds):
-    """Espeholt et al., 2018, equation 1, as it stands: a sum of products."""
-    gae_lambda, largest_rho, largest_c = bounds
-    rho, c = np.minimum(ratios, largest_rho), gae_lambda * np.minimum(ratios, largest_c)
-    errors = rewards + GAMMA * ~terminated * next_values - values
-    returns = values.astype(float)
-    for s in range(len(rewards)):
-        for t in range(s, episode_end(s, terminated, truncated) + 1):
-            returns[s] += GAMMA ** (t - s) * np.prod(c[s:t]) * rho[t] * errors[t]
-    advantages = errors.astype(float)
-    for s in range(len(rewards) - 1):
-        if not (terminated[s] or truncated[s]):
-            advantages[s] += GAMMA * gae_lambda * (returns[s + 1] - values[s + 1])
-    return returns, advantages
-
-
-@pytest.mark.parametrize(
-    "bounds", [(1.0, 1.0, 1.0), (0.8, 1.0, 1.0), (1.0, 1.5, 0.7), (0.0, 1.0, 1.0)], ids=str
-)
-def test_vtrace_is_the_sum_of_the_paper(bounds):
-    for seed in range(5):
-        rollout = make_rollout(seed, (12,))
-        ratios = np.random.default_rng(seed).lognormal(size=12).astype(np.float32)
-        found = vtrace_of(ratios, *rollout, GAMMA, *bounds)
-        for x, expected in zip(found, reference_vtrace(ratios, *rollout, bounds), strict=True):
-            np.testing.assert_allclose(x, expected, rtol=1e-4, atol=1e-5)
-
-
-@shapes
-@pytest.mark.parametrize("gae_lambda", [0.0, LAMBDA, 1.0])
-def test_vtrace_of_the_policy_that_played_is_its_lambda_returns(shape, gae_lambda):
-    rewards, _, *rest = rollout = make_rollout(0, shape)
-    returns, advantages = vtrace_of(np.ones_like(rewards), *rollout, GAMMA, gae_lambda)
-    expected = returns_of(rewards, *rest, GAMMA, gae_lambda)
-    np.testing.assert_allclose(returns, expected, rtol=1e-4, atol=1e-5)
-    expected = advantages_of(*rollout, GAMMA, gae_lambda)
-    np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_vtrace_of_actions_that_the_policy_never_takes_is_the_value():
-    rewards, values, *rest = make_rollout(0, (7,))
-    returns, _ = vtrace_of(np.zeros(7, np.float32), rewards, values, *rest, GAMMA)
-    np.testing.assert_array_equal(returns, values)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_n_step_rewards_are_those_of_a_loop(n):
+    rng = np.random.default_rng(n)
+    rewards = rng.normal(size=(40, n)).astype(np.float32)
+    goes_on = rng.random((40, n - 1)) < 0.7
+    summed, n_steps, discounts = jax.jit(ops.n_step_rewards)(rewards, goes_on, GAMMA)
+    for i in range(40):
+        m = next((k + 1 for k in range(n - 1) if not goes_on[i, k]), n)
+        assert n_steps[i] == m
+        expected = sum(GAMMA**k * float(rewards[i, k]) for k in range(m))
+        np.testing.assert_allclose(summed[i], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(discounts[i], GAMMA**m, rtol=1e-6)

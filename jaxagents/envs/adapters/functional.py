@@ -1,18 +1,24 @@
-"""Environments with `reset_env(key, params)` and `step_env(key, state, action, params)`."""
+"""Objects with `reset_env(key, params)` and `step_env(key, state, action, params)`, as of gymnax."""
 
 import copy
+import dataclasses
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Key, PyTree
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
+from jaxagents.core.config import check_known_fields
 from jaxagents.core.numbers import positive
-from jaxagents.envs.arguments import check_arguments
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
 from jaxagents.envs.environment import Environment, Moment, Step, Wording
-from jaxagents.envs.parameters import with_numbers
+from jaxagents.envs.tracing import check_stateless, traced_reset
 
+_LIMIT = "max_steps_in_episode"
 _N_VALUES = 5
 """The number of values that a step returns: observation, state, reward, terminated, info."""
 
@@ -44,20 +50,13 @@ class Functional(Environment):
         self.env = env
         self.params = getattr(env, "default_params", None) if params is None else params
         self.n_actors = _number(env, "n_actors")
-        limit = _number(self.params, "max_steps_in_episode")
-        self.max_steps = None if limit is None else positive("max_steps_in_episode", limit)
+        limit = _number(self.params, _LIMIT)
+        self.max_steps = None if limit is None else positive(_LIMIT, limit)
         self.action_space = self._space("action_space")
         self.observation_space = self._space("observation_space")
 
     def with_params(self, params: PyTree) -> "Functional":
-        """The same object with other parameters, but for spaces and limit.
-
-        Args:
-            params: The parameters, which may be traced.
-
-        Returns:
-            The environment.
-        """
+        """The same object with other parameters, which may be traced; spaces and limit stay."""
         other = copy.copy(self)
         other.params = params
         return other
@@ -79,26 +78,11 @@ class Functional(Environment):
         return Wording(type(self.env).__name__, "reset_env", "step_env")
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         return self.env.reset_env(key, self.params)
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome.
+        """Takes one step; see `Environment`.
 
         Raises:
             ValueError: `step_env` returns anything but its five values.
@@ -119,49 +103,29 @@ class Functional(Environment):
         return Step(obs, state, reward, terminated, truncated, info)
 
     def action_mask(self, state: PyTree) -> PyTree:
-        """Which actions a state allows: the object's `action_mask(state, params)`, if it has one.
-
-        Args:
-            state: State.
-
-        Returns:
-            Whether each action is allowed; `None` if the object does not say.
-        """
-        mask = getattr(self.env, "action_mask", None)
-        return mask(state, self.params) if callable(mask) else None
+        """The object's `action_mask(state, params)`, if it has one; see `Environment`."""
+        return self._optional("action_mask", state)
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """The view of a centralised critic: the object's `critic_state(state, params)`, if it has one.
-
-        Args:
-            state: State.
-
-        Returns:
-            A pytree of arrays; `None` if the object does not say.
-        """
-        seen = getattr(self.env, "critic_state", None)
-        return seen(state, self.params) if callable(seen) else None
+        """The object's `critic_state(state, params)`, if it has one; see `Environment`."""
+        return self._optional("critic_state", state)
 
     def actor_mask(self, state: PyTree) -> PyTree:
-        """Which actors still play: the object's `actor_mask(state, params)`, if it has one.
+        """The object's `actor_mask(state, params)`, if it has one; see `Environment`."""
+        return self._optional("actor_mask", state)
 
-        Args:
-            state: State.
-
-        Returns:
-            Whether each actor still plays; `None` if the object does not say.
-        """
-        mask = getattr(self.env, "actor_mask", None)
-        return mask(state, self.params) if callable(mask) else None
+    def _optional(self, method: str, state: PyTree) -> PyTree:
+        function = getattr(self.env, method, None)
+        return function(state, self.params) if callable(function) else None
 
     def render(self, state: PyTree) -> PyTree:
-        """Draws a state, by the object's `render(state, params)` or by a drawing of our own.
+        """Draws a state, by the object's `render(state, params)` or by a drawing of ours.
 
         Args:
             state: State.
 
         Returns:
-            The picture; that of the object as it is.
+            The picture, or whatever else the object returns.
 
         Raises:
             NotImplementedError: There is neither.
@@ -187,7 +151,7 @@ class Functional(Environment):
 
     @property
     def render_fps(self) -> float | int:
-        """Steps a second of a film: the object's own `render_fps`, or that of our drawing."""
+        """Steps a second of a video: the object's own `render_fps`, or the rate of our drawing."""
         return frames_a_second(self.env)
 
     def _space(self, name: str) -> PyTree:
@@ -202,12 +166,125 @@ class Functional(Environment):
         return space(self.params)
 
 
-def _check_methods(env: Any) -> None:
-    """Raises if an object is not an environment.
+class Gymnax(Functional):
+    """An environment of gymnax, or any other with `is_truncated(state, params)`, and its parameters."""
+
+    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
+        """Takes one step, truncated also where `is_truncated` says so; see `Functional`."""
+        step = super().step(key, state, action)
+        is_truncated = jnp.asarray(self.env.is_truncated(step.state, self.params), bool)
+        return step._replace(truncated=step.truncated | is_truncated)
+
+
+def of_functional(env: Any, params: PyTree = None) -> Functional:
+    """Makes an `Environment` of an object with `reset_env` and `step_env`.
+
+    Args:
+        env: The object.
+        params: Its parameters; `None` takes `env.default_params`, if there are any.
+
+    Returns:
+        The environment, which asks the object's `is_truncated` if that works with its states. The one of
+        gymnax's base class fails on states without a field `time`.
 
     Raises:
-        TypeError: A method is missing, or takes other arguments than it is given.
+        TypeError: A method is missing.
     """
+    functional = Functional(env, params)
+    if not hasattr(env, "is_truncated"):
+        return functional
+    params = functional.params
+    try:
+        _, state = traced_reset(functional)
+        check_stateless(functional)
+        jax.eval_shape(lambda state: env.is_truncated(state, params), state)
+    except (AttributeError, NotImplementedError):
+        return functional
+    return Gymnax(env, params)
+
+
+def check_arguments(env: Any, method: str, *arguments: str) -> None:
+    """Raises unless a method takes the arguments that it is given, in their order.
+
+    Args:
+        env: The environment.
+        method: Name of the method.
+        *arguments: Names of the arguments, which are given by position.
+
+    Raises:
+        TypeError: It takes more or fewer, or the same names in another order.
+    """
+    signature = inspect.signature(getattr(env, method))
+    needed = (
+        f"{type(env).__name__}.{method} must be {method}(self, {', '.join(arguments)}), got "
+        f"{method}{signature}: "
+    )
+    try:
+        taken = signature.bind(*arguments).arguments
+    except TypeError as error:
+        raise TypeError(
+            f"{needed}compiled environments keep nothing in self, and are given the state. An "
+            "environment of Gymnasium has to be a gymnasium.Env."
+        ) from error
+    if any(name in arguments and name != given for name, given in taken.items()):
+        raise TypeError(f"{needed}arguments are given in this order, not by name.")
+
+
+def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
+    """Parameters with other numbers for some of them.
+
+    Args:
+        params: A dataclass, a named tuple or a dict.
+        numbers: The numbers by name, which may be traced. They are cast to the types of the numbers that
+            they replace, and rounded where those are whole.
+
+    Returns:
+        The parameters.
+
+    Raises:
+        TypeError: There is no parameter of a name, or it is not a number, or sets the time limit.
+        ValueError: A number is an array.
+    """
+    if _LIMIT in numbers:
+        raise TypeError(
+            f"{_LIMIT} is no hyperparameter: the time limit is the same throughout a training. Give it "
+            "to the agent, among the parameters of the environment."
+        )
+    given: Any = params
+    if isinstance(params, Mapping):
+        own = params
+    elif hasattr(params, "_asdict"):
+        own = given._asdict()
+    else:
+        fields = dataclasses.fields(given) if dataclasses.is_dataclass(params) else ()
+        own = {field.name: getattr(params, field.name) for field in fields}
+    known = [name for name, x in own.items() if name != _LIMIT and _is_number(x)]
+    check_known_fields(type(params), numbers, known)
+    cast = {name: _cast(name, number, own[name]) for name, number in numbers.items()}
+    if isinstance(params, Mapping):
+        return {**params, **cast}
+    return (
+        given._replace(**cast) if hasattr(params, "_asdict") else dataclasses.replace(given, **cast)
+    )
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, int | float | np.ndarray | np.generic | jax.Array) and (
+        np.ndim(x) == 0 and jnp.result_type(x).kind in "iuf"
+    )
+
+
+def _cast(name: str, number: ArrayLike, own: ArrayLike) -> jax.Array:
+    if jnp.ndim(number):
+        raise ValueError(f"env_params[{name!r}] must be one number, got shape {jnp.shape(number)}.")
+    number, dtype = jnp.asarray(number), jnp.result_type(own)
+    is_rounded = jnp.issubdtype(dtype, jnp.integer) and jnp.issubdtype(number.dtype, jnp.floating)
+    # A schedule that ought to give 23 may give 22.999998.
+    return (jnp.rint(number) if is_rounded else number).astype(dtype)
+
+
+def _check_methods(env: Any) -> None:
+    """Raises `TypeError` if a method is missing, or takes other arguments than it is given."""
     missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
     if not missing:
         check_arguments(env, "reset_env", "key", "params")

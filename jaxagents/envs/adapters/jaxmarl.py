@@ -14,8 +14,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from jaxagents.core.extras import require
 from jaxagents.envs.adapters.native import Native, flag, reset_shapes, space_like
 from jaxagents.envs.environment import Environment, Step
-from jaxagents.envs.several_actors import size_of, widest_space
-from jaxagents.envs.spaces import is_discrete
+from jaxagents.envs.spaces import is_discrete, size_of, widest_space
 
 _LIMITS = "max_steps", "episode_length"
 _BONUS = "won_battle_bonus"

@@ -1,12 +1,61 @@
-"""Environments made by their names."""
+"""Environments made of names, and of whatever is passed to an agent."""
 
 from typing import Any
 
+from jaxtyping import PyTree
+
 from jaxagents.core.nearest import nearest
 from jaxagents.core.suites import GYMNASIUM, SUITES
-from jaxagents.envs.adapters.gymnax import of_functional
-from jaxagents.envs.adapters.native import adapter_named
+from jaxagents.envs.adapters.functional import Functional, check_arguments, of_functional
+from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
+
+_SUITES = (
+    "Names without a suite are of gymnax, such as 'CartPole-v1'; those of "
+    f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
+)
+_ADVICE = {
+    "gymnax": f" {_SUITES}",
+    GYMNASIUM: " Those that another package registers begin with it, as in "
+    "'gymnasium:ale_py:ALE/Pong-v5'.",
+}
+
+
+def as_environment(env: Any, params: PyTree = None) -> Environment:
+    """Makes an `Environment` of whatever is passed to an agent.
+
+    Args:
+        env: An environment of gymnax or of another suite with an adapter, its name, any object with
+            `reset_env` and `step_env`, or an `Environment`, which is returned as it is.
+        params: Its parameters; `None` takes `env.default_params`, if there are any.
+
+    Returns:
+        The environment.
+
+    Raises:
+        TypeError: It is none of these, its methods take other arguments than they are given, or it has
+            no parameters but is given some.
+        ValueError: There is no environment of that name.
+    """
+    if isinstance(env, type):
+        raise TypeError(
+            f"{env.__name__} is a class: pass an environment, such as {env.__name__}()."
+        )
+    if isinstance(env, str):
+        env = make(env)
+        if params is not None and isinstance(env, Functional):
+            return of_functional(env.env, params)
+    if isinstance(env, Environment):
+        if params is not None:
+            raise TypeError(
+                f"{env.wording.environment} is an Environment, which holds its own parameters: pass "
+                f"None as its parameters, got {params!r}."
+            )
+        check_arguments(env, "reset", "key")
+        check_arguments(env, "step", "key", "state", "action")
+        return env
+    adapter = adapter_of(env)
+    return of_functional(env, params) if adapter is None else adapter.adapt(env, params)
 
 
 def make(name: str, **options: Any) -> Environment:
@@ -35,7 +84,10 @@ def make(name: str, **options: Any) -> Environment:
         raise TypeError(f"make takes the name of an environment, such as 'brax:ant', got {name!r}.")
     suite, _, own_name = name.partition(":") if ":" in name else ("gymnax", "", name)
     if suite == "gymnax":
-        return _of_gymnax(own_name, options)
+        import gymnax
+
+        _check_name(own_name, list(gymnax.registered_envs), suite)
+        return of_functional(*gymnax.make(own_name, **options))
     if suite not in SUITES:
         raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     adapter = adapter_named(suite)
@@ -59,33 +111,8 @@ def names_of(suite: str) -> list[str]:
     return [f"{suite}:{name}" for name in adapter_named(suite).names()]
 
 
-def _of_gymnax(name: str, options: dict[str, Any]) -> Environment:
-    import gymnax
-
-    _check_name(name, list(gymnax.registered_envs), "gymnax")
-    return of_functional(*gymnax.make(name, **options))
-
-
-_SUITES = (
-    "Names without a suite are of gymnax, such as 'CartPole-v1'; those of "
-    f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
-)
-_ADVICE = {
-    "gymnax": _SUITES,
-    GYMNASIUM: "Those that another package registers begin with it, as in "
-    "'gymnasium:ale_py:ALE/Pong-v5'.",
-}
-
-
 def _check_name(name: str, known: list[str], suite: str) -> None:
-    """Raises if a suite has no environment of a name.
-
-    Raises:
-        ValueError: It has none.
-    """
-    if name in known:
-        return
-    near = nearest(name, known)
-    hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
-    advice = f" {_ADVICE[suite]}" if suite in _ADVICE else ""
-    raise ValueError(f"{suite} has no environment '{name}'. {hint}{advice}")
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
+        raise ValueError(f"{suite} has no environment '{name}'. {hint}{_ADVICE.get(suite, '')}")

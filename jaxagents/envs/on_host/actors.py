@@ -24,8 +24,7 @@ from jaxagents.envs.on_host.arrays import (
     in_types_of,
     own_space,
 )
-from jaxagents.envs.several_actors import size_of, widest_space
-from jaxagents.envs.spaces import Space, is_discrete, network_space
+from jaxagents.envs.spaces import Space, is_discrete, network_space, size_of, widest_space
 
 ByAgent = Mapping[str, Any]
 

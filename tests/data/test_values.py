@@ -1,7 +1,8 @@
-"""The returns of datasets, by which rewards are scaled."""
+"""The numbers of datasets: moments of observations, and the scale of rewards."""
 
 import pickle
 
+import jax
 import numpy as np
 import pytest
 import registry
@@ -9,19 +10,38 @@ from probes import MatchSign
 
 from jaxagents import iql
 from jaxagents.data import Dataset
-from jaxagents.data.return_range import ReturnRange, reward_factor
+from jaxagents.data.values import moments_of_rows, reward_factor
 
 CASES = {case.name: case for case in registry.OFFLINE}
 REWARDS = np.array([1.0, 2.0, 4.0, -1.0, 0.5, 9.0], np.float32)
 ENDS = np.array([0, 0, 1, 1, 0, 0], bool)
 
 
-def test_it_is_that_of_whole_episodes():
-    found = ReturnRange.of({"rewards": REWARDS, "ends": ENDS})
-    assert found == (3.0, 7.0, -1.0)
-    assert found.factor == np.float32(3 / 8)
-    longer = ReturnRange.of({"rewards": REWARDS, "ends": np.array([0, 0, 1, 0, 0, 1])})
-    assert longer == (3.0, 8.5, 7.0)
+def test_there_are_moments_for_everything_but_images():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "vector": rng.normal(3.0, 2.0, (50, 4)).astype(np.float32),
+        "whole": rng.integers(-5, 6, (50, 3)),
+        "number": rng.integers(0, 9, 50).astype(np.uint8),
+        "mask": rng.random((50, 3)) < 0.5,
+        "images": {"of bytes": np.ones((50, 4, 4, 3), np.uint8), "real": np.ones((50, 4, 4, 1))},
+    }
+    found = moments_of_rows(arrays)
+    leaves = jax.tree.leaves(arrays)
+    assert len(jax.tree.leaves(found, is_leaf=lambda x: x is None)) == 3 * len(leaves)
+    for name in ("vector", "whole", "number", "mask"):
+        wide = np.float64(arrays[name])
+        np.testing.assert_allclose(found[name].mean, wide.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found[name].variance, wide.var(axis=0), rtol=1e-5)
+        assert found[name].count == 50
+    for moments in found["images"].values():
+        assert moments.count == 0
+        assert moments.mean.shape == ()
+
+
+def test_the_reward_factor_is_that_of_whole_episodes():
+    assert reward_factor({"rewards": REWARDS, "ends": ENDS}) == np.float32(3 / 8)
+    assert reward_factor({"rewards": REWARDS, "ends": [0, 0, 1, 0, 0, 1]}) == np.float32(3 / 1.5)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +65,7 @@ def test_it_is_that_of_whole_episodes():
 )
 def test_datasets_without_one_are_refused(arrays, error, message):
     with pytest.raises(error, match=message):
-        _ = ReturnRange.of(arrays).factor
+        reward_factor(arrays)
 
 
 def four_episodes():
