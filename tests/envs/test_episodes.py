@@ -136,9 +136,8 @@ def rollout_with_targets(agent, runner):
 
     @jax.jit
     def collect(runner):
-        runner, traj, _ = agent._rollout(runner)
-        runner, traj = agent._with_values(runner, traj)
-        return agent._with_targets(runner, traj)
+        runner, traj, _ = agent._collect(runner)
+        return agent._with_targets(runner, traj)[1]
 
     return jax.tree.map(np.asarray, collect(runner))
 
@@ -190,7 +189,7 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return jax.jit(lambda: agent._rollout(agent.program.start(KEY, HyperParameters()))[1].obs)()
+        return jax.jit(lambda: agent._collect(agent.program.start(KEY, HyperParameters()))[1].obs)()
 
     few, many = (np.asarray(rollout(batch_size)) for batch_size in (4, 8))
     np.testing.assert_array_equal(few[0], many[0, :4])
