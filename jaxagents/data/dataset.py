@@ -76,7 +76,7 @@ class Dataset(rows.Sampled):
     the last of its episode, be it terminated or truncated).
     """
 
-    _seed: int = 0  # for datasets that were pickled without one
+    _seed: int = 0  # of datasets that JAX makes
     _single_steps: "Dataset | None" = None
 
     def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:

@@ -212,7 +212,7 @@ class ReplayBuffer(rows.Sampled):
         self._count(n_new)
 
     def _columns_of(self, given: PyTree, subject: str, n_axes: int) -> list[AnyArray]:
-        """What is added to each array, with so many leading axes, after a check that it fits."""
+        """The value for each array, with so many leading axes, after a check that it fits."""
         values = []
         for name, path, shape, dtype in self._columns:
             value = given

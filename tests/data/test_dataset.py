@@ -185,13 +185,6 @@ def test_goes_on_from_a_pickle():
     trees.assert_equal(pickle.loads(pickle.dumps(view)).sample(9), view.sample(9))
 
 
-def test_a_pickle_without_a_seed_is_one_of_seed_zero():
-    dataset = Dataset(arrays())
-    del dataset._seed
-    old = pickle.loads(pickle.dumps(dataset))
-    trees.assert_equal(old.split(0.5)[1].sample(9), Dataset(arrays()).split(0.5)[1].sample(9))
-
-
 def test_several_batches_are_those_of_as_many_samples():
     one, many = Dataset(arrays(), seed=1), Dataset(arrays(), seed=1)
     one.sample(3)
