@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
+from jaxagents.agents.replay import CARRIES
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.report import REWARDS, Report, nonfinite_environments
@@ -16,7 +17,7 @@ from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.learners.learner import Learner
 
 if TYPE_CHECKING:
-    from jaxagents.agents.off_policy import OffPolicyBase
+    from jaxagents.agents.off_policy import OffPolicyBase, Played
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
@@ -30,7 +31,9 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     Returns:
         The parts.
     """
-    config, recall = agent.config, agent._recall
+    from jaxagents.agents.off_policy import Played, check_explored, keys_of_statistics
+
+    config, units_of = agent.config, agent._units
     n_envs, n_steps = config.batch_size, config.rollout_length
 
     def keys_of(runner: OffPolicyRunner) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
@@ -50,11 +53,11 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         def act(
             learner: Learner, carry: PyTree, obs: PyTree, noise: PyTree
         ) -> tuple[PyTree, PyTree, PyTree]:
-            seen = recall.seen(carry, obs)
+            seen = agent._seen(carry, obs)
             units = choose(noise["keys"], learner, seen, noise["n_steps"])
-            agent._check_explored(units)
-            actions = agent._to_environment(agent._within_bounds(units))
-            return recall.after(learner, seen), actions, ()
+            check_explored(agent, units)
+            units = units_of.within_bounds(units)
+            return learner.memory_after(seen, units), units_of.to_environment(units), ()
 
         return act
 
@@ -68,37 +71,36 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             buffer=runner.buffer.end_episodes(jnp.asarray(where)),
         )
 
-    def store(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
-        over = rollout.terminated | rollout.truncated
-        transitions = {
+    def store(runner: OffPolicyRunner, rollout: HostRollout) -> "tuple[OffPolicyRunner, Played]":
+        rows = {
             "observations": rollout.obs,
             "actions": rollout.action,
             "rewards": rollout.reward,
             "next_observations": rollout.next_obs,
             "masks": 1.0 - rollout.terminated,
-            "ends": over,
-            **agent._replay.stored(rollout.carry),
+            "ends": rollout.terminated | rollout.truncated,
+            **({CARRIES: rollout.carry} if rollout.carry else {}),
         }
-        buffer, _ = jax.lax.scan(
-            lambda buffer, row: (buffer.add(row), None), runner.buffer, transitions
+        buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
+        given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
+        in_statistics = keys_of_statistics(config, runner.learner)
+        played = Played(
+            jax.vmap(nonfinite_environments)(given), {key: rows[key] for key in in_statistics}
         )
-        if config.normalise_rewards:
-            runner = agent._with_rewards(runner, {"rewards": rollout.reward, "ends": over})
-        return runner.replace(buffer=buffer)
+        return agent._with_returns(runner.replace(buffer=buffer), played)
 
     def store_first(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
         rng, _, _ = keys_of(runner)
-        return agent._after_observing(store(runner.replace(rng=rng), rollout), rollout.obs)
+        return agent._after_observing(*store(runner.replace(rng=rng), rollout))
 
     def learn(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[Any, Report]:
         rng, _, key = keys_of(runner)
-        given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
-        nonfinite = nonfinite_environments(given, axis=1)
-        runner = store(runner.replace(rng=rng), rollout)
+        runner, played = store(runner.replace(rng=rng), rollout)
         runner, numbers = agent._learn(runner, jax.random.split(key, config.gradient_steps))
-        return agent._after_observing(runner, rollout.obs), Report(numbers, nonfinite)
+        return agent._after_observing(runner, played), Report(numbers, played.nonfinite)
 
     return HostCollection(
+        lambda learner: agent._initial_memories(),
         draw,
         acting_by(agent._explore),
         begin,
