@@ -8,6 +8,7 @@ import trees
 from probes import KnownValues, MatchSign
 from registry import AGENTS
 
+from jaxagents.engine.program import at_present
 from jaxagents import PQN, LinearSchedule, PQNLearner, pqn
 from jaxagents.agents.annealing import annealed
 from jaxagents.sharding import make_mesh
@@ -113,7 +114,7 @@ def test_exploration_follows_a_schedule():
 
     @jax.jit
     def actions_and_greedy_ones(runner):
-        present = agent._at_present(runner)
+        present = at_present(agent, runner)
         _, steps, _ = agent._play(present)
         return steps.action, jax.vmap(present.learner.sample_actions)(steps.obs)
 

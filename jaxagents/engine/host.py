@@ -13,6 +13,7 @@ from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
+from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
@@ -38,7 +39,7 @@ class OnHost(Generic[RunnerT]):
         """Compiles nothing yet."""
         self._behaviour, self._program = agent.behaviour, agent.program
         self._collection = agent.behaviour.host_collection
-        self._jitted = agent.compiled.get(OnHost, lambda it: _on_host(it.program))
+        self._jitted = programs_of(agent).get(OnHost, lambda it: _on_host(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         self._terms = terms_of(agent.episodes)

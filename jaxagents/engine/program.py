@@ -119,20 +119,20 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
         """The runner after one update, and its report."""
-        present = self.behaviour._at_present(runner)
+        present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
         return self._counted(behaviour._training_step(present), runner)
 
     def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
         """The runner after an update that learns from a rollout on the host, and its report."""
         runner = runner.replace(info={})
-        present = self.behaviour._at_present(runner)
+        present = at_present(self.behaviour, runner)
         return self._counted(self.behaviour.host_collection.learn(present, rollout), runner)
 
     def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
         runner, report = check_update(outcome, before, type(self.behaviour).__name__, self.config)
-        runner = self.behaviour._as_before(runner, before)
+        runner = with_schedules_of(before, self.behaviour, runner)
         return runner.replace(update_step=before.update_step + 1, info={}), report
 
     def train(
@@ -283,6 +283,22 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def __hash__(self) -> int:
         return hash((Program, self.behaviour))
+
+
+def at_present(behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT) -> RunnerT:
+    """A runner with the numbers that its schedules give in its next update."""
+    if not has_schedules(runner.hyperparams):
+        return runner
+    now = values_at(runner.hyperparams, runner.update_step)
+    return behaviour._with_hyperparams(runner, now)
+
+
+def with_schedules_of(
+    earlier: RunnerT, behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT
+) -> RunnerT:
+    """A runner after an update, with the schedules that it had before."""
+    given = earlier.hyperparams
+    return behaviour._with_schedules(runner, given) if has_schedules(given) else runner
 
 
 def _float32_copy(hyperparams: PyTree) -> PyTree:
