@@ -102,7 +102,7 @@ class Trained(
         with self._naming_misfits(runner):
             acting, moment = self._acting(runner), self.moment(runner)
             states, n_steps = program_of(self).record(key, acting, longest, deterministic, moment)
-        frames = draw_states(env.at(moment), states, 1 + int(n_steps))
+        frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
         return frames
