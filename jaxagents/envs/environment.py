@@ -226,7 +226,7 @@ class Environment(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The name shown, and stored with checkpoints: that of the class unless overridden."""
+        """The name shown, and stored with checkpoints: the class's name unless overridden."""
         return type(self).__name__
 
     @property

@@ -262,7 +262,7 @@ class WithPrevious(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the environment inside, and what is shown."""
+        """The name of the environment inside, and the entries that are shown."""
         shown = ["action"] * self.shows_action + ["reward"] * self.shows_reward
         return f"{self.env.name}, previous {' and '.join(shown)}"
 

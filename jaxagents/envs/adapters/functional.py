@@ -69,7 +69,7 @@ class Functional(Environment):
 
     @property
     def name(self) -> str:
-        """The object's name, or that of its class."""
+        """The object's name, or its class's."""
         return getattr(self.env, "name", type(self.env).__name__)
 
     @property
