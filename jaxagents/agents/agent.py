@@ -464,7 +464,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             states, n_steps = self._executor.player.record(
                 key, acting, longest, deterministic, moment
             )
-        frames = draw_states(env.at(moment), states, 1 + int(n_steps))
+        frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
         return frames

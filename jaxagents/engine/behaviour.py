@@ -167,7 +167,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         Returns:
             The agent, itself if the environment is the same throughout.
         """
-        episodes = self.episodes.at(moment)
+        episodes = self.episodes.at_update(*moment)
         if episodes is self.episodes:
             return self
         agent = copy.copy(self)

@@ -253,7 +253,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def _episodes(self, moment: Moment | None) -> Episodes:
         episodes = self.behaviour.episodes
-        return episodes if moment is None else episodes.at(moment)
+        return episodes if moment is None else episodes.at_update(*moment)
 
     # What acts in environments on the host, all of them at once.
 
