@@ -22,11 +22,10 @@ from jaxagents.agents.playing import playing
 from jaxagents.agents.policy import (
     DRAWING_HOOKS,
     distribution_at,
-    log_probs_and_entropies,
     log_probs_of_rollout,
 )
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import to_learn_from
+from jaxagents.agents.sequences import Sequence, outputs_of, to_learn_from
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
@@ -337,7 +336,19 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Both, of each sample (and actor).
         """
-        return log_probs_and_entropies(self, training, obs, actions)
+        in_order = isinstance(obs, Sequence)
+
+        def of_sample(seen: PyTree, action: PyTree) -> tuple[Array, Array]:
+            if in_order:
+                distribution = self._distribution_of(seen)
+            else:
+                _, distribution = distribution_at(self, training, (), seen)
+            return distribution.log_prob(action), distribution.entropy()
+
+        seen = outputs_of(training, obs) if in_order else obs
+        log_probs, entropies = jax.vmap(of_sample)(seen, actions)
+        shape = len(log_probs), *self._actors_shape
+        return log_probs.reshape(shape), entropies.reshape(shape)
 
     def _gives(self, hook: str) -> bool:
         """Whether a hook is given, by the class or as an attribute of the object."""
@@ -355,7 +366,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             The value of each sample (and actor).
         """
-        return targets.values_of(self, training, obs)
+        if isinstance(obs, Sequence):
+            return targets.values_from(self, outputs_of(training, obs))
+        one_by_one = jax.vmap(lambda obs: self._value(training, training.params, obs))
+        return targets.values_from(self, one_by_one(obs))
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
         """The value of one observation (for each actor), of a critic without a memory.
