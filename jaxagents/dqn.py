@@ -11,7 +11,6 @@ from jaxagents import ops
 from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import ActionValuesConfig, OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
-from jaxagents.agents.replay import Replay, SequenceReplay
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.config import checked, one_of
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -175,13 +174,6 @@ class DQNBase(
     ) -> Int[Array, "environments"]:
         epsilon = self._epsilon(learner.hyperparams, n_steps)
         return learner.with_noise(key).epsilon_greedy(obs, epsilon).sample(key)
-
-    @property
-    def _replay(self) -> Replay:
-        config = self.config
-        if not config.has_memory:
-            return super()._replay
-        return SequenceReplay(config.sequence_length, config.burn_in, config.n_step_returns)
 
 
 class DQN(DQNBase):

@@ -1,18 +1,15 @@
 """The base of agents whose learner gives the values of discrete actions."""
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.config import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
-from jaxagents.agents.recall import Memoryless, Recall, Recurrence
 from jaxagents.core.remembered import observation_of
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.learners.config import LearnerConfig
 from jaxagents.learners.q_learning import ValueLearner
-from jaxagents.networks.recurrent import memory_cell
 
 ActionValuesConfigT = TypeVar("ActionValuesConfigT", bound=ActionValuesConfig)
 ValueLearnerT = TypeVar("ValueLearnerT", bound=ValueLearner)
@@ -57,24 +54,3 @@ class ActionValues(
         learner, seen = self.learner, observation_of(obs)
         with naming_observations(seen, self._observation, batches=True, method="q"):
             return learner.q(obs)
-
-    @property
-    def _recall(self) -> Recall:
-        if not self.config.has_memory:
-            return Memoryless()
-        network = self._learner_config().critic_network
-        assert network is not None
-        return Recurrence(network)
-
-    def _learner_config(self) -> LearnerConfig:
-        memory = self.config.memory
-        if memory is None:
-            return super()._learner_config()
-        config: Any = self.config.updates()
-        network = self._discrete_learner.default_critic_with_memory(
-            config,
-            memory_cell(memory, config.memory_size),
-            int(self.episodes.action_space.n),
-            self.episodes.n_categories,
-        )
-        return config.replace(memory=None, critic_network=network)

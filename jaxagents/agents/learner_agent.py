@@ -1,6 +1,6 @@
 """The base of agents around a learner."""
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -13,19 +13,19 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks.hooks import check_no_hooks, check_no_hooks_of_rollouts
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.recall import Memoryless, Recall
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.arrays import atleast_nd
+from jaxagents.agents.units import Units, check_action_space
 from jaxagents.core.hook_names import is_ours
-from jaxagents.core.remembered import observation_of
+from jaxagents.core.remembered import Remembered, observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
-from jaxagents.envs.spaces import box_bounds, check_components, is_bounded, is_box, is_discrete
+from jaxagents.envs.checks import check_environment, check_one_actor
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
-from jaxagents.networks import observation_encoder
+from jaxagents.learners.memory import initial_carry
+from jaxagents.networks import observation_encoder, remembers
+from jaxagents.networks.recurrent import memory_cell
 
 LearnerConfigT = TypeVar("LearnerConfigT", bound=LearnerAgentConfig)
 LearnerRunnerT = TypeVar("LearnerRunnerT", bound=LearnerRunner)
@@ -74,7 +74,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         if obs is None:
             training, obs = self._acting(self._trained_runner()), training
         with naming_observations(observation_of(obs), self._observation, batches=True):
-            return self._to_environment(training.sample_actions(obs))
+            return self._units.to_environment(training.sample_actions(obs))
 
     def initial_carry(self, training: Learner) -> PyTree:
         """The memory of the learner at the start of an episode; `()` if it has none.
@@ -85,7 +85,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Returns:
             The memory.
         """
-        return self._recall.initial()
+        memories = self._initial_memories()
+        name = training.acting_network
+        return {name: memories[name]} if name in memories else ()
 
     def act(
         self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
@@ -95,14 +97,13 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
         is random.
         """
-        recall = self._recall
         with naming_observations(obs, self._observation, batches=True):
-            seen = recall.seen(carry, obs)
+            seen = self._seen(carry, obs)
             if rng is None:
                 action = self.policy(training, seen)
             else:
-                action = self._to_environment(training.sample_actions(seen, seed=rng))
-            return recall.after(training, seen), action
+                action = self._units.to_environment(training.sample_actions(seen, seed=rng))
+            return training.memory_after(seen), action
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
         """The networks of the learner, with its optimizers; see `Behaviour`."""
@@ -131,84 +132,62 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         n_updates = runner.update_step if has_schedules(kept) else None
         return runner.replace(learner=learner.replace(hyperparams=kept, n_updates=n_updates))
 
-    def _update(self, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
-        """One update of the learner; with `replicated_updates`, each device makes the whole of it."""
-        replicated = self.config.replicated_updates
-        after, info = learner.update(sharding.whole(batch) if replicated else batch)
-        name = type(learner).__name__
-        check_same_arrays(after, learner, f"{name}._update", f"{name}._initial")
-        return sharding.whole((after, info)) if replicated else (after, info)
-
-    # Making the learner.
+    # The learner.
 
     @property
     def _learner_type(self) -> type[Learner]:
-        discrete = is_discrete(self.episodes.action_space)
-        learner = self._discrete_learner if discrete else self._continuous_learner
+        learner = self._discrete_learner if self._units.is_discrete else self._continuous_learner
         assert learner is not None
         return learner
 
+    @property
+    def _units(self) -> Units:
+        """The units of actions."""
+        return Units(self.episodes.action_space)
+
     def _create_learner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> Learner:
         """The learner before its first update."""
-        space = self.episodes.action_space
+        config, example = self._learner_config(), self._example()
+        seen = self._seen(self._initial_memories(), example.observations)
         return self._learner_type.from_config(
-            self._learner_config(),
-            hyperparams,
-            rng,
-            Example(
-                observations=self._example_observation(),
-                actions=self._zero_action(),
-                n_actions=int(space.n) if is_discrete(space) else None,
-            ),
+            config, hyperparams, rng, example.replace(observations=seen)
         )
 
-    def _example_observation(self) -> PyTree:
-        """An observation as the learner is given it."""
+    def _example(self) -> Example:
+        """An example of the data that the learner is made for, without memories."""
         obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
-        return self._recall.seen(self._recall.initial(), obs)
-
-    @property
-    def _recall(self) -> Recall:
-        """How the learner remembers."""
-        return Memoryless()
+        return Example(obs, self._units.zero, n_actions=self._units.n_actions)
 
     def _learner_config(self) -> LearnerConfig:
-        """The agent's configuration, with an encoder for its observations if they need one."""
+        """The agent's configuration, with default networks, and encoders, as its observations need."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
+        n_categories = self.episodes.n_categories
+        memory = getattr(config, "memory", None)
+        if memory is not None:
+            cell = memory_cell(memory, config.memory_size)
+            networks = self._learner_type.default_networks_with_memory(
+                config, cell, self._example(), n_categories
+            )
+            return config.replace(memory=None, **networks)
         if not config.has_default_networks:
             return config
-        encoder = observation_encoder(self._observation, self.episodes.n_categories)
-        return config.replace(encoder=encoder)
+        return config.replace(encoder=observation_encoder(self._observation, n_categories))
 
-    # Actions in the learner's units and in those of the environment.
+    def _initial_memories(self) -> PyTree:
+        """The memories at the start of an episode, by the names of networks; `()` if none has one."""
+        if not getattr(self.config, "has_memory", False):
+            return ()
+        config = self._learner_config()
+        networks = {
+            field.name.removesuffix("_network"): getattr(config, field.name)
+            for field in dataclasses.fields(config)
+            if field.name.endswith("_network")
+        }
+        return {name: initial_carry(x) for name, x in networks.items() if x and remembers(x)}
 
-    def _zero_action(self) -> Array:
-        """An action of the learner."""
-        space = self.episodes.action_space
-        if is_discrete(space):
-            return jnp.zeros((), jnp.int32)
-        return jnp.zeros(math.prod(space.shape), jnp.float32)
-
-    def _to_environment(self, actions: Array) -> Array:
-        """Actions of the environment, from those of the learner."""
-        space = self.episodes.action_space
-        if is_discrete(space):
-            return actions
-        low, high = box_bounds(space)
-        actions = actions.reshape(*actions.shape[:-1], *space.shape)
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
-
-    def _to_learner(self, actions: Array) -> Array:
-        """Actions of the learner, from those of the environment."""
-        space = self.episodes.action_space
-        if is_discrete(space):
-            return actions
-        low, high = box_bounds(space)
-        batch = actions.shape[: actions.ndim - low.ndim]
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
-        return units.reshape(*batch, -1)
+    def _seen(self, carry: PyTree, obs: PyTree) -> PyTree:
+        """Observations as the learner is given them: with memories, if it has any."""
+        return Remembered(carry, obs) if getattr(self.config, "has_memory", False) else obs
 
     # Checks.
 
@@ -229,24 +208,38 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             learner,
             self._observation,
         )
-        check_environment(self.episodes, action)
+        if not self.episodes.env.on_host:
+            check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
-        name, env_name = type(self).__name__, self.episodes.env.wording.environment
-        space = self.episodes.action_space
-        if space is None:
-            raise ValueError(f"{name} needs {env_name}.action_space, which it lacks.")
-        check_action_mask(self.episodes)
-        kinds = {"discrete": self._discrete_learner, "box": self._continuous_learner}
-        acts_in = " and ".join(kind for kind, learner in kinds.items() if learner is not None)
-        kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"
-        if kinds.get(kind) is None:
-            raise ValueError(
-                f"{name} acts in {acts_in} spaces, but {env_name}.action_space is {space!r}."
-            )
-        check_components(space, f"{env_name}.action_space")
-        if kind == "box" and not (is_bounded(space) and math.prod(space.shape)):
-            raise ValueError(
-                f"{name} needs a box of actions with finite bounds, but {env_name}.action_space is "
-                f"{space!r}."
-            )
+        takes = {
+            "discrete": self._discrete_learner is not None,
+            "box": self._continuous_learner is not None,
+        }
+        check_action_space(type(self).__name__, self.episodes, takes)
+
+
+def of_all(memories: PyTree, n_envs: int) -> PyTree:
+    """The memories of several environments at the start of their episodes."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *jnp.shape(x))), memories)
+
+
+def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
+    """One update of a learner; with `replicated_updates`, each device makes the whole of it.
+
+    Args:
+        config: Configuration of the agent.
+        learner: The learner.
+        batch: A batch.
+
+    Returns:
+        The learner after the update, and what describes it.
+
+    Raises:
+        ValueError: The update changes which arrays there are.
+    """
+    replicated = config.replicated_updates
+    after, info = learner.update(sharding.whole(batch) if replicated else batch)
+    name = type(learner).__name__
+    check_same_arrays(after, learner, f"{name}._update", f"{name}._initial")
+    return sharding.whole((after, info)) if replicated else (after, info)

@@ -1,21 +1,21 @@
 """The base of agents that learn from a replay buffer."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
-from jaxagents.agents.learner_agent import LearnerAgent
-from jaxagents.agents.replay import Replay, TransitionReplay
+from jaxagents.agents.host_collection import replay_on_host
+from jaxagents.agents.learner_agent import LearnerAgent, of_all, update_on
+from jaxagents.agents.replay import CARRIES, Replay
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
-from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.arrays import in_32_bits, select
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -24,9 +24,10 @@ from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
+from jaxagents.engine.host import OnHost
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.spaces import is_discrete
-from jaxagents.learners.learner import Batch, Discounting, Info, Learner, LearnerT
+from jaxagents.learners.learner import Info, Learner, LearnerT
 
 OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
 
@@ -34,10 +35,6 @@ _SMALLEST_PRIORITY = 1e-6
 
 Act = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
 """Draws actions, given a random key, the learner, what it sees and the number of steps made before."""
-
-
-RewardScale = Callable[[Batch], Batch]
-"""Maps a batch to one with the rewards that a learner is given."""
 
 
 class ReplayHyperparameters(PlayingHyperparameters):
@@ -54,6 +51,18 @@ class ReplayHyperparameters(PlayingHyperparameters):
 
     priority_exponent: Traced = hyperparameter(0.5, 0.0)
     importance_exponent: Traced = hyperparameter(0.5, 0.0, 1.0)
+
+
+class Played(NamedTuple):
+    """What steps in all environments gave, time first.
+
+    Attributes:
+        nonfinite: Whether that of each environment was not finite; after all steps, whether any was.
+        seen: The parts of transitions that statistics are made of.
+    """
+
+    nonfinite: Flags
+    seen: dict[str, PyTree]
 
 
 class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
@@ -115,243 +124,307 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         Returns:
             The runner with the new replay buffer.
         """
-        rng, rngs = self._split(runner.rng, self.config.n_warmup_steps)
-        present = self._at_present(runner).replace(rng=rng, buffer=self._empty_buffer())
+        keys = keys_of_update(self.config, runner.rng, self.config.n_warmup_steps, 0)
+        present = self._at_present(runner)
+        present = present.replace(rng=keys.next_runner, buffer=empty_buffer(self))
         now = self.at(self.moment(runner))
-        return self._as_before(now._collect(present, rngs, now._explore)[0], runner)
-
-    def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        return self.refill(runner) if runner.buffer is None else runner
-
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
-        learner_rng, env_rng, rng = jax.random.split(rng, 3)
-        rng, warmup_rngs = self._split(rng, self.config.n_warmup_steps)
-        env_rngs = jax.random.split(env_rng, self.config.batch_size)
-        obs, envstate = jax.vmap(self.episodes.reset)(env_rngs)
-        runner = OffPolicyRunner(
-            learner=self._create_learner(learner_rng, hyperparams),
-            buffer=self._empty_buffer(),
-            envstate=envstate,
-            obs=obs,
-            rng=rng,
-            update_step=jnp.zeros((), jnp.int32),
-            info={},
-            carry=self._recall.initials(self.config.batch_size),
-        )
-        if self.config.normalise_rewards:
-            received = jnp.zeros(self.config.batch_size, jnp.float32)
-            runner = runner.replace(received=received, returns=ops.no_moments())
-        runner, _, observed = self._collect(runner, warmup_rngs, self._act_randomly)
-        return self._after_observing(runner, observed)
-
-    def _empty_buffer(self) -> DeviceBuffer:
-        obs = self._observation
-        example = {
-            "observations": obs,
-            "actions": jax.eval_shape(lambda: self._to_environment(self._zero_action())),
-            "rewards": jax.ShapeDtypeStruct((), jnp.float32),
-            "next_observations": obs,
-            "masks": jax.ShapeDtypeStruct((), jnp.float32),
-            "ends": jax.ShapeDtypeStruct((), jnp.bool),
-            **self._replay.stored(self._recall.initial()),
-        }
-        config = self.config
-        sizes = (config.buffer_size, config.batch_size, config.prioritised_replay)
-        return DeviceBuffer.create(example, *sizes, self._replay.length, config.n_groups)
+        return self._as_before(now._collect(present, keys.steps, now._explore)[0], runner)
 
     @property
-    def _replay(self) -> Replay:
-        """The entries of transitions that are kept, and how they are drawn."""
-        return TransitionReplay(self.config.n_step_returns)
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        return replay_on_host(self)
+
+    def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+        if runner.buffer is not None:
+            return runner
+        if self.episodes.env.on_host:
+            return OnHost(self).refill(runner.replace(buffer=empty_buffer(self)))
+        return self.refill(runner)
+
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
+        config = self.config
+        learner_rng, env_rng, rng = jax.random.split(rng, 3)
+        keys = keys_of_update(config, rng, config.n_warmup_steps, 0)
+        obs, envstate = jax.vmap(self.episodes.reset)(jax.random.split(env_rng, config.batch_size))
+        runner = OffPolicyRunner(
+            learner=self._create_learner(learner_rng, hyperparams),
+            buffer=empty_buffer(self),
+            envstate=envstate,
+            obs=obs,
+            rng=keys.next_runner,
+            update_step=jnp.zeros((), jnp.int32),
+            info={},
+            carry=of_all(self._initial_memories(), config.batch_size),
+        )
+        if config.normalise_rewards:
+            received = jnp.zeros(config.batch_size, jnp.float32)
+            runner = runner.replace(received=received, returns=ops.no_moments())
+        if self.episodes.env.on_host:
+            return runner
+        runner, played = self._collect(runner, keys.steps, self._act_randomly)
+        return self._after_observing(runner, played)
 
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
         """Draws actions uniformly, of those that the observations allow."""
-        space, n_envs = self.episodes.action_space, self.config.batch_size
-        if is_discrete(space):
-            return ops.random_actions(key, int(space.n), action_mask(obs), (n_envs,))
-        shape = (n_envs, *self._zero_action().shape)
-        return jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
+        units, n_envs = self._units, self.config.batch_size
+        if units.n_actions is not None:
+            return ops.random_actions(key, units.n_actions, action_mask(obs), (n_envs,))
+        return jax.random.uniform(key, (n_envs, *units.zero.shape), jnp.float32, -1.0, 1.0)
 
     def _training_step(self, runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
-        n_steps, n_gradient_steps = self.config.rollout_length, self.config.gradient_steps
-        rng, collect_rngs, learn_rngs = self._split(runner.rng, n_steps, n_gradient_steps)
-        runner, flags, observed = self._collect(runner, collect_rngs, self._explore)
-        runner, info = self._learn(runner.replace(rng=rng), learn_rngs)
-        return self._after_observing(runner, observed), Report(info, flags)
+        config = self.config
+        keys = keys_of_update(config, runner.rng, config.rollout_length, config.gradient_steps)
+        runner, played = self._collect(runner, keys.steps, self._explore)
+        runner, info = self._learn(runner.replace(rng=keys.next_runner), keys.gradient_steps)
+        return self._after_observing(runner, played), Report(info, played.nonfinite)
 
-    def _after_observing(self, runner: OffPolicyRunner, observations: PyTree) -> OffPolicyRunner:
+    def _after_observing(self, runner: OffPolicyRunner, played: Played) -> OffPolicyRunner:
         """The runner whose networks have observed more, if they have statistics of observations."""
         if not runner.learner.observes:
             return runner
-        return runner.replace(learner=runner.learner.observe(self._observed(observations)))
-
-    def _split(
-        self, rng: Key[Array, ""], n_steps: int, *sizes: int
-    ) -> tuple[Key[Array, "..."], ...]:
-        """A new key, the keys of the steps in all environments, and other keys, in one draw.
-
-        On a CPU a draw takes about as long as a step of a small environment.
-        """
-        for_each_step = 1 + 2 * self.config.batch_size
-        sizes = (1, n_steps * for_each_step, *sizes)
-        rngs = jax.random.split(rng, sum(sizes))
-        first, steps, *others = jnp.split(rngs, np.cumsum(sizes)[:-1])
-        return first[0], steps.reshape(n_steps, for_each_step), *others
+        seen = self._observed(played.seen["observations"])
+        return runner.replace(learner=runner.learner.observe(seen))
 
     def _collect(
         self, runner: OffPolicyRunner, rngs: Key[Array, "steps rngs"], act: Act
-    ) -> tuple[OffPolicyRunner, Flags, PyTree]:
-        """The runner after steps in all environments.
+    ) -> tuple[OffPolicyRunner, Played]:
+        """The runner after steps in all environments, which its buffer then has, and what was seen."""
+        n_envs, learner = self.config.batch_size, runner.learner
+        n_before = runner.update_step.astype(jnp.float32) * (self.config.rollout_length * n_envs)
+        initial, in_statistics = self._initial_memories(), keys_of_statistics(self.config, learner)
 
-        There are also flags of the environments that gave what is not finite, and what was observed,
-        time first, if statistics are made of it.
-        """
-        n_envs = self.config.batch_size
-        earlier_steps = runner.update_step.astype(jnp.float32) * (
-            self.config.rollout_length * n_envs
-        )
-
-        recall, replay = self._recall, self._replay
-        keys_of_statistics = self._keys_of_statistics(runner.learner)
-
-        def act_and_step(players: tuple, x: tuple) -> tuple[tuple, tuple[dict, dict]]:
+        def act_and_step(players: tuple, x: tuple) -> tuple[tuple, Played]:
             buffer, obs, envstate, carry = players
             n_steps, rngs = x
-            remembered = recall.seen(carry, obs)
-            units = act(rngs[0], runner.learner, remembered, earlier_steps + n_steps)
-            self._check_explored(units)
-            actions = self._to_environment(self._within_bounds(units))
+            seen = self._seen(carry, obs)
+            units = act(rngs[0], learner, seen, n_before + n_steps)
+            check_explored(self, units)
+            units = self._units.within_bounds(units)
+            actions = self._units.to_environment(units)
             step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
-            taken = self.episodes.step_all(step_rngs, envstate, actions)
-            transitions = {
+            step = self.episodes.step_all(step_rngs, envstate, actions)
+            ends = step.terminated | step.truncated
+            row = {
                 "observations": obs,
                 "actions": actions,
-                "rewards": taken.reward,
-                "next_observations": taken.next_obs,
-                "masks": 1.0 - taken.terminated,
-                "ends": taken.terminated | taken.truncated,
-                **replay.stored(carry),
+                "rewards": step.reward,
+                "next_observations": step.next_obs,
+                "masks": 1.0 - step.terminated,
+                "ends": ends,
+                **({CARRIES: carry} if carry else {}),
             }
-            carry = recall.fresh_where(
-                transitions["ends"], recall.after(runner.learner, remembered)
-            )
-            given = {REWARDS: taken.reward, OBSERVATIONS: taken.next_obs}
-            seen = {key: transitions[key] for key in keys_of_statistics}
-            flags = nonfinite_environments(given)
-            return (buffer.add(transitions), taken.obs, taken.envstate, carry), (flags, seen)
+            carry = jax.vmap(select, (0, None, 0))(ends, initial, learner.memory_after(seen, units))
+            given = {REWARDS: step.reward, OBSERVATIONS: step.next_obs}
+            played = Played(nonfinite_environments(given), {key: row[key] for key in in_statistics})
+            return (buffer.add(row), step.obs, step.envstate, carry), played
 
-        players = (runner.buffer, runner.obs, runner.envstate, runner.carry)
+        players = runner.buffer, runner.obs, runner.envstate, runner.carry
         n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
-        players, (flags, seen) = jax.lax.scan(act_and_step, players, (n_steps, rngs))
+        players, played = jax.lax.scan(act_and_step, players, (n_steps, rngs))
         buffer, obs, envstate, carry = players
         runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate, carry=carry)
-        if self.config.replicated_updates:
-            seen = sharding.whole(seen)
+        return self._with_returns(runner, played)
+
+    def _with_returns(
+        self, runner: OffPolicyRunner, played: Played
+    ) -> tuple[OffPolicyRunner, Played]:
+        """The runner whose statistics of returns have further rewards in them, if it has any."""
+        seen = sharding.whole(played.seen) if self.config.replicated_updates else played.seen
+        nonfinite = jax.tree.map(lambda x: x.any(axis=0), played.nonfinite)
         if self.config.normalise_rewards:
-            runner = self._with_rewards(runner, seen)
-        return runner, jax.tree.map(lambda x: x.any(axis=0), flags), seen.get("observations")
-
-    def _check_explored(self, units: Array) -> None:
-        """Raises unless a hook that explores gives one action of the learner for each environment."""
-        name, zero = type(self).__name__, self._zero_action()
-        shape = (self.config.batch_size, *zero.shape)
-        if jnp.shape(units) != shape:
-            raise ValueError(
-                f"{name}._explore and _act_randomly must give one action of the learner for each "
-                f"environment, shape {shape}, got shape {jnp.shape(units)}."
+            received, returns = observe_rewards(
+                seen["rewards"],
+                seen["ends"],
+                runner.received,
+                runner.returns,
+                runner.hyperparams.gamma,
+                self.config.replicated_updates,
             )
-        if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
-            raise TypeError(
-                f"{name}._explore and _act_randomly must give whole numbers where actions are "
-                f"discrete, got {jnp.result_type(units)}."
-            )
-
-    def _within_bounds(self, units: Array) -> Array:
-        """Actions of the learner, those of boxes clipped to [-1, 1], whatever a hook adds to them."""
-        return units if is_discrete(self.episodes.action_space) else jnp.clip(units, -1.0, 1.0)
-
-    def _keys_of_statistics(self, learner: Learner) -> tuple[str, ...]:
-        """The parts of transitions of which there are statistics."""
-        observations = ("observations",) if learner.observes else ()
-        return observations + (("rewards", "ends") if self.config.normalise_rewards else ())
-
-    def _with_rewards(self, runner: OffPolicyRunner, seen: dict[str, Array]) -> OffPolicyRunner:
-        """The runner whose statistics of returns have further rewards in them."""
-        received, returns = observe_rewards(
-            seen["rewards"],
-            seen["ends"],
-            runner.received,
-            runner.returns,
-            runner.hyperparams.gamma,
-            self.config.replicated_updates,
-        )
-        return runner.replace(received=received, returns=returns)
+            runner = runner.replace(received=received, returns=returns)
+        return runner, Played(nonfinite, seen)
 
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
         """The runner after gradient steps, and the means of the numbers that they report."""
         buffer = runner.buffer
-        scale = self._reward_scale(runner)
 
-        def gradient_step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
+        def step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
             learner, priorities = carry
             current = buffer.replace(priorities=priorities)
-            return self._gradient_step(learner, current, rng, scale)
+            return gradient_step(self, learner, current, rng, runner.returns)
 
-        carry = (runner.learner, buffer.priorities)
-        (learner, priorities), infos = jax.lax.scan(gradient_step, carry, rngs)
+        carry = runner.learner, buffer.priorities
+        (learner, priorities), infos = jax.lax.scan(step, carry, rngs)
         runner = runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities))
         return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
 
-    def _gradient_step(
-        self, learner: LearnerT, buffer: DeviceBuffer, rng: Key[Array, ""], scale: RewardScale
-    ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
-        size, hyperparams, replay = self.config.minibatch_size, learner.hyperparams, self._replay
-        if not self.config.prioritised_replay:
-            indices = replay.sample_indices(buffer, rng, size)
-            batch = scale(self._batch(buffer, indices, hyperparams))
-            learner, info = self._update(learner, batch)
-            info.pop("td_errors", None)
-            return (learner, buffer.priorities), info
-        drawn, probabilities = buffer.sample_prioritised(rng, size // replay.length)
-        weights = importance_weights(probabilities, hyperparams.importance_exponent)
-        batch = scale(self._batch(buffer, replay.rows_of(buffer, drawn), hyperparams))
-        batch = {**batch, "weights": replay.weights_of(weights, batch)}
-        learner, info = self._update(learner, batch)
-        errors = replay.errors_of(self._sizes_of_errors(type(learner).__name__, info))
-        info.pop("td_errors")
-        priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
-        return (learner, buffer.with_priorities(drawn, priorities).priorities), info
 
-    def _sizes_of_errors(self, learner: str, info: Info) -> Float[Array, "samples"]:
-        """The sizes of the errors that a learner reports, which may have signs."""
-        if "td_errors" not in info:
-            raise TypeError(
-                "prioritised_replay needs a learner that takes weights and reports td_errors, which "
-                f"{learner} does not."
-            )
-        shape, given = (self.config.minibatch_size,), jnp.shape(info["td_errors"])
-        if given != shape:
-            raise ValueError(
-                f"{learner} must report one of td_errors for each sample, of shape {shape}, got shape "
-                f"{given}."
-            )
-        return jnp.abs(info["td_errors"])
+class Keys(NamedTuple):
+    """Random keys of an update.
 
-    def _batch(
-        self, buffer: DeviceBuffer, indices: Int[Array, "..."], hyperparams: Discounting
-    ) -> Batch:
-        batch = self._replay.batch(buffer, indices, hyperparams.gamma)
-        return {**batch, "actions": self._to_learner(batch["actions"])}
+    Attributes:
+        next_runner: The key of the runner after it.
+        steps: Keys of the steps in all environments; the first of each is for their actions.
+        gradient_steps: Keys of the gradient steps.
+    """
 
-    def _reward_scale(self, runner: OffPolicyRunner) -> RewardScale:
-        """Scales the rewards of batches for the learner; those of several steps as their sum."""
+    next_runner: Key[Array, ""]
+    steps: Key[Array, "steps keys"]
+    gradient_steps: Key[Array, "gradient_steps"]
 
-        def scaled(batch: Batch) -> Batch:
-            rewards = ops.scale_rewards(batch["rewards"], runner.returns, MOST_REWARD)
-            return {**batch, "rewards": rewards}
 
-        return scaled if self.config.normalise_rewards else lambda batch: batch
+def keys_of_update(
+    config: OffPolicyConfig, rng: Key[Array, ""], n_steps: int, n_gradient_steps: int
+) -> Keys:
+    """The random keys of an update.
+
+    They are drawn at once: on a CPU, a draw takes about as long as a step of a small environment.
+
+    Args:
+        config: Configuration of the agent.
+        rng: The key of the runner before it.
+        n_steps: Number of steps in each environment.
+        n_gradient_steps: Number of gradient steps.
+
+    Returns:
+        The keys.
+    """
+    of_step = 1 + 2 * config.batch_size
+    rngs = jax.random.split(rng, 1 + n_steps * of_step + n_gradient_steps)
+    first, steps, gradient_steps = jnp.split(rngs, [1, 1 + n_steps * of_step])
+    return Keys(first[0], steps.reshape(n_steps, of_step), gradient_steps)
+
+
+def empty_buffer(agent: OffPolicyBase) -> DeviceBuffer:
+    """A replay buffer for transitions in the environment's units, without any.
+
+    Args:
+        agent: The agent.
+
+    Returns:
+        The buffer.
+    """
+    config, obs, memories = agent.config, agent._observation, agent._initial_memories()
+    units, number = agent._units, jax.ShapeDtypeStruct((), jnp.float32)
+    example = {
+        "observations": obs,
+        "actions": jax.eval_shape(lambda: units.to_environment(units.zero)),
+        "rewards": number,
+        "next_observations": obs,
+        "masks": number,
+        "ends": jax.ShapeDtypeStruct((), jnp.bool),
+        **({CARRIES: memories} if memories else {}),
+    }
+    return DeviceBuffer.create(
+        example,
+        config.buffer_size,
+        config.batch_size,
+        config.prioritised_replay,
+        Replay.of(config).length,
+        config.n_groups,
+    )
+
+
+def check_explored(agent: OffPolicyBase, units: Array) -> None:
+    """Raises unless a hook that explores gives one action of the learner for each environment.
+
+    Args:
+        agent: The agent.
+        units: What the hook gives.
+
+    Raises:
+        TypeError: Discrete actions are no whole numbers.
+        ValueError: The shape is another one.
+    """
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape = (agent.config.batch_size, *zero.shape)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
+        raise TypeError(
+            f"{hooks} must give whole numbers where actions are discrete, got "
+            f"{jnp.result_type(units)}."
+        )
+
+
+def keys_of_statistics(config: OffPolicyConfig, learner: Learner) -> tuple[str, ...]:
+    """The parts of transitions that statistics are made of."""
+    observations = ("observations",) if learner.observes else ()
+    return observations + (("rewards", "ends") if config.normalise_rewards else ())
+
+
+def gradient_step(
+    agent: OffPolicyBase,
+    learner: LearnerT,
+    buffer: DeviceBuffer,
+    rng: Key[Array, ""],
+    returns: PyTree,
+) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
+    """A gradient step on a batch of the replay buffer.
+
+    Args:
+        agent: The agent.
+        learner: Its learner.
+        buffer: The replay buffer.
+        rng: Random key.
+        returns: Moments of returns, if rewards are in units of their standard deviation.
+
+    Returns:
+        The learner and the priorities after it, and what describes it.
+    """
+    config, hyperparams, replay = agent.config, learner.hyperparams, Replay.of(agent.config)
+
+    def batch_of(indices: Int[Array, "..."]) -> dict[str, PyTree]:
+        batch = replay.batch(buffer, indices, hyperparams.gamma)
+        rewards = batch["rewards"]
+        if config.normalise_rewards:
+            rewards = ops.scale_rewards(rewards, returns, MOST_REWARD)
+        return {**batch, "actions": agent._units.to_learner(batch["actions"]), "rewards": rewards}
+
+    if not config.prioritised_replay:
+        batch = batch_of(replay.draw(buffer, rng, config.minibatch_size))
+        learner, info = update_on(config, learner, batch)
+        info.pop("td_errors", None)
+        return (learner, buffer.priorities), info
+    n_drawn = config.minibatch_size // replay.length
+    drawn, probabilities = buffer.sample_prioritised(rng, n_drawn)
+    weights = importance_weights(probabilities, hyperparams.importance_exponent)
+    batch = batch_of(replay.rows_from(buffer, drawn))
+    batch["weights"] = replay.weights_of(weights, batch)
+    learner, info = update_on(config, learner, batch)
+    check_errors(type(learner).__name__, info, config.minibatch_size)
+    errors = replay.errors_of(jnp.abs(info.pop("td_errors")))
+    priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
+    return (learner, buffer.with_priorities(drawn, priorities).priorities), info
+
+
+def check_errors(learner: str, info: Info, n_samples: int) -> None:
+    """Raises unless a learner reports the error of each sample.
+
+    Args:
+        learner: Its name.
+        info: What it reports.
+        n_samples: Number of samples.
+
+    Raises:
+        TypeError: It reports none.
+        ValueError: It reports another number of them.
+    """
+    if "td_errors" not in info:
+        raise TypeError(
+            "prioritised_replay needs a learner that takes weights and reports td_errors, which "
+            f"{learner} does not."
+        )
+    shape, given = (n_samples,), jnp.shape(info["td_errors"])
+    if given != shape:
+        raise ValueError(
+            f"{learner} must report one of td_errors for each sample, of shape {shape}, got shape "
+            f"{given}."
+        )

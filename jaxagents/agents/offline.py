@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
-from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT
+from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT, update_on
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
@@ -137,7 +137,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         digest = _digest(arrays)
         if kind not in copies or copies[kind].digest != digest:
             check_values(arrays)
-            arrays["actions"] = self._to_learner(arrays["actions"])
+            arrays["actions"] = self._units.to_learner(arrays["actions"])
             arrays |= {key: self._as_played(arrays[key]) for key in observed}
             if factor is not None:
                 arrays["rewards"] = arrays["rewards"] * factor
@@ -212,7 +212,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         """The learner after gradient steps, and the means of the numbers that they report."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
-            learner, info = self._update(learner, self._sample(rngs))
+            learner, info = update_on(self.config, learner, self._sample(rngs))
             info.pop("td_errors", None)
             return learner, info
 

@@ -1,208 +1,117 @@
-"""The contents of an off-policy agent's replay buffer, and its draws: transitions, or sequences."""
+"""Replay: batches drawn from a replay buffer, of single transitions or of sequences of them."""
 
-import abc
-from typing import final
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.core.remembered import Steps, Successors
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.rows import OF_THE_LAST
 from jaxagents.learners.learner import Batch
 
+CARRIES = "carries"
+"""The key of memories in a replay buffer."""
 _OF_LARGEST = 0.9
 """The share of the largest error of a sequence in its priority; the rest is the mean."""
 
-_CARRIES = "carries"
-"""The key of memories in a replay buffer."""
 
+class Replay(NamedTuple):
+    """How batches are drawn from a replay buffer.
 
-class Replay(abc.ABC):
-    """The entries of transitions that are kept, and how they are drawn.
+    Learners with a memory learn from sequences, which go on from the memories that the buffer holds, as
+    they were when it was acted by them: Kapturowski et al., 2019, "Recurrent experience replay in
+    distributed reinforcement learning". Others learn from transitions in any order.
 
     Attributes:
-        length: Number of rows that are drawn together, following each other in time.
+        n_steps: Number of steps over which rewards are summed.
+        sequence_length: Number of steps of a sequence; `None` for transitions.
+        burn_in: Number of its first steps from which nothing is learned.
     """
 
-    length: int
+    n_steps: int = 1
+    sequence_length: int | None = None
+    burn_in: int = 0
 
-    @abc.abstractmethod
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """The memory, as transitions hold it.
+    @classmethod
+    def of(cls, config: OffPolicyConfig) -> Self:
+        """The replay of an agent's configuration."""
+        if not getattr(config, "has_memory", False):
+            return cls(config.n_step_returns)
+        fields: Any = config
+        return cls(config.n_step_returns, fields.sequence_length, fields.burn_in)
 
-        Args:
-            carry: The memory before each.
+    @property
+    def length(self) -> int:
+        """Number of rows that are drawn together, following each other in time."""
+        return self.sequence_length or 1
 
-        Returns:
-            Entries of the transitions.
-        """
+    def draw(self, buffer: DeviceBuffer, key: Key[Array, ""], size: int) -> Int[Array, "..."]:
+        """The numbers of rows for `size` samples, drawn uniformly."""
+        if self.sequence_length is None:
+            return buffer.sample_indices(key, size)
+        return buffer.sample_sequences(key, size // self.length, self.length)
 
-    @abc.abstractmethod
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Draws the rows of a batch, uniformly.
+    def rows_from(self, buffer: DeviceBuffer, drawn: Int[Array, "n"]) -> Int[Array, "..."]:
+        """The numbers of the rows that belong to those that were drawn by priority."""
+        if self.sequence_length is None:
+            return drawn
+        return buffer.sequences(drawn, self.length)
 
-        Args:
-            buffer: The replay buffer.
-            key: Random key.
-            size: Number of rows.
-
-        Returns:
-            Their numbers.
-        """
-
-    @abc.abstractmethod
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """The rows of a batch.
-
-        Args:
-            buffer: The replay buffer.
-            drawn: Numbers of rows that were drawn by priority, one for every `length` of them.
-
-        Returns:
-            Their numbers.
-        """
-
-    @abc.abstractmethod
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """The weights of samples.
-
-        Args:
-            of_drawn: Importance weights of what was drawn.
-            batch: The batch.
-
-        Returns:
-            The weights.
-        """
-
-    @abc.abstractmethod
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        """The errors that priorities are made of.
-
-        Args:
-            td_errors: Those of samples.
-
-        Returns:
-            That of each row that was drawn.
-        """
-
-    @abc.abstractmethod
     def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """The rows as the learner is given them.
+        """Rows as the learner is given them: transitions, or the steps of all sequences in a row."""
+        if self.sequence_length is not None:
+            return self.batch_of_sequences(buffer.take(indices), gamma)
+        return (
+            buffer.take(indices)
+            if self.n_steps == 1
+            else buffer.n_step(indices, self.n_steps, gamma)
+        )
+
+    def batch_of_sequences(self, rows: dict[str, PyTree], gamma: ArrayLike) -> Batch:
+        """The steps of all sequences one after another.
 
         Args:
-            buffer: The replay buffer.
-            indices: Numbers of rows.
+            rows: The rows of sequences, shaped `(sequences, length, ...)`.
             gamma: Discount, of transitions over several steps.
 
         Returns:
-            The batch.
+            The batch. Steps of the burn-in have a weight of zero.
         """
-
-
-@final
-class TransitionReplay(Replay):
-    """Of learners that learn from transitions in any order."""
-
-    def __init__(self, n_steps: int) -> None:
-        """Takes the largest number of steps of a transition."""
-        self.length, self._n_steps = 1, n_steps
-
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """Nothing."""
-        return {}
-
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Single rows."""
-        return buffer.sample_indices(key, size)
-
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """Those that were drawn."""
-        return drawn
-
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """Those of what was drawn."""
-        return of_drawn
-
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        """Those of samples."""
-        return td_errors
-
-    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """Transitions over up to so many steps."""
-        if self._n_steps == 1:
-            return buffer.take(indices)
-        return buffer.n_step(indices, self._n_steps, gamma)
-
-
-@final
-class SequenceReplay(Replay):
-    """Of learners whose critic has a memory, which learn from sequences.
-
-    Those go on from the memories that the buffer holds, as they were when it was acted by them.
-
-    Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement learning".
-    """
-
-    def __init__(self, length: int, burn_in: int, n_steps: int) -> None:
-        """Takes how many steps a sequence, its burn-in and a target have."""
-        self.length, self._burn_in, self._n_steps = length, burn_in, n_steps
-
-    def stored(self, carry: PyTree) -> dict[str, PyTree]:
-        """The memory."""
-        return {_CARRIES: carry}
-
-    def sample_indices(
-        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int
-    ) -> Int[Array, "..."]:
-        """Rows that follow each other in time."""
-        return buffer.sample_sequences(key, size // self.length, self.length)
-
-    def rows_of(self, buffer: DeviceBuffer, drawn: Int[Array, "..."]) -> Int[Array, "..."]:
-        """Sequences."""
-        return buffer.sequences(drawn, self.length)
-
-    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """Those of their sequences, of which the burn-in counts for nothing."""
-        weights = jnp.repeat(of_drawn, self.length)
-        return weights * batch["weights"] if self._burn_in else weights
-
-    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        r"""For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$."""
-        errors = td_errors.reshape(-1, self.length)[:, self._burn_in :]
-        return _OF_LARGEST * errors.max(axis=1) + (1.0 - _OF_LARGEST) * errors.mean(axis=1)
-
-    def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """The steps of all sequences, one after another."""
-        rows = buffer.take(indices)
         ends, after = rows["ends"], None
         first = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
-        if self._n_steps > 1:
-            rows, after = over_several_steps(rows, self._n_steps, gamma)
+        if self.n_steps > 1:
+            rows, after = over_several_steps(rows, self.n_steps, gamma)
         rows, first, after = jax.tree.map(
             lambda x: x.reshape(-1, *x.shape[2:]), (rows, first, after)
         )
-        steps = Steps(rows.pop(_CARRIES), rows["observations"], first, self.length, self._burn_in)
+        steps = Steps(rows.pop(CARRIES), rows["observations"], first, self.length, self.burn_in)
         successors = Successors(steps, rows["next_observations"], after)
-        return {
-            **rows,
-            "observations": steps,
-            "next_observations": successors,
-            **self._weights(len(first)),
-        }
+        batch = {**rows, "observations": steps, "next_observations": successors}
+        if not self.burn_in:
+            return batch
+        counts = jnp.arange(len(first)) % self.length >= self.burn_in
+        return {**batch, "weights": counts * (self.length / (self.length - self.burn_in))}
 
-    def _weights(self, size: int) -> dict[str, Array]:
-        """Weights of samples, of which those of the burn-in count for nothing."""
-        if not self._burn_in:
-            return {}
-        counts = jnp.arange(size) % self.length >= self._burn_in
-        return {"weights": counts * (self.length / (self.length - self._burn_in))}
+    def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
+        """The weights of samples, from the importance weights of what was drawn."""
+        if self.sequence_length is None:
+            return of_drawn
+        weights = jnp.repeat(of_drawn, self.length)
+        return weights * batch["weights"] if self.burn_in else weights
+
+    def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
+        r"""The errors that priorities are made of, from those of samples.
+
+        For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$.
+        """
+        if self.sequence_length is None:
+            return td_errors
+        errors = td_errors.reshape(-1, self.length)[:, self.burn_in :]
+        return _OF_LARGEST * errors.max(axis=1) + (1.0 - _OF_LARGEST) * errors.mean(axis=1)
 
 
 def over_several_steps(

@@ -10,7 +10,7 @@ class Remembered(struct.PyTreeNode):
     """An observation, or a batch of them.
 
     Attributes:
-        carry: The memory before it.
+        carry: The memories before it, by the names of the networks that have one.
         obs: The observation.
     """
 
@@ -22,8 +22,9 @@ class Steps(struct.PyTreeNode):
     """The steps of sequences, one after another, all of one length.
 
     Attributes:
-        carry: The memories before the steps, as they were when these were taken. Only that before the
-            first step of a sequence counts: a network goes on from it by itself.
+        carry: The memories before the steps, by the names of networks, as they were when these were
+            taken. Only those before the first step of a sequence count: networks go on from there by
+            themselves.
         obs: Observations.
         first: Whether a new episode, with a fresh memory, starts at a step.
         length: Number of steps of a sequence (static).

@@ -58,8 +58,16 @@ class OnHost(Generic[RunnerT]):
     @nan_is_allowed
     def warm_up(self, runner: RunnerT) -> RunnerT:
         """Has a runner take and store the steps that fresh ones begin with."""
+        return self._after_first(runner, self._jitted.act_first)
+
+    @nan_is_allowed
+    def refill(self, runner: RunnerT) -> RunnerT:
+        """Has a runner, whose buffer is empty, take and store as many steps as it acts by now."""
+        return self._after_first(runner, self._jitted.act)
+
+    def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
         playing, learning = self._playing(runner), _without_players(runner)
-        rollout, _ = playing.collect(learning, self._collection.n_first, self._jitted.act_first)
+        rollout, _ = playing.collect(learning, self._collection.n_first, act)
         return playing.put_into(self._jitted.store(learning, rollout))
 
     @nan_is_allowed
@@ -111,7 +119,7 @@ class _Playing:
         self._episodes, self._jitted, self._behaviour = episodes, jitted, behaviour
         self._block = behaviour.config.rollout_length
         goes_on = episodes.go_to(_played(runner), runner.obs)
-        self._initial = jitted.initial_carry(behaviour._acting(runner))
+        self._initial = jitted.initial(behaviour._acting(runner))
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
     def collect(
@@ -155,7 +163,7 @@ class _OnHost(NamedTuple):
     draw: Jitted
     act: Jitted
     act_first: Jitted
-    initial_carry: Jitted
+    initial: Jitted
     store: Jitted
     learn: Jitted
 
@@ -182,7 +190,7 @@ def _on_host(program: Program) -> _OnHost:
         draw=jax.jit(collection.draw),
         act=jax.jit(at_time(collection.act)),
         act_first=jax.jit(at_time(collection.act_first)),
-        initial_carry=quick_jit(program.behaviour.initial_carry),
+        initial=quick_jit(collection.initial),
         store=jit_in_place(collection.store or (lambda runner, rollout: runner)),
         learn=jit_in_place(learn),
     )

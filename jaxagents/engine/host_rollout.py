@@ -43,6 +43,7 @@ class HostCollection(NamedTuple):
     of environments.
 
     Attributes:
+        initial: Maps what acts to the memories at the start of an episode.
         draw: Maps a runner and a number to the random numbers of as many steps as an update has, time
             first; further numbers give further ones.
         act: Maps what acts, memories, observations and the random numbers of one step, of all
@@ -55,6 +56,7 @@ class HostCollection(NamedTuple):
         store: Maps a fresh runner and those steps to a runner that has stored them.
     """
 
+    initial: Callable[[Any], PyTree]
     draw: Callable[[Any, Any], PyTree]
     act: Callable[..., tuple[PyTree, PyTree, PyTree]]
     begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]

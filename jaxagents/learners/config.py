@@ -15,11 +15,12 @@ from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.core.remembered import Remembered
+from jaxagents.core.remembered import Remembered, observation_of
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
     ObservationOnly,
     WithEncoder,
+    Wrapper,
     normalised,
     remembers,
 )
@@ -82,12 +83,20 @@ class LearnerConfig(StaticConfig):
         """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
         return self._normalised(self._behind_encoder(network))
 
-    def critic_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
+    def critic_of(
+        self,
+        network: nn.Module,
+        observations: PyTree,
+        name: str = "critic",
+        samples_axis: int = 0,
+    ) -> nn.Module:
         """The whole of a network that does not see which actions are allowed.
 
         Args:
             network: Takes encoded observations.
             observations: An example of what the whole is to take.
+            name: The name of the learner's network.
+            samples_axis: The axis of samples in its outputs; 1 for several critics.
 
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
@@ -95,9 +104,7 @@ class LearnerConfig(StaticConfig):
         Raises:
             TypeError: The network has a memory, and observations do not come with it.
         """
-        if isinstance(observations, Remembered):
-            return FromMemory(self._without_entries(network, observations.obs))
-        return self._without_entries(self._behind_encoder(network), observations)
+        return self._whole(network, observations, ObservationOnly, name, samples_axis)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
         """The whole of the network of a policy, for the actions that are allowed.
@@ -109,13 +116,22 @@ class LearnerConfig(StaticConfig):
         Returns:
             The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
         """
-        has_more = is_observed_beside(observations)
-        encoded = self._behind_encoder(network)
-        return self._normalised(MaskedPolicy(encoded) if has_more else encoded)
+        return self._whole(network, observations, MaskedPolicy, "actor")
 
-    def _without_entries(self, network: nn.Module, observations: PyTree) -> nn.Module:
-        has_more = is_observed_beside(observations)
-        return self._normalised(ObservationOnly(network) if has_more else network)
+    def _whole(
+        self,
+        network: nn.Module,
+        observations: PyTree,
+        view: type[Wrapper],
+        name: str,
+        samples_axis: int = 0,
+    ) -> nn.Module:
+        come_with_memory = isinstance(observations, Remembered)
+        if not (come_with_memory and remembers(network)):
+            network = self._behind_encoder(network)
+        has_more = is_observed_beside(observation_of(observations))
+        whole = self._normalised(view(network) if has_more else network)
+        return FromMemory(whole, name, samples_axis) if come_with_memory else whole
 
     def _behind_encoder(self, network: nn.Module) -> nn.Module:
         if remembers(network):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key, PyTree
@@ -23,6 +24,7 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
 from jaxagents.core.observed import network_input
 from jaxagents.core.pickling import PicklableNode
+from jaxagents.core.remembered import Remembered
 from jaxagents.core.schedules import has_schedules
 from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import (
@@ -35,6 +37,7 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import with_learning_rate
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import WithMemory
 from jaxagents.networks.normalised import OBSERVED
 
 _RATE = "_learning_rate"
@@ -89,6 +92,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     _hyperparams_type: ClassVar[type[Hyperparameters]]
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
+    acting_network: ClassVar[str] = "actor"
+    """The network by which the learner acts."""
     hooks: ClassVar[tuple[str, ...]] = ()
     """Methods to override. No agent may have one of their names: it would never be called."""
 
@@ -319,6 +324,49 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
         """
         return self
+
+    def memory_after(self, seen: PyTree, actions: PyTree = None) -> PyTree:
+        """The memories after observations.
+
+        Args:
+            seen: Observations, as [`Remembered`][jaxagents.networks.Remembered] if there are memories.
+            actions: The actions taken there, for networks that are given them.
+
+        Returns:
+            Those of the networks whose memories come with the observations; `()` if none do.
+        """
+        if not isinstance(seen, Remembered):
+            return ()
+        return {
+            name: getattr(self, name)(*self._inputs_of(name, seen, actions), method="after")
+            for name in seen.carry
+        }
+
+    @classmethod
+    def default_networks_with_memory(
+        cls,
+        config: ConfigT,
+        cell: nn.RNNCellBase,
+        example: Example,
+        n_categories: int | None = None,
+    ) -> dict[str, WithMemory]:
+        """The default networks with a memory behind their first layer.
+
+        Args:
+            config: The learner's configuration.
+            cell: The memory.
+            example: Example of the data that the learner is made for.
+            n_categories: Number of values of an observation that is one integer.
+
+        Returns:
+            The networks, by the fields of the configuration.
+        """
+        raise TypeError(f"{cls.__name__} has no default networks with a memory.")
+
+    @classmethod
+    def _inputs_of(cls, network: str, observations: PyTree, actions: PyTree) -> tuple[PyTree, ...]:
+        """The inputs of a network."""
+        return (observations,)
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:

@@ -1,6 +1,7 @@
 """One way to use networks in training, whether or not they have a memory."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,11 +9,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
-from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents import ops
+from jaxagents.core.remembered import Remembered, Steps, Successors, observation_of
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks.recurrent import Wrapper, initial_carry, remembers
+from jaxagents.networks.recurrent import initial_carry, remembers
 
 __all__ = ["FromMemory", "initial_carry", "step", "unroll"]
+
+_RANDOM: Mapping[Any, bool] = {"dropout": True}
+"""Random numbers that networks draw for each observation anew."""
 
 
 def step(
@@ -56,99 +61,125 @@ def unroll(
     return carry, jax.vmap(functools.partial(state, **options))(obs)
 
 
-class FromMemory(Wrapper):
-    """A network with a memory, as learners ask for its outputs.
+class FromMemory(nn.Module):
+    """A network of a learner whose observations come with memories, which it may have itself or not.
 
-    Besides `(carry, obs)` it takes a single input: one observation or a batch of them with what is
-    remembered before, the steps of sequences, or the successors of such steps, which the network
-    reaches by steps of its own.
+    It is given one observation or a batch of them with what is remembered before, the steps of
+    sequences, or the successors of such steps, which a network with a memory reaches by steps of its
+    own; and further arguments, as many as there are observations.
 
     Attributes:
         network: The network.
+        name_of_memory: Its name among the networks of the learner, by which its memory is called.
+        samples_axis: The axis of samples in its outputs: 1 for several critics, which give their values
+            along a first axis.
     """
 
-    def __call__(self, *inputs: PyTree) -> PyTree:
-        """The outputs, shaped as the observations are: one, a batch of them, or samples.
+    network: nn.Module
+    name_of_memory: str = "critic"
+    samples_axis: int = 0
+
+    def __call__(self, seen: PyTree, *more: PyTree, **options: Any) -> PyTree:
+        """The outputs for one observation, a batch of them, or samples.
 
         Args:
-            *inputs: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.remembered`; or
-                memory and observation, or a batch of both.
+            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.remembered`.
+            *more: Further arguments of the network.
+            **options: Its keyword arguments.
 
         Returns:
-            The outputs; for a memory and an observation the memory afterwards, and the output.
+            The outputs.
 
         Raises:
             TypeError: An observation comes without what is remembered before it.
             ValueError: The memory is structured otherwise than the initial one.
         """
-        if len(inputs) == 2:
-            return self._step(*inputs)
-        (seen,) = inputs
+        if not remembers(self.network):
+            return self.network(observation_of(seen), *more, **options)
         if isinstance(seen, Remembered):
-            return self._step(seen.carry, seen.obs)[1]
+            return self._step(seen.carry, seen.obs, *more, **options)[1]
         if isinstance(seen, Steps):
-            return self._unroll(seen)[1]
+            return self._unroll(seen, *more, **options)[1]
         if not isinstance(seen, Successors):
             raise TypeError(
                 "This network has a memory: call agent.act(learner, carry, obs), which gives the memory "
                 "afterwards and the action (agent.initial_carry(learner) is the first), or ask for "
                 "values at jaxagents.networks.Remembered(carry, obs)."
             )
-        carries, _ = self._unroll(seen.steps)
+        carries, _ = self._unroll(seen.steps, *more, **options)
         if seen.after is not None:
             after, carries = _by_sequence((seen.after, carries), seen.steps.length)
             carries = _one_after_another(jax.vmap(_taken)(carries, after))
-        return self._step(carries, seen.obs)[1]
+        return self._step({self.name_of_memory: carries}, seen.obs, *more, **options)[1]
 
-    def after(self, seen: Remembered) -> PyTree:
+    def after(self, seen: Remembered, *more: PyTree) -> PyTree:
         """The memory after an observation, or after each of a batch."""
-        return self._step(seen.carry, seen.obs)[0]
+        return self._step(seen.carry, seen.obs, *more)[0]
 
     def observe(self, observations: PyTree) -> None:
         """Adds observations, with leading axes, to the running statistics of the network."""
         self.network.observe(observations)
 
-    def _step(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        initial = self.initial()
+    def _step(self, carries: PyTree, *inputs: PyTree, **options: Any) -> tuple[PyTree, PyTree]:
+        initial, carry = initial_carry(self.network), self._own(carries)
         if jax.tree.structure(carry) != jax.tree.structure(initial):
             expected = jax.tree.map(jnp.shape, initial)
             raise ValueError(
                 f"This network needs a memory of shape {expected}: at first that of "
                 f"agent.initial_carry(learner), then what agent.act returns, got {carry!r}."
             )
+
+        def take(network: nn.Module, *inputs: PyTree) -> tuple[PyTree, PyTree]:
+            return network(*inputs, **options)
+
         one, given = jax.tree.leaves(initial)[0], jax.tree.leaves(carry)[0]
-        take = _call
-        for _ in range(jnp.ndim(given) - jnp.ndim(one)):
-            take = nn.vmap(take, variable_axes={True: None}, split_rngs={})
-        return take(self.network, carry, obs)
+        n_axes = jnp.ndim(given) - jnp.ndim(one)
+        out_axes: Any = 0, self.samples_axis
+        for _ in range(n_axes):
+            take = nn.vmap(take, {True: None}, split_rngs=_RANDOM, out_axes=out_axes)
+        carry, outputs = take(self.network, carry, *inputs)
+        return carry, _of_batch(outputs, n_axes)
 
-    def _unroll(self, steps: Steps) -> tuple[PyTree, PyTree]:
+    def _unroll(self, steps: Steps, *more: PyTree, **options: Any) -> tuple[PyTree, PyTree]:
         """The memories after all steps, and the outputs."""
-        sequences = _by_sequence((steps.carry, steps.obs, steps.first), steps.length)
-        carry, obs, first = sequences
-        of_one = functools.partial(_unroll_after_burn_in, burn_in=steps.burn_in)
-        each = nn.vmap(of_one, variable_axes={True: None}, split_rngs={})
+        rows = steps.obs, steps.first, *more
+        carry, *rows = _by_sequence((self._own(steps.carry), *rows), steps.length)
+
+        def of_one(network: Any, *rows: PyTree) -> tuple[PyTree, PyTree]:
+            return _unroll_after_burn_in(network, *rows, burn_in=steps.burn_in, **options)
+
+        each = nn.vmap(of_one, {True: None}, split_rngs=_RANDOM)
         start = jax.tree.map(lambda x: x[:, 0], carry)
-        return _one_after_another(each(self.network, start, obs, first))
+        carries, outputs = _one_after_another(each(self.network, start, *rows))
+        if self.samples_axis:
+            outputs = jax.tree.map(lambda x: jnp.moveaxis(x, 0, self.samples_axis), outputs)
+        return carries, _of_batch(outputs, 1)
+
+    def _own(self, carries: PyTree) -> PyTree:
+        return carries.get(self.name_of_memory) if isinstance(carries, Mapping) else carries
 
 
-def _call(network: nn.Module, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-    return network(carry, obs)
+def _of_batch(outputs: PyTree, n_axes: int) -> PyTree:
+    """Outputs for a batch, in which numbers of a distribution that all components share have an axis."""
+    if not isinstance(outputs, ops.Distribution):
+        return outputs
+    return jax.tree.map(lambda x: x[..., None] if jnp.ndim(x) == n_axes else x, outputs)
 
 
 def _unroll_after_burn_in(
-    network: Any, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], burn_in: int
+    network: Any, carry: PyTree, *rows: PyTree, burn_in: int, **options: Any
 ) -> tuple[PyTree, PyTree]:
     """The memories and outputs of one sequence, with no gradients through its first steps."""
     if not burn_in:
-        return network.unroll(carry, obs, first)
+        return network.unroll(carry, *rows, **options)
     early, late = (
-        jax.tree.map(lambda x, part=part: x[part], (obs, first))
+        jax.tree.map(lambda x, part=part: x[part], rows)
         for part in (slice(burn_in), slice(burn_in, None))
     )
-    before = jax.lax.stop_gradient(network.unroll(carry, *early))
+    before = jax.lax.stop_gradient(network.unroll(carry, *early, **options))
     carry = jax.tree.map(lambda x: x[-1], before[0])
-    return jax.tree.map(lambda *x: jnp.concatenate(x), before, network.unroll(carry, *late))
+    after = network.unroll(carry, *late, **options)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), before, after)
 
 
 def _by_sequence(steps: PyTree, length: int) -> PyTree:

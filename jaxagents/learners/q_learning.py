@@ -99,6 +99,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     critic: TrainState
 
     discrete_actions = True
+    acting_network = "critic"
     hooks = ("_q", "_loss")
     _layer_norm: ClassVar[bool] = False
     _noisy_networks: ClassVar[tuple[str, ...]] = ("critic",)
@@ -217,27 +218,18 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         )
 
     @classmethod
-    def default_critic_with_memory(
+    def default_networks_with_memory(
         cls,
         config: QConfigT,
         cell: nn.RNNCellBase,
-        n_actions: int,
+        example: Example,
         n_categories: int | None = None,
-    ) -> WithMemory:
-        """The default network with a memory behind its first layer.
-
-        Args:
-            config: The learner's configuration.
-            cell: The memory.
-            n_actions: Number of actions.
-            n_categories: Number of values of an observation that is one integer.
-
-        Returns:
-            The network.
-        """
+    ) -> dict[str, WithMemory]:
+        """The default network with a memory behind its first layer; see `Learner`."""
         first, rest = config.features[:1], config.features[1:]
         torso = Torso(first, nn.relu, n_categories, cls._layer_norm)
-        return WithMemory(cls.default_critic(config, rest, n_actions), cell, torso)
+        critic = cls.default_critic(config, rest, example.action_size)
+        return {"critic_network": WithMemory(critic, cell, torso)}
 
     @classmethod
     def _create_critic(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jax.typing import ArrayLike
-from jaxtyping import PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import action_mask, critic_state, network_input
@@ -57,12 +57,30 @@ class MaskedPolicy(Masked):
             entry `"action_mask"`, and of a temperature; any distribution if nothing is masked.
     """
 
-    def __call__(self, obs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
-        """The distribution; further arguments are passed on to the network."""
+    def __call__(self, *inputs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
+        """Takes one step; see `Wrapper`."""
+        *carry, obs = inputs
         if action_mask(obs) is None:
-            return super().__call__(obs, temperature=temperature, **options)
+            return super().__call__(*inputs, temperature=temperature, **options)
         # At a temperature of 0, the network's best action would be the only one, allowed or not.
-        return super().__call__(obs, temperature=1.0, **options).tempered(temperature)
+        output = super().__call__(*inputs, temperature=1.0, **options)
+        if carry:
+            return output[0], output[1].tempered(temperature)
+        return output.tempered(temperature)
+
+    def unroll(
+        self,
+        carry: PyTree,
+        obs: PyTree,
+        first: Bool[Array, "time"],
+        temperature: ArrayLike = 1.0,
+        **options: Any,
+    ) -> tuple[PyTree, PyTree]:
+        """Takes the steps of a sequence; see `Wrapper`."""
+        masked = action_mask(obs) is not None
+        inner = 1.0 if masked else temperature
+        carries, outputs = super().unroll(carry, obs, first, temperature=inner, **options)
+        return carries, outputs.tempered(temperature) if masked else outputs
 
 
 class CriticView(ObservationOnly):

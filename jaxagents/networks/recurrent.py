@@ -46,7 +46,7 @@ class Recurrent(nn.Module):
         """
 
     def unroll(
-        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence.
 
@@ -54,11 +54,17 @@ class Recurrent(nn.Module):
             carry: The memory before the first step.
             obs: Observations, time first.
             first: Whether a new episode, with a fresh memory, starts at a step.
+            *more: Further arguments of a step, time first, such as the actions that a critic values.
+            **options: Keyword arguments of every step.
 
         Returns:
             The memories after each step, and the outputs, time first.
         """
-        return _scan(self, lambda network: network, self.initial(), carry, obs, first)
+
+        def part(network: nn.Module) -> Callable:
+            return lambda carry, inputs: network(carry, *inputs, **options)
+
+        return _scan(self, part, self.initial(), carry, (obs, *more), first)
 
 
 class Wrapper(nn.Module):
@@ -120,12 +126,12 @@ class Wrapper(nn.Module):
         return self.output_for(obs, self.inner(self.view_of(obs), *more, **options))
 
     def unroll(
-        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`. Without a memory, all of them at once."""
         if not remembers(self):
-            return carry, at_each_step(self, lambda wrapper: wrapper, obs)
-        carries, outputs = self.inner.unroll(carry, self.view_of(obs), first)
+            return carry, at_each_step(self, lambda wrapper: wrapper, obs, *more, **options)
+        carries, outputs = self.inner.unroll(carry, self.view_of(obs), first, *more, **options)
         return carries, at_each_step(self, lambda wrapper: wrapper.output_for, obs, outputs)
 
 
@@ -198,8 +204,10 @@ class WithMemory(Recurrent):
         """The cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
-    def __call__(self, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`.
+    def __call__(
+        self, carry: PyTree, obs: PyTree, *more: PyTree, **options: Any
+    ) -> tuple[PyTree, PyTree]:
+        """Takes one step; see `Recurrent`. Further arguments are those of the network behind the cell.
 
         Raises:
             ValueError: The memory has other shapes than the initial one.
@@ -211,10 +219,10 @@ class WithMemory(Recurrent):
                 f"agent.initial_carry(training), then what agent.act returns, got shape {found}."
             )
         carry, output = self.cell(carry, self.torso(obs))
-        return carry, self.network(output)
+        return carry, self.network(output, *more, **options)
 
     def unroll(
-        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
+        self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
         """Takes the steps of a sequence; see `Recurrent`."""
         inputs = at_each_step(self, lambda network: network.torso, obs)
@@ -225,7 +233,8 @@ class WithMemory(Recurrent):
             carries, outputs = unroll_gates(self.cell, initial, carry, inputs, first)
         else:
             carries, outputs = _scan(self, lambda x: x.cell, initial, carry, inputs, first)
-        return carries, at_each_step(self, lambda network: network.network, outputs)
+        outputs = at_each_step(self, lambda it: it.network, outputs, *more, **options)
+        return carries, outputs
 
 
 _CELLS: dict[Memory, Callable[..., nn.RNNCellBase]] = {
@@ -262,10 +271,12 @@ def _scan(
 
 
 def at_each_step(
-    network: nn.Module, part: Callable[[nn.Module], Callable], *inputs: PyTree
+    network: nn.Module, part: Callable[[nn.Module], Callable], *inputs: PyTree, **options: Any
 ) -> PyTree:
     """The outputs of a part of a bound network at all steps at once; all arrays are time first."""
     each = nn.vmap(
-        lambda network, *inputs: part(network)(*inputs), variable_axes={True: None}, split_rngs={}
+        lambda network, *inputs: part(network)(*inputs, **options),
+        variable_axes={True: None},
+        split_rngs={"dropout": True},
     )
     return each(network, *inputs)
