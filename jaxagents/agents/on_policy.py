@@ -13,7 +13,7 @@ from jaxagents import ops, sharding
 from jaxagents.agents import shared_trunk, targets
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.chosen_network import create_networks, network_of
 from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
@@ -40,7 +40,6 @@ from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import remembers
-from jaxagents.networks.initialisation import initialise
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
@@ -553,13 +552,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        actor = _with_parameters(network_of(self, "actor_network"), actor_rng, obs)
-        if self.config.trunk is None:
-            critic = network_of(self, "critic_network")
-            return actor, _with_parameters(critic, critic_rng, obs)
-        critic = own_network(self, "critic_network")
-        features = shared_trunk.features_at(actor, obs)
-        return actor, _with_parameters(critic, critic_rng, features)
+        return create_networks(self, actor_rng, critic_rng, obs)
 
     # The runner.
 
@@ -633,8 +626,3 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def _validate(self) -> None:
         check_agent(self)
-
-
-def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
-    inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
-    return TrainState.from_variables(network, initialise(network, rng, *inputs))

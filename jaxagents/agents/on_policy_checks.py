@@ -1,5 +1,6 @@
 """Checks of on-policy agents, made on shapes before anything is compiled."""
 
+import functools
 import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.chosen_network import create_networks, network_of, own_network
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.policy import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.runners import Runner
@@ -139,10 +140,8 @@ def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Mod
 
 def _check_plays_on_host(agent: "OnPolicyBase") -> None:
     """Raises if a subclass plays by itself, but its environment is stepped on the host."""
-    from jaxagents.agents.on_policy import OnPolicyBase
-
     names = "_training_step", "_collect", "_rollout_environment"
-    own = [name for name in names if getattr(type(agent), name) is not getattr(OnPolicyBase, name)]
+    own = [name for name in names if agent._gives(name)]
     if own:
         raise TypeError(
             f"{type(agent).__name__} overrides {' and '.join(own)}, which play in compiled "
@@ -227,12 +226,10 @@ def _check_variables_are_kept(
     agent: "OnPolicyBase", obs: PyTree, actor: TrainState, critic: TrainState
 ) -> None:
     """Raises if `_create_networks` has replaced variables of networks, where it meant to add some."""
-    from jaxagents.agents.on_policy import OnPolicyBase
-
-    if type(agent)._create_networks is OnPolicyBase._create_networks:
+    if not agent._gives("_create_networks"):
         return
     key = jax.eval_shape(lambda: jax.random.key(0))
-    own = jax.eval_shape(lambda *x: OnPolicyBase._create_networks(agent, *x), key, key, obs)
+    own = jax.eval_shape(functools.partial(create_networks, agent), key, key, obs)
     for what, before, after in zip(("actor", "critic"), own, (actor, critic), strict=True):
         lost = sorted(before.extra_variables.keys() - after.extra_variables.keys())
         if lost and before.model_def == after.model_def:
