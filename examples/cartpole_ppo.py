@@ -147,7 +147,7 @@ def restore_and_go_on(options: argparse.Namespace) -> dict[str, Any]:
     )
 
     n_more = max(options.n_steps // 5, 1)
-    resumed, _ = agent.train(None, None, runner=last, n_steps=n_more)
+    resumed, _ = agent.train(runner=last, n_steps=n_more)
     rng = jax.random.key(options.seed)
     uninterrupted, _ = make_agent(options.n_steps).train(
         rng, make_hyperparams(), n_steps=options.n_steps + n_more

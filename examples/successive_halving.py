@@ -50,7 +50,7 @@ def search(n_sets: int, n_steps: int, seed: int) -> tuple[PPO, HyperParameters]:
         n_steps *= 2
         stays = better_half(
             {
-                i: agent.train(None, None, runner=runner, n_steps=n_steps, progress=False)
+                i: agent.train(runner=runner, n_steps=n_steps, progress=False)
                 for i, (runner, _) in stays.items()
             }
         )

@@ -36,7 +36,7 @@ class AWACConfig(ActorCriticConfig, ImitationConfig):
     critic_network: nn.Module | None = None
 
 
-class AWACHyperparameters(Hyperparameters):
+class HyperParameters(Hyperparameters):
     """Traced hyperparameters of AWAC.
 
     Attributes:
@@ -57,7 +57,11 @@ class AWACHyperparameters(Hyperparameters):
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class AWACLearner(ActorCriticLearner[AWACConfig, AWACHyperparameters]):
+AWACHyperparameters = HyperParameters
+"""Its former name."""
+
+
+class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     """Advantage-weighted actor-critic for continuous actions, from data and on from there online.
 
     Nair et al., 2020, "AWAC: Accelerating online reinforcement learning with offline datasets",
@@ -71,13 +75,13 @@ class AWACLearner(ActorCriticLearner[AWACConfig, AWACHyperparameters]):
 
     hooks = ("_advantage", "_update_critic", "_update_actor")
     _config_type = AWACConfig
-    _hyperparams_type = AWACHyperparameters
+    _hyperparams_type = HyperParameters
 
     @classmethod
     def _initial(
         cls,
         config: AWACConfig,
-        hyperparams: AWACHyperparameters,
+        hyperparams: HyperParameters,
         rng: Key[Array, ""],
         example: Example,
     ) -> Self:
@@ -150,15 +154,15 @@ class AgentConfig(OfflineAgentConfig, AWACConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 
-class AWAC(OfflineBase[AgentConfig, AWACHyperparameters]):
+class AWAC(OfflineBase[AgentConfig, HyperParameters]):
     """Advantage-weighted actor-critic on a dataset on the device, for box actions.
 
     ```python
     agent = AWAC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
-    runner, metrics = agent.train(jax.random.key(0), AWACHyperparameters())
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
     """
 
     _config_type = AgentConfig
-    _hyperparams_type = AWACHyperparameters
+    _hyperparams_type = HyperParameters
     _continuous_learner = AWACLearner

@@ -14,7 +14,9 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.offline import OfflineBase
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import share
 from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
@@ -34,19 +36,16 @@ class ImitationConfig(LearnerConfig):
     """
 
     critic_network: ClassVar[None] = None
-    dropout_rate: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        if not 0.0 <= self.dropout_rate < 1.0:
-            raise ValueError(
-                f"{type(self).__name__}.dropout_rate must lie in [0, 1), got {self.dropout_rate}."
-            )
+    dropout_rate: float = checked(0.0, share)
 
     def training(self, key: Key[Array, ""]) -> dict[str, Any]:
         """Keyword arguments of a policy in training."""
         return {"train": True, "rngs": {"dropout": key}} if self.dropout_rate else {}
+
+
+def _floats(name: str, given: ArrayLike) -> float | tuple[float, ...]:
+    numbers = np.asarray(given, float)
+    return tuple(numbers.tolist()) if numbers.ndim else numbers.item()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,18 +57,10 @@ class BCConfig(ImitationConfig):
             then the squared error, up to a factor and a constant.
     """
 
-    fixed_std: float | tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        if self.fixed_std is not None:
-            numbers = np.asarray(self.fixed_std, float)
-            fixed_std = tuple(numbers.tolist()) if numbers.ndim else numbers.item()
-            object.__setattr__(self, "fixed_std", fixed_std)
+    fixed_std: float | tuple[float, ...] | None = checked(None, _floats)
 
 
-class BCHyperparameters(Hyperparameters):
+class HyperParameters(Hyperparameters):
     """Traced hyperparameters of behavioural cloning.
 
     Attributes:
@@ -77,6 +68,10 @@ class BCHyperparameters(Hyperparameters):
     """
 
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
+BCHyperparameters = HyperParameters
+"""Its former name."""
 
 
 def gaussian_policy(
@@ -127,7 +122,7 @@ def imitate(
     return actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
 
-class BCLearner(Learner[BCConfig, BCHyperparameters]):
+class BCLearner(Learner[BCConfig, HyperParameters]):
     """Behavioural cloning of continuous actions by maximum likelihood.
 
     The policy is a Gaussian whose mean is squashed by tanh. Its standard deviation is the same in all
@@ -140,12 +135,12 @@ class BCLearner(Learner[BCConfig, BCHyperparameters]):
     actor: TrainState
 
     _config_type = BCConfig
-    _hyperparams_type = BCHyperparameters
+    _hyperparams_type = HyperParameters
     batch_keys = ("observations", "actions")
 
     @classmethod
     def _initial(
-        cls, config: BCConfig, hyperparams: BCHyperparameters, rng: Key[Array, ""], example: Example
+        cls, config: BCConfig, hyperparams: HyperParameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
         actor = config.policy_of(
@@ -214,16 +209,16 @@ class AgentConfig(LearnerAgentConfig, BCConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 
-class BC(OfflineBase[AgentConfig, BCHyperparameters]):
+class BC(OfflineBase[AgentConfig, HyperParameters]):
     """Behavioural cloning of a dataset on the device, for discrete and box actions.
 
     ```python
     agent = BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
-    runner, metrics = agent.train(jax.random.key(0), BCHyperparameters())
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
     """
 
     _config_type = AgentConfig
-    _hyperparams_type = BCHyperparameters
+    _hyperparams_type = HyperParameters
     _continuous_learner = BCLearner
     _discrete_learner = DiscreteBCLearner

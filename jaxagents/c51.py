@@ -1,6 +1,7 @@
 """Categorical DQN, "C51" (Bellemare et al., 2017): a distribution of returns over fixed atoms."""
 
 import dataclasses
+from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -10,35 +11,39 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxagents import dqn, ops
 from jaxagents.core.arrays import atleast_nd, is_traced
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import (
-    DistributionalConfig,
     DistributionalLearner,
+    QConfig,
     QHyperparameters,
     outputs_of,
     td_targets,
 )
 
-_SMALLEST_NUMBER_OF_ATOMS = 2
+
+def _two_or_more(name: str, number: SupportsIndex) -> int:
+    """An integer that is 2 or more."""
+    if positive(name, number) == 1:
+        raise ValueError(f"{name} must be 2 or more, got 1.")
+    return positive(name, number)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class C51Config(DistributionalConfig):
+class C51Config(QConfig):
     """Static fields of a C51 learner, and so of the agent around it.
 
     Attributes:
         n_atoms: Number of atoms, the returns that have a probability.
+        double: Whether the network in training chooses the next action, whose distribution its target
+            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
+            Otherwise the target does both.
     """
 
-    n_atoms: int = 51
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_atoms")
-        if self.n_atoms < _SMALLEST_NUMBER_OF_ATOMS:
-            raise ValueError(f"{type(self).__name__}.n_atoms must be 2 or more, got 1.")
+    n_atoms: int = checked(51, _two_or_more)
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,7 +126,9 @@ class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
         params, obs = self.target_critic.params, batch["next_observations"]
         logits = self._logits(params, obs)
         atoms = self._atoms()
-        probabilities = jax.nn.softmax(outputs_of(logits, self._next_actions(obs)))
+        probabilities = jax.nn.softmax(
+            outputs_of(logits, self._next_actions(obs, self.config.double))
+        )
         returns = td_targets(self, batch, jnp.broadcast_to(atoms, probabilities.shape))
         return ops.categorical_projection(atoms, returns, probabilities)
 

@@ -1,7 +1,9 @@
-"""The agents by the names that the command line and presets have for them, none of them imported."""
+"""The agents and their tuned settings by name, as the command line lists them: no agent is imported."""
 
 import importlib
 from typing import Any, NamedTuple
+
+Fields = dict[str, Any]
 
 
 class Entry(NamedTuple):
@@ -12,7 +14,6 @@ class Entry(NamedTuple):
         agent: Its class there.
         summary: Its algorithm in a few words.
         actions: Kinds of actions that it takes.
-        hyperparams: The class of its hyperparameters there.
         learns_from_data: Whether it is given a dataset.
     """
 
@@ -20,13 +21,12 @@ class Entry(NamedTuple):
     agent: str
     summary: str
     actions: str
-    hyperparams: str = "HyperParameters"
     learns_from_data: bool = False
 
     def types(self) -> tuple[type[Any], type[Any], type[Any]]:
         """Imports the agent: its class, those of its configuration and of its hyperparameters."""
         module = importlib.import_module(f"jaxagents.{self.module}")
-        names = self.agent, "AgentConfig", self.hyperparams
+        names = self.agent, "AgentConfig", "HyperParameters"
         agent, config, hyperparams = (getattr(module, name) for name in names)
         return agent, config, hyperparams
 
@@ -45,23 +45,237 @@ CATALOGUE = {
     "pqn": Entry("pqn", "PQN", "Q-networks without replay", "discrete"),
     "sac": Entry("sac", "SAC", "soft actor-critic", "discrete, box"),
     "td3": Entry("td3", "TD3", "twin delayed policy gradient", "box"),
-    "bc": Entry(
-        "bc", "BC", "behavioural cloning of a dataset", "discrete, box", "BCHyperparameters", True
-    ),
-    "td3bc": Entry(
-        "td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", "TD3BCHyperparameters", True
-    ),
-    "awac": Entry(
-        "awac", "AWAC", "advantage-weighted actor-critic", "box", "AWACHyperparameters", True
-    ),
-    "iql": Entry(
-        "iql", "IQL", "implicit Q-learning from a dataset", "box", "IQLHyperparameters", True
-    ),
-    "cql": Entry(
-        "cql",
-        "CQL",
-        "conservative Q-learning from a dataset",
-        "discrete, box",
-        learns_from_data=True,
-    ),
+    "bc": Entry("bc", "BC", "behavioural cloning of a dataset", "discrete, box", True),
+    "td3bc": Entry("td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", True),
+    "awac": Entry("awac", "AWAC", "advantage-weighted actor-critic", "box", True),
+    "iql": Entry("iql", "IQL", "implicit Q-learning from a dataset", "box", True),
+    "cql": Entry("cql", "CQL", "conservative Q-learning from a dataset", "discrete, box", True),
 }
+
+
+class Settings(NamedTuple):
+    """Tuned settings of an agent in an environment.
+
+    Attributes:
+        agent: The agent's name in the catalogue.
+        env: The environment's name.
+        config: Fields of the configuration.
+        hyperparams: Hyperparameters. A dict holds the parameters of an optimizer, or the fields of a
+            linear schedule.
+        anneals: Whether the learning rate falls linearly to zero.
+        sees_images: Whether a small convolution encodes the observations.
+        holds_noise: Whether TD3 explores with one draw of noise for each update step.
+    """
+
+    agent: str
+    env: str
+    config: Fields
+    hyperparams: Fields
+    anneals: bool = False
+    sees_images: bool = False
+    holds_noise: bool = False
+
+
+def _ten_evaluations(n_updates: int) -> Fields:
+    """A number of updates, with ten evaluations of 32 episodes."""
+    return {"n_steps": n_updates, "eval_frequency": n_updates // 10, "n_evals": 32}
+
+
+def _both_optimizers(**params: float) -> Fields:
+    return {"actor_optimizer_params": params, "critic_optimizer_params": params}
+
+
+def _value_based(
+    name: str,
+    env: str,
+    n_updates: int,
+    bounds: tuple[float, float],
+    rates: Fields,
+    config: Fields,
+) -> dict[str, Settings]:
+    """DQN, DDQN, C51 and QR-DQN in classic control.
+
+    QR-DQN, whose gradients are bounded, takes twice the step size of the others.
+    """
+    shared = {"minibatch_size": 128, "features": (128, 128), "n_step_returns": 3, **config}
+    rates = {"tau": 0.005, **rates}
+    doubled = {"critic_learning_rate": 2.0 * rates["critic_learning_rate"]}
+    own = {
+        "dqn": ({}, {}),
+        "ddqn": ({}, {}),
+        "c51": ({}, {"v_min": bounds[0], "v_max": bounds[1]}),
+        "qrdqn": ({"n_quantiles": 25}, doubled),
+    }
+    return {
+        f"{agent}-{name}": Settings(
+            agent=agent,
+            env=env,
+            config={**_ten_evaluations(n_updates), **shared, **own_config},
+            hyperparams={**rates, **own_rates},
+            anneals=True,
+        )
+        for agent, (own_config, own_rates) in own.items()
+    }
+
+
+def _minatar(game: str) -> dict[str, Settings]:
+    """DQN, C51, Rainbow and QR-DQN in a game of MinAtar. Checkpoints leave their buffers out.
+
+    Rainbow is C51 with all other options of DQN, and explores by its noise alone.
+    """
+    config = {
+        "batch_size": 10,
+        "minibatch_size": 32,
+        "features": (128,),
+        "n_step_returns": 3,
+        "buffer_size": 100_000,
+        "learning_starts": 5_000,
+        "checkpoint_buffer": False,
+    }
+    rates = {"tau": 0.01, "critic_learning_rate": 5e-4, "epsilon": 0.02, "epsilon_steps": 1e5}
+    bounds = {"v_min": 0.0, "v_max": 20.0}
+    greedy = {"initial_epsilon": 0.0, "epsilon": 0.0}
+    options = ("double", "dueling", "prioritised_replay", "noisy")
+    own = {
+        "dqn": ("dqn", {}, {}),
+        "c51": ("c51", {}, bounds),
+        "rainbow": ("c51", dict.fromkeys(options, True), {**bounds, **greedy}),
+        "qrdqn": ("qrdqn", {}, {}),
+    }
+    return {
+        f"{name}-{game.lower()}": Settings(
+            agent=agent,
+            env=f"{game}-MinAtar",
+            config={**_ten_evaluations(100_000), **config, **own_config},
+            hyperparams={**rates, **own_rates},
+            sees_images=True,
+        )
+        for name, (agent, own_config, own_rates) in own.items()
+    }
+
+
+def _pqn(
+    env: str,
+    n_updates: int,
+    config: Fields,
+    rate: float,
+    q_lambda: float,
+    sees_images: bool = False,
+) -> Settings:
+    """PQN, which explores less and less in the first tenth, and whose step size falls to zero."""
+    hyperparams = {
+        "q_lambda": q_lambda,
+        "epsilon": {"initial": 1.0, "final": 0.05, "n_steps": n_updates // 10},
+        "critic_learning_rate": {"initial": rate, "final": 0.0, "n_steps": n_updates},
+    }
+    config = {**_ten_evaluations(n_updates), **config}
+    return Settings("pqn", env, config, hyperparams, sees_images=sees_images)
+
+
+def _offline(agent: str, config: Fields, hyperparams: Fields) -> Settings:
+    sizes = {"features": (64, 64), "minibatch_size": 256}
+    return Settings(
+        agent=agent,
+        env="Pendulum-v1",
+        config={**_ten_evaluations(12_000), **sizes, **config},
+        hyperparams=hyperparams,
+    )
+
+
+_SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
+_ONE_ENV = {"batch_size": 1, "minibatch_size": 256, "features": (64, 64)}
+_PENDULUM = {**_ten_evaluations(20_000), **_ONE_ENV, "buffer_size": 20_000}
+_RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+_CQL_RATES = {  # a penalty and a temperature that fit rewards of this size
+    "conservative_weight": 0.1,
+    "initial_temperature": 0.1,
+    "actor_learning_rate": 3e-4,
+}
+
+PRESETS = {
+    "ppo-cartpole": Settings(
+        agent="ppo",
+        env="CartPole-v1",
+        config={"n_steps": 300, "eval_frequency": 15, "batch_size": 16, "minibatch_size": 4},
+        hyperparams={"ent_coeff": 0.01, **_both_optimizers(learning_rate=2e-3, grad_clip=0.5)},
+        anneals=True,
+    ),
+    "ppo-pendulum": Settings(
+        agent="ppo",
+        env="Pendulum-v1",
+        config={
+            "n_steps": 100,
+            "batch_size": 32,
+            "minibatch_size": 8,
+            "rollout_length": 64,
+            "actor_epochs": 8,
+            "critic_epochs": 8,
+            "eval_frequency": 20,
+        },
+        hyperparams={"gamma": 0.95, **_both_optimizers(learning_rate=1e-3)},
+    ),
+    **_value_based(
+        "cartpole",
+        "CartPole-v1",
+        6_250,
+        (0.0, 100.0),
+        {"critic_learning_rate": 2e-3},
+        _SIXTEEN_ENVS,
+    ),
+    **_value_based(
+        "acrobot",
+        "Acrobot-v1",
+        6_250,
+        (-100.0, 0.0),
+        {"critic_learning_rate": 1e-3},
+        _SIXTEEN_ENVS,
+    ),
+    **_value_based(
+        "mountaincar",
+        "MountainCar-v0",
+        12_500,
+        (-50.0, 0.0),
+        {"critic_learning_rate": 4e-3, "gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
+        {"batch_size": 1, "rollout_length": 16, "gradient_steps": 8},
+    ),
+    "pqn-cartpole": _pqn(
+        "CartPole-v1",
+        250,
+        {"batch_size": 32, "rollout_length": 64, "gradient_steps": 64},
+        rate=1e-3,
+        q_lambda=0.95,
+    ),
+    "pqn-breakout": _pqn(
+        "Breakout-MinAtar",
+        1_000,
+        {"batch_size": 64, "rollout_length": 32, "gradient_steps": 32, "features": (128,)},
+        rate=5e-4,
+        q_lambda=0.65,
+        sees_images=True,
+    ),
+    "sac-pendulum": Settings(agent="sac", env="Pendulum-v1", config=_PENDULUM, hyperparams=_RATES),
+    "td3-pendulum": Settings(agent="td3", env="Pendulum-v1", config=_PENDULUM, hyperparams=_RATES),
+    "td3-mountaincarcontinuous": Settings(
+        agent="td3",
+        env="MountainCarContinuous-v0",
+        config={
+            **_ten_evaluations(1_562),
+            **_ONE_ENV,
+            "rollout_length": 32,
+            "gradient_steps": 12,
+            "n_step_returns": 3,
+            "buffer_size": 50_000,
+        },
+        hyperparams={**_RATES, "exploration_noise": 1.0},
+        holds_noise=True,
+    ),
+    "bc-pendulum": _offline("bc", {}, {}),
+    "td3bc-pendulum": _offline("td3bc", {}, {}),
+    "iql-pendulum": _offline("iql", {}, {}),
+    "cql-pendulum": _offline("cql", {"n_action_samples": 4}, _CQL_RATES),
+    **_minatar("Breakout"),
+    **_minatar("Freeway"),
+    **_minatar("Asterix"),
+    **_minatar("SpaceInvaders"),
+}
+"""By name: the agent (Rainbow is C51 with all options), and the environment in small letters."""

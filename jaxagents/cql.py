@@ -15,7 +15,9 @@ from jaxagents import ops
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
 from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
@@ -44,12 +46,7 @@ class CQLConfig(SACConfig):
 
     features: tuple[int, ...] = (256, 256, 256)
     backup_entropy: bool = False
-    n_action_samples: int = 10
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_action_samples")
+    n_action_samples: int = checked(10, positive)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

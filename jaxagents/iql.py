@@ -13,10 +13,11 @@ from jaxagents import ops
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
+from jaxagents.core.config import checked, optimizer_function
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
 from jaxagents.learners.batches import weighted_mean
-from jaxagents.learners.config import Example
+from jaxagents.learners.config import Example, flax_module
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
@@ -35,16 +36,13 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
     """
 
     critic_network: nn.Module | None = None
-    value_network: nn.Module | None = None
-    actor_optimizer: Callable[..., optax.GradientTransformation] | None = None
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_optimizer(self.actor_optimizer or self.optimizer)
+    value_network: nn.Module | None = checked(None, flax_module)
+    actor_optimizer: Callable[..., optax.GradientTransformation] | None = checked(
+        None, optimizer_function
+    )
 
 
-class IQLHyperparameters(Hyperparameters):
+class HyperParameters(Hyperparameters):
     """Traced hyperparameters of IQL. The defaults are those of the paper on the MuJoCo tasks.
 
     Attributes:
@@ -68,7 +66,11 @@ class IQLHyperparameters(Hyperparameters):
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
+IQLHyperparameters = HyperParameters
+"""Its former name."""
+
+
+class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
     """Implicit Q-learning for continuous actions, which only ever values actions of the data.
 
     Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. In
@@ -87,13 +89,13 @@ class IQLLearner(ActorCriticLearner[IQLConfig, IQLHyperparameters]):
 
     hooks = ("_update_value", "_update_actor", "_update_critic")
     _config_type = IQLConfig
-    _hyperparams_type = IQLHyperparameters
+    _hyperparams_type = HyperParameters
 
     @classmethod
     def _initial(
         cls,
         config: IQLConfig,
-        hyperparams: IQLHyperparameters,
+        hyperparams: HyperParameters,
         rng: Key[Array, ""],
         example: Example,
     ) -> Self:
@@ -183,15 +185,15 @@ class AgentConfig(OfflineAgentConfig, IQLConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 
-class IQL(OfflineBase[AgentConfig, IQLHyperparameters]):
+class IQL(OfflineBase[AgentConfig, HyperParameters]):
     """Implicit Q-learning on a dataset on the device, for box actions.
 
     ```python
     agent = IQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
-    runner, metrics = agent.train(jax.random.key(0), IQLHyperparameters())
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
     """
 
     _config_type = AgentConfig
-    _hyperparams_type = IQLHyperparameters
+    _hyperparams_type = HyperParameters
     _continuous_learner = IQLLearner

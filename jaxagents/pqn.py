@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,20 +11,22 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config.action_values import ActionValuesConfig
+from jaxagents.agents.config import ActionValuesConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import of_all, update_on
 from jaxagents.agents.runners import RolloutRunner
 from jaxagents.agents.sequences import Sequence, elements, first_of
 from jaxagents.core.arrays import in_32_bits, select
+from jaxagents.core.config import checked
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.core.remembered import Steps
 from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.learners.config import Example
 from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.q_learning import ValueConfig, ValueLearner
+from jaxagents.learners.q_learning import QConfig, ValueLearner
 
 __all__ = [
     "PQN",
@@ -43,13 +45,14 @@ def clipped_radam(learning_rate: optax.ScalarOrSchedule) -> optax.GradientTransf
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class PQNConfig(ValueConfig):
+class PQNConfig(QConfig):
     """Static fields of the learner of PQN, and so of the agent around it.
 
     Attributes:
         optimizer: Any function that makes an optax optimizer of a learning rate.
     """
 
+    target_update_period: ClassVar[int] = 1
     optimizer: Callable[..., optax.GradientTransformation] = clipped_radam
 
 
@@ -70,8 +73,8 @@ class AgentConfig(PQNConfig, ActionValuesConfig):
 
     n_steps: int = 1_000
     eval_frequency: int = 100
-    batch_size: int = 32
-    rollout_length: int = 64
+    batch_size: int = checked(32, positive)
+    rollout_length: int = checked(64, positive)
     minibatch_size: int = 128
     gradient_steps: int = 64
 
@@ -80,7 +83,6 @@ class AgentConfig(PQNConfig, ActionValuesConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("batch_size", "rollout_length")
         self._check_divides("n_groups", "batch_size")
         n_samples, name = self.batch_size * self.rollout_length, type(self).__name__
         if n_samples % self.minibatch_size:
@@ -113,7 +115,7 @@ class AgentConfig(PQNConfig, ActionValuesConfig):
         return self.gradient_steps // self.n_minibatches
 
 
-class PQNHyperparameters(PlayingHyperparameters):
+class HyperParameters(PlayingHyperparameters):
     """Traced hyperparameters of PQN.
 
     Attributes:
@@ -130,10 +132,11 @@ class PQNHyperparameters(PlayingHyperparameters):
     critic_learning_rate: Traced = hyperparameter(2.5e-4, 0.0)
 
 
-HyperParameters = PQNHyperparameters
+PQNHyperparameters = HyperParameters
+"""Its former name."""
 
 
-class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
+class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
     """A network of action values, with normalised layers, that is fitted to returns.
 
     Gallici et al., 2024, "Simplifying deep temporal difference learning", algorithm 1. Its batches hold
@@ -144,7 +147,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
     """
 
     _config_type = PQNConfig
-    _hyperparams_type = PQNHyperparameters
+    _hyperparams_type = HyperParameters
     _layer_norm = True
     batch_keys = ("observations", "actions", "returns")
 
@@ -152,7 +155,7 @@ class PQNLearner(ValueLearner[PQNConfig, PQNHyperparameters]):
     def _initial(
         cls,
         config: PQNConfig,
-        hyperparams: PQNHyperparameters,
+        hyperparams: HyperParameters,
         rng: Key[Array, ""],
         example: Example,
     ) -> Self:
@@ -184,7 +187,7 @@ class _Steps(NamedTuple):
     nonfinite: Flags
 
 
-class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearner]):
+class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner]):
     r"""Parallelised Q-networks, complete for discrete actions.
 
     Many environments take the place of a replay buffer, and normalised layers that of a target network:
@@ -209,14 +212,14 @@ class PQN(ActionValues[AgentConfig, PQNHyperparameters, RolloutRunner, PQNLearne
 
     split_fields = ("envstate", "obs", "carry")
     _config_type = AgentConfig
-    _hyperparams_type = PQNHyperparameters
+    _hyperparams_type = HyperParameters
     _discrete_learner = PQNLearner
 
     def vital_arrays(self, runner: RolloutRunner) -> dict[str, PyTree]:
         """The networks of the learner, and observations; see `Behaviour`."""
         return {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
 
-    def _create_runner(self, rng: Key[Array, ""], hyperparams: PQNHyperparameters) -> RolloutRunner:
+    def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperParameters) -> RolloutRunner:
         learner_rng, env_rng, rng = jax.random.split(rng, 3)
         obs, envstate = jax.vmap(self.episodes.reset)(
             jax.random.split(env_rng, self.config.batch_size)

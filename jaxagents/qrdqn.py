@@ -6,11 +6,13 @@ import jax
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import dqn, ops
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import (
-    DistributionalConfig,
     DistributionalLearner,
+    QConfig,
     QHyperparameters,
     outputs_of,
     td_targets,
@@ -18,19 +20,18 @@ from jaxagents.learners.q_learning import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class QRDQNConfig(DistributionalConfig):
+class QRDQNConfig(QConfig):
     """Static fields of a QR-DQN learner, and so of the agent around it.
 
     Attributes:
         n_quantiles: Number of quantiles (200 in the paper).
+        double: Whether the network in training chooses the next action, whose distribution its target
+            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
+            Otherwise the target does both.
     """
 
-    n_quantiles: int = 51
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_quantiles")
+    n_quantiles: int = checked(51, positive)
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,7 +96,8 @@ class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
     def _q_target(self, batch: Batch) -> Float[Array, "batch n_quantiles"]:
         r"""The quantiles $r + \gamma \theta_j(s', a^*)$, of the greedy action."""
         params, obs = self.target_critic.params, batch["next_observations"]
-        next_quantiles = outputs_of(self._quantiles(params, obs), self._next_actions(obs))
+        actions = self._next_actions(obs, self.config.double)
+        next_quantiles = outputs_of(self._quantiles(params, obs), actions)
         return td_targets(self, batch, next_quantiles)
 
     def _loss(

@@ -13,7 +13,9 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import positive, share
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
 from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
@@ -41,21 +43,15 @@ class SACConfig(ActorCriticConfig):
     """
 
     backup_entropy: bool = True
-    n_target_critics: int | None = None
+    n_target_critics: int | None = checked(None, positive)
     critic_layer_norm: bool = False
-    critic_dropout_rate: float = 0.0
+    critic_dropout_rate: float = checked(0.0, share)
 
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("n_target_critics")
         if self.critic_network is None:
             self.check_chosen_of(self.n_critics, "n_critics")
-        if not 0.0 <= self.critic_dropout_rate < 1.0:
-            raise ValueError(
-                f"{type(self).__name__}.critic_dropout_rate must lie in [0, 1), got "
-                f"{self.critic_dropout_rate}."
-            )
 
     def check_chosen_of(self, n_critics: int, what: str) -> None:
         """Raises if targets would take more critics than there are.

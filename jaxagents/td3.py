@@ -11,7 +11,9 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
 from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
@@ -34,12 +36,7 @@ class TD3Config(ActorCriticConfig):
         policy_delay: Number of updates of the critics for each of the policy and the targets.
     """
 
-    policy_delay: int = 2
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("policy_delay")
+    policy_delay: int = checked(2, positive)
 
 
 class TD3Hyperparameters(Hyperparameters):

@@ -19,7 +19,7 @@ _SMALLEST_SIZE = 1e-6
 """The least by which values are divided, so that those of zero stay zero."""
 
 
-class TD3BCHyperparameters(TD3Hyperparameters):
+class HyperParameters(TD3Hyperparameters):
     """Traced hyperparameters of TD3+BC. The defaults are those of the authors' code.
 
     Those of [TD3][jaxagents.td3.TD3Hyperparameters], and
@@ -31,6 +31,10 @@ class TD3BCHyperparameters(TD3Hyperparameters):
     value_weight: Traced = hyperparameter(2.5, 0.0)
 
 
+TD3BCHyperparameters = HyperParameters
+"""Its former name."""
+
+
 class TD3BCLearner(TD3Learner):
     """TD3 with a policy that stays near the actions of the data, for continuous actions.
 
@@ -38,9 +42,9 @@ class TD3BCLearner(TD3Learner):
     order of [`TD3Learner`][jaxagents.td3.TD3Learner].
     """
 
-    hyperparams: TD3BCHyperparameters = struct.field()
+    hyperparams: HyperParameters = struct.field()
 
-    _hyperparams_type = TD3BCHyperparameters
+    _hyperparams_type = HyperParameters
 
     def _actor_loss(
         self, params: PyTree, critic: TrainState, batch: Batch
@@ -73,15 +77,15 @@ class AgentConfig(OfflineAgentConfig, TD3Config):
     normalise_observations: bool = True
 
 
-class TD3BC(OfflineBase[AgentConfig, TD3BCHyperparameters]):
+class TD3BC(OfflineBase[AgentConfig, HyperParameters]):
     """TD3+BC on a dataset on the device, for box actions.
 
     ```python
     agent = TD3BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
-    runner, metrics = agent.train(jax.random.key(0), TD3BCHyperparameters())
+    runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
     """
 
     _config_type = AgentConfig
-    _hyperparams_type = TD3BCHyperparameters
+    _hyperparams_type = HyperParameters
     _continuous_learner = TD3BCLearner

@@ -2,8 +2,7 @@
 
 import os
 
-from jaxagents.checkpoints.records import AgentStore
-from jaxagents.checkpoints.sweep_records import SweepStore
+from jaxagents.checkpoints.records import AgentStore, SweepStore
 from jaxagents.host.checkpoint import HostStore
 
 

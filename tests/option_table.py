@@ -10,7 +10,8 @@ from typing import Any, Literal
 import docstring_parser
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.agent_options import FILE
+from jaxagents.cli.options import FILE
+from jaxagents.core.numbers import OTHER_NAMES
 from jaxagents.core.schedules import LinearSchedule
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -55,6 +56,10 @@ def _config(config: Any, texts: dict[str, str], kinds: dict[str, str]) -> dict[s
             texts[place] = text
             assert kinds.setdefault(place, kind) == kind, f"{place} has several types"
             defaults[place] = getattr(config, field.name)
+        for name in config.other_names():
+            if OTHER_NAMES[name] == field.name:
+                place, texts[said[name][0]] = said[name]
+                kinds[place], defaults[place] = "int | None", None
     return defaults
 
 

@@ -20,20 +20,15 @@ from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
-from jaxagents.catalogue import CATALOGUE
+from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli import annealed_adam, main, training
-from jaxagents.cli.agent_options import FILE, options_of
-from jaxagents.cli.choosing import Choice
-from jaxagents.cli.folders import Eval, Plot
 from jaxagents.cli.mistakes import MistakeError, environment_names
-from jaxagents.cli.options import Option, options_class
+from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, option, options_of
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import Run, Start
-from jaxagents.cli.values import chosen_sets, differences, stacked
+from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
-from jaxagents.presets.settings import PRESETS
-from jaxagents.engine.replay import Replay
 from jaxagents.engine.observers import NotFiniteError
+from jaxagents.engine.replay import Replay
 
 SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
 SIZES += ["--max-episode-steps", "10"]
@@ -271,10 +266,8 @@ def test_sweeps_every_combination(swept, capsys):
     capsys.readouterr()
     main(["resume", str(swept)])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[-4:-2]] == [
-        "learning_rate=0.001",
-        "learning_rate=0.01",
-    ]
+    for line, rate in zip(lines[-4:-2], ("0.001", "0.01"), strict=True):
+        assert line.endswith(f"  learning_rate {rate}")
     assert lines[-1] == f"  jaxagents plot {swept}"
     main(["verify", str(swept)])
     assert "2  whole" in capsys.readouterr().out
@@ -319,10 +312,11 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train"], "An agent and an environment are missing: jaxagents train AGENT ENV"),
         (["train", "ppo"], "An environment is missing: jaxagents train AGENT ENV"),
         (["train", *CARTPOLE, "--gama", "1"], "no option '--gama'. Did you mean '--gamma'?"),
-        (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--batch-size'?"),
+        (["train", *CARTPOLE, "--num-envs", "1"], "Did you mean '--n-envs'?"),
+        (["train", *CARTPOLE, "--num-timesteps=9"], "Did you mean '--total-timesteps'?"),
         (
-            ["train", *CARTPOLE, "--total-timesteps=9"],
-            "Did you mean '--n-steps'? It counts updates",
+            ["train", *CARTPOLE, "--n-steps=3", "--n-updates=4"],
+            "--n-steps=3 contradicts --n-updates=4. Give one of them.",
         ),
         (["train", *CARTPOLE, "more"], "'more' is no option"),
         (["train", *CARTPOLE, "--n-steps", "ten"], "--n-steps: needs a whole number, got 'ten'."),
@@ -419,9 +413,9 @@ def test_runs_as_a_module(monkeypatch, capsys):
 def test_names_options_and_help_need_no_jax():
     script = """
 import sys
-from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli import main, mistakes
-mistakes.is_installed = lambda suite: False  # the suites that are there say their own names
+from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.cli import looking, main
+looking.is_installed = lambda suite: False  # the suites that are there say their own names
 commands = "train", "resume", "sweep", "eval", "plot", "export", "replay", "verify", "list"
 for words in ([], ["list", "agents"], ["list", "envs"], ["list", "presets"], ["--version"],
               ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"],
@@ -444,7 +438,7 @@ print([name for name in ("jax", "numpy", "gymnax") if name in sys.modules])
 
 def test_lists_the_environments_of_gymnax(monkeypatch, capsys):
     assert list(environment_names()) == list(gymnax.registered_envs)
-    monkeypatch.setattr("jaxagents.cli.looking.names_of_suites", lambda: [])
+    monkeypatch.setattr("jaxagents.cli.looking._names_of_suites", lambda: [])
     monkeypatch.setattr("jaxagents.cli.looking.is_installed", lambda name: name == "brax")
     main(["list", "envs"])
     said = capsys.readouterr()
@@ -472,9 +466,10 @@ def test_the_table_of_options_is_true():
     ],
 )
 def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
-    _, config, hyperparams, _ = Start.of(agent, preset)
-    options = parse(options_class([], options_of(agent, preset)), [], "train", "")
-    values = dataclasses.asdict(options.config)
+    options = parse(options_of(agent, preset), [], "train", "")
+    values, sets = chosen_config(options.config), chosen_sets(options)
+    run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
+    _, config, hyperparams, _ = run._start()
     assert config.replace(**values) == config
     left_out = {field.name for field in dataclasses.fields(config)} - set(values)
     assert left_out <= {
@@ -482,9 +477,15 @@ def test_options_give_the_defaults_of_each_agent_and_preset(agent, preset):
         *("actor_network", "critic_network", "value_network", "actor_optimizer"),
         *("embedding_network", "trunk"),
     }
-    sets = chosen_sets(options)
-    run = Run(agent=agent, environment="", seed=0, preset=preset, config=values, hyperparams=sets)
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
+
+
+def test_other_names_of_options_give_the_fields():
+    words = ["--n-envs=4", "--total-timesteps=1025"]
+    options = parse(options_of("ppo"), words, "train", "")
+    chosen = chosen_config(options.config)
+    assert (chosen["batch_size"], chosen["n_steps"]) == (4, 3)
+    assert not chosen.keys() & {"n_envs", "n_updates", "total_timesteps"}
 
 
 def test_help_lists_the_options_of_an_agent(capsys):
@@ -493,6 +494,8 @@ def test_help_lists_the_options_of_an_agent(capsys):
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "--gamma FLOAT Discount. (default: 0.99)" in text
+    assert "--total-timesteps {None}|INT In place of n_steps, number of environment steps" in text
+    assert "--n-updates {None}|INT Another name of n_steps." in text
     assert "--preset" in text
     assert "--exploration-decay {linear,exponential}" in text
     assert "--actor-network" not in text
@@ -524,28 +527,25 @@ def test_a_sweep_that_is_stopped_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_values_come_in_every_combination():
-    kind = options_class([Option("seed", int, 3)], options_of("ppo"), several=True)
+    kind = options_of("ppo", own=[option("seed", int, 3, "")], several=True)
     words = ["--learning-rate", "1", "2", "--gamma", "0.5", "0.9", "--vf-coeff", "3"]
     options = parse(kind, words, "sweep", "")
     assert options.seed == 3
     sets = chosen_sets(options)
-    assert [(s["gamma"], s["actor_optimizer_params"]["learning_rate"]) for s in sets] == [
+    assert [(s["gamma"], s["actor_optimizer_params.learning_rate"]) for s in sets] == [
         (0.5, 1.0),
         (0.5, 2.0),
         (0.9, 1.0),
         (0.9, 2.0),
     ]
-    assert differences(sets)[1] == {"gamma": 0.5, "learning_rate": 2.0}
-    merged = stacked(sets)
-    assert merged["vf_coeff"] == 3.0
-    np.testing.assert_allclose(merged["critic_optimizer_params"]["learning_rate"], [1, 2, 1, 2])
-    words = ["--actor-optimizer-params.eps", "1", "2", "--critic-optimizer-params.eps", "1", "2"]
-    apart = differences(chosen_sets(parse(kind, words, "sweep", "")))
-    assert apart[1] == {"actor_optimizer_params.eps": 1.0, "critic_optimizer_params.eps": 2.0}
+    run = Run(agent="ppo", environment="", seed=0, config={}, hyperparams=sets)
+    hyperparams = run.make_hyperparams()
+    assert hyperparams.vf_coeff == 3.0
+    np.testing.assert_allclose(hyperparams.critic_optimizer_params.learning_rate, [1, 2, 1, 2])
 
 
 def test_a_value_that_is_given_twice_is_tried_once():
-    kind = options_class([], options_of("ppo"), several=True)
+    kind = options_of("ppo", several=True)
     words = ["--learning-rate", "1", "1", "--gamma", "0.9", "0.90"]
     assert len(chosen_sets(parse(kind, words, "sweep", ""))) == 1
 
@@ -673,8 +673,8 @@ def test_takes_environments_of_ones_own(tmp_path, monkeypatch):
 
 def test_names_with_a_slash_make_no_folder_within_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    choice = Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, [])
-    with training._new_folder(choice) as folder:
+    choice = training.Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, [])
+    with training._folder_of(choice) as folder:
         assert folder.parent.name == "runs"
         assert folder.name.startswith("ippo-mpe-simple_spread-v3-")
     assert not list(tmp_path.iterdir())

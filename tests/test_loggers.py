@@ -21,7 +21,7 @@ from jaxagents.loggers import (
     TensorBoardLogger,
     WandbLogger,
 )
-from jaxagents.plotting.folders import read_points
+from jaxagents.plotting.trainings import read_points
 
 NUMBERS = {
     "python": 0.1,

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from jaxagents import LinearSchedule, PiecewiseSchedule
 from jaxagents.core.describe import to_json
 from jaxagents.plotting import plot_learning_curve, plot_losses, plot_sweep
-from jaxagents.plotting.statistics import inter_quartile_mean
+from jaxagents.plotting.drawing import inter_quartile_mean
 
 PNG = b"\x89PNG"
 

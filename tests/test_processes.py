@@ -35,7 +35,7 @@ def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_pa
         import numpy as np
         import pytest
         import registry
-        from jaxagents.checkpoints import shared_writer
+        from jaxagents.checkpoints import writer
         from test_processes import CASES, KEY, SELDOM, make
 
         mesh = sharding.make_mesh()
@@ -69,7 +69,7 @@ def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_pa
         with pytest.raises(ValueError, match="n_groups must be a multiple of the 2 processes"):
             make("BC", n_groups=1)
 
-        shared_writer._SECONDS_FOR_A_FILE_TO_APPEAR = 0.5
+        writer._SECONDS_FOR_A_FILE_TO_APPEAR = 0.5
         bc = CASES["BC"].hyperparams()
         agent = make("BC", **SELDOM, checkpoint_dir=f"{folder}/of-{process}")
         with pytest.raises(FileNotFoundError, match=r"processes \\[1\\] do not see"):
@@ -106,8 +106,8 @@ def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_pa
 def check_checkpoints_written_anew_where_something_is_new(folder):
     """Of a training that went on three times, at the second with another `gamma`, which stayed."""
     assert not any(verify(folder).values())
-    arrays = [path.name for path in sorted(folder.glob("checkpoints/*/runner*"))]
-    assert arrays == ["runner", "runner", "runner-2", "runner", "runner"]
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert names == ["0", "1", "2-2", "3", "4"]
     agent = make("DQN", checkpoint_dir=folder, restore_agent=True)
     for step, gamma in enumerate([0.5, 0.5, 0.25, 0.25]):
         runner, history = agent.restore(step)

@@ -55,7 +55,7 @@ settings = {"n_steps": 2_000, "eval_frequency": 250, "features": (64, 64)}
 
 imitator = BC(env, env_params, bc.AgentConfig(**settings), dataset=dataset)
 _, imitated = imitator.train(
-    jax.random.key(0), bc.BCHyperparameters(), progress=False
+    jax.random.key(0), bc.HyperParameters(), progress=False
 )
 
 agent = CQL(env, env_params, cql.AgentConfig(**settings), dataset=dataset)

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.config.action_values import ActionValuesConfig
+from jaxagents.agents.config import ActionValuesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
 from jaxagents.core.remembered import observation_of
 from jaxagents.engine.program import HyperparametersT
@@ -22,7 +22,7 @@ class ActionValues(
     """An agent that acts by the values of discrete actions, with or without a memory.
 
     Its configuration inherits from
-    [`ActionValuesConfig`][jaxagents.agents.config.action_values.ActionValuesConfig].
+    [`ActionValuesConfig`][jaxagents.agents.config.ActionValuesConfig].
     """
 
     _config_type = ActionValuesConfig

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
@@ -22,7 +23,7 @@ from jaxagents.agents.continuing import (
 from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
-from jaxagents.checkpoints.sweep_records import restore_members
+from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import is_tracing, nan_is_allowed
@@ -30,7 +31,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, as_key, single_key
+from jaxagents.core.keys import RandomKey, Seed, as_key, as_keys, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.core.shared_programs import Programs, compiled
@@ -93,8 +94,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def train(
         self,
-        rng: RandomKey | None,
-        hyperparams: HyperparametersT | None,
+        rng: Seed | None = None,
+        hyperparams: HyperparametersT | None = None,
         runner: RunnerT | None = None,
         *,
         n_steps: int | None = None,
@@ -111,8 +112,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         is learned is the same, and what is reported of it may be rounded otherwise.
 
         Args:
-            rng: Random key of a fresh training; not used when going on from a runner.
-            hyperparams: Hyperparameters; `None` keeps those of the runner.
+            rng: Random key of a fresh training, or its seed: an integer, which stands for
+                `jax.random.key` of it. Not used when going on from a runner.
+            hyperparams: Hyperparameters; `None` takes the default ones, or keeps those of the runner.
             runner: Where to go on from: its arrays, in the networks and with the optimizers of this
                 agent. At the end of the training that the agent remembers, be it with other
                 hyperparameters, the metrics that it keeps and saves go on as well.
@@ -143,7 +145,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        is_traced = is_tracing((rng, hyperparams, runner))
+        key = None if runner is not None else single_key(rng, "train")
+        if runner is None:
+            hyperparams = self._or_default(hyperparams)
+        is_traced = is_tracing((key, hyperparams, runner))
         shown = flag("progress", not is_traced if progress is None else progress)
         if is_traced:
             plain = {
@@ -154,12 +159,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             what = next((name for name, is_given in plain.items() if is_given), None)
             if what is not None:
                 raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
-            return OnDevice(self).train(rng, hyperparams, runner, n_steps, shown)
-        return self._train(rng, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
+            return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
+        return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
         self,
-        rng: RandomKey | None,
+        key: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
         n_steps: int,
@@ -169,15 +174,16 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
     ) -> tuple[RunnerT, Metrics]:
         """`train`, where it is not traced; with no updates to make, it only evaluates."""
-        self._check_hyperparams(hyperparams, optional=runner is not None)
+        if hyperparams is not None:
+            self._check_hyperparams(hyperparams)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
         executor = self._executor if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._earlier_metrics(runner)
-        first_key = rng if runner is None else None
+        first_key = key if runner is None else None
         with Interruption() as interruption:
-            runner = self._starting_point(rng, hyperparams, runner, executor)
+            runner = self._starting_point(key, hyperparams, runner, executor)
             return run.train(
                 self,
                 executor,
@@ -193,8 +199,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def resume(
         self,
-        rng: RandomKey,
-        hyperparams: HyperparametersT,
+        rng: Seed,
+        hyperparams: HyperparametersT | None = None,
         *,
         progress: bool = True,
         loggers: Sequence[Logger] = (),
@@ -207,9 +213,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         `restore_agent=True` in the configuration.
 
         Args:
-            rng: Random key, as for a fresh training. Where there are checkpoints, the training must have
-                begun with it.
-            hyperparams: Hyperparameters.
+            rng: Random key, or its seed, as for a fresh training. Where there are checkpoints, the
+                training must have begun with it.
+            hyperparams: Hyperparameters; `None` takes the default ones.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the training; they need not be as many as before.
@@ -228,24 +234,24 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
                 "one, call train."
             )
-        runner = None
+        key, hyperparams, runner = single_key(rng, "resume"), self._or_default(hyperparams), None
         if checkpoint.saved_steps(self.config.checkpoint_dir):
-            checkpoint.check_first_key(self.config.checkpoint_dir, rng)
+            checkpoint.check_first_key(self.config.checkpoint_dir, key)
             runner, _ = self.restore("last", hyperparams=hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._last.is_evaluated):
-            self._train(rng, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
+            self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
         return self._trained_runner(), self.training_metrics or {}
 
     def _starting_point(
         self,
-        rng: RandomKey | None,
+        key: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
         executor: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            key = single_key(rng, "train")
+            assert key is not None
             if isinstance(executor, OnDevice):
                 executor.compile(key, hyperparams)
             return executor.start(key, hyperparams)
@@ -285,8 +291,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def sweep(
         self,
-        rngs: RandomKey,
-        hyperparams: HyperparametersT,
+        rngs: RandomKey | Sequence[int],
+        hyperparams: HyperparametersT | None = None,
         *,
         n_steps: int | None = None,
         progress: bool = True,
@@ -301,9 +307,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         the last checkpoint if there is one, as `resume` does for one training.
 
         Args:
-            rngs: Random keys with a leading axis of seeds.
+            rngs: Random keys with a leading axis of seeds, or a sequence of integers, such as `[0, 1]`.
             hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets;
-                scalar leaves are shared by all sets.
+                scalar leaves are shared by all sets. `None` takes the default ones, as one set.
             n_steps: Number of updates in all, if other than `config.n_steps`.
             progress: Whether to show progress.
             callbacks: Are told of all members at once, and may end the sweep; see `train`.
@@ -318,11 +324,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 writing to the folder.
         """
         self.episodes.env.check_compiled()
+        hyperparams = self._or_default(hyperparams)
         self._check_hyperparams(hyperparams, several=True)
         callbacks, progress = as_callbacks(callbacks), flag("progress", progress)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
-        keys = as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
-        grid = Grid.of(keys, hyperparams)
+        grid = Grid.of(as_keys(rngs), hyperparams)
         earlier = restore_members(self, grid)
         if earlier is not None:
             metrics, runner = sweep.first_member(earlier, grid)
@@ -338,7 +344,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> tuple[RunnerT, Metrics]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
-        Going on from there is `agent.train(None, hyperparams, runner=runner)`.
+        Going on from there is `agent.train(runner=runner)`.
 
         Args:
             mode: `"best"`, `"last"`, or the number of an update step.
@@ -356,7 +362,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoint is of another agent, environment or network.
         """
         check_choice(mode, best_fn)
-        given = self._hyperparams_type() if hyperparams is None else hyperparams
+        given = self._or_default(hyperparams)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
         return runner, metrics
@@ -388,14 +394,13 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoints were made without their replay buffers, or are of another agent.
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
-        given = self._hyperparams_type() if hyperparams is None else hyperparams
-        return replay(self, step, n_updates, given)
+        return replay(self, step, n_updates, self._or_default(hyperparams))
 
-    def eval(self, rng: RandomKey, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+    def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
         """Plays episodes with the agent as trained or restored.
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
             n_evals: Number of episodes.
             deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
                 DQN and its like: epsilon-greedily).
@@ -418,7 +423,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def render_episode(
         self,
-        rng: RandomKey,
+        rng: Seed,
         path: str | os.PathLike | None = None,
         *,
         max_steps: int = 1_000,
@@ -432,11 +437,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
 
         ```python
-        agent.render_episode(jax.random.key(0), "episode.gif")
+        agent.render_episode(0, "episode.gif")
         ```
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
             path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
                 imageio-ffmpeg). None is written by default.
             max_steps: Number of steps after which the film ends, if the episode has not.
@@ -610,12 +615,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """The compiled programs; within a program, the program as it stands."""
         return self.program if self.programs is None else self._executor
 
-    def start(self, rng: RandomKey, hyperparams: HyperparametersT) -> RunnerT:
+    def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
         """Makes a fresh runner.
 
         Args:
-            rng: Random key.
-            hyperparams: Hyperparameters.
+            rng: Random key, or its seed.
+            hyperparams: Hyperparameters; `None` takes the default ones.
 
         Returns:
             The runner before any update.
@@ -624,6 +629,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             TypeError: An argument is of another type.
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
+        hyperparams = self._or_default(hyperparams)
         self._check_hyperparams(hyperparams)
         return self._steps.start(single_key(rng, "start"), hyperparams)
 
@@ -721,19 +727,19 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         )
 
     @compiled
-    def env_reset(self, rng: RandomKey) -> tuple[RandomKey, PyTree, EpisodeState]:
+    def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:
         """Starts an episode.
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
 
         Returns:
             A new random key, the first observation and the environment's state.
         """
         self.episodes.env.check_compiled()
-        as_key(rng)  # or a TypeError says so
-        rng, reset_rng = jax.random.split(rng)
-        return rng, *self.episodes.reset(as_key(reset_rng))
+        key = as_key(rng)
+        new_rng, reset_rng = jax.random.split(rng if jnp.ndim(rng) else key)  # raw keys stay raw
+        return new_rng, *self.episodes.reset(as_key(reset_rng))
 
     @compiled
     def env_step(
@@ -749,7 +755,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Takes one step, and starts the next episode if this one ended.
 
         Args:
-            rng: Random key.
+            rng: Random key, or its seed.
             envstate: State of the environment.
             actions: One action (of all actors).
 

@@ -208,7 +208,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             learner,
             self._observation,
         )
-        check_environment(self.episodes, action)
+        if not self.episodes.env.on_host:
+            check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
         takes = {

@@ -1,56 +1,44 @@
-"""The records of a training in a folder of its own, and those of an agent."""
+"""The records of a run in a folder of its own: of an agent's, and of a sweep of agents."""
 
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
+from jaxagents.checkpoints.disk import Troubles
+from jaxagents.checkpoints.disk import write_description as write_description
 from jaxagents.checkpoints.notes import TREE, CorruptCheckpointError
-from jaxagents.checkpoints.recorded import RecordedAgent
-from jaxagents.checkpoints.shared_writer import SharedWriter
 from jaxagents.checkpoints.store import Restored, Store
-from jaxagents.checkpoints.troubles import Troubles
-from jaxagents.checkpoints.writer import Writer, write_description
+from jaxagents.checkpoints.writer import SharedWriter, Writer
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
 from jaxagents.core.describe import to_json
 from jaxagents.core.finite import not_finite
+from jaxagents.core.grid import Grid
 from jaxagents.core.keys import RandomKey, as_key, implementation_of, single_key
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
 from jaxagents.loggers import JSONLLogger, Logger
 
-__all__ = [
-    "CorruptCheckpointError",
-    "Records",
-    "Snapshot",
-    "check_first_key",
-    "check_folder",
-    "records_of",
-    "restore",
-    "saved_steps",
-    "write_description",
-]
+Agent = Any
+"""An agent, whose class is on a floor above."""
 
+SWEEP = "sweep"
+"""Name of the folder of a sweep, within that of the configuration."""
 
+_GRID = "grid"
 _KEYS = "random keys"
 _FIRST_KEY = "first random key"
 _INFO = "info/"
 
 
 class Snapshot(NamedTuple):
-    """The contents of a checkpoint, besides the history.
-
-    Attributes:
-        step: Number of updates (or other steps) made.
-        tree: The pytree.
-        notes: Anything else to store, as JSON.
-        is_sound: Whether the pytree may be the best, or what an interrupted training goes on from.
-    """
+    """The contents of a checkpoint, besides the history. Only a sound pytree may become the best."""
 
     step: int
     tree: PyTree
@@ -81,10 +69,9 @@ class MetricsFile(Logger):
 
 
 class Records:
-    """Keeps the records of one training in its checkpoint folder, which it locks.
+    """Keeps the records of one run in its folder, which it locks.
 
-    The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`. Some kinds of training add other
-    files.
+    The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`. Some kinds of runs add others.
     """
 
     def __init__(
@@ -100,7 +87,7 @@ class Records:
             store: Where they go.
             writer: Writes checkpoints there.
             snapshot: Maps a runner to the contents of a checkpoint.
-            earlier: Metrics of the trainings that this one continues.
+            earlier: Metrics of the runs that this one continues.
         """
         self._store = store
         self._writer = writer
@@ -108,22 +95,21 @@ class Records:
         self._earlier = earlier
         self._at_checkpoint = bool(earlier)
         self._has_failed = False
-        self.logger = MetricsFile(
-            JSONLLogger(store.directory / "metrics.jsonl", store.step_name), writer.troubles
-        )
+        file = JSONLLogger(store.directory / "metrics.jsonl", store.step_name)
+        self.logger = MetricsFile(file, writer.troubles)
 
     def __enter__(self) -> "Records":
-        """Locks the folder and describes the training in it.
+        """Locks the folder and describes the run in it.
 
         Raises:
-            FileExistsError: Another training writes to the folder, or it holds later checkpoints.
+            FileExistsError: Another run writes to the folder, or it holds later checkpoints.
         """
         self._writer.__enter__()
         self._store.on_begin()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Writes what is left, and unlocks the folder; warns of a training whose end is not saved."""
+        """Writes what is left, and unlocks the folder; warns of a run whose end is not saved."""
         self.logger.write()
         self._writer.__exit__(*exception)
         if (self._has_failed or self._writer.is_behind) and exception[0] is None:
@@ -167,7 +153,7 @@ class Records:
 
 
 class AgentStore(Store):
-    """The checkpoints of an agent's training."""
+    """The checkpoints of an agent's run."""
 
     item = "runner"
     owner = "agent"
@@ -183,42 +169,12 @@ class AgentStore(Store):
         "saved first: agent.train(None, hyperparams, runner, n_steps=1)"
     )
 
-
-def check_folder(directory: str | os.PathLike, may_be_filled: bool) -> None:
-    """Raises if a folder cannot take the checkpoints of an agent.
-
-    Args:
-        directory: The folder, which need not exist.
-        may_be_filled: Whether it may hold checkpoints already.
-
-    Raises:
-        NotADirectoryError: It is a file.
-        FileExistsError: It holds checkpoints and may not.
-    """
-    AgentStore(directory).check(may_be_filled)
-
-
-def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None:
-    """Raises if the training in a folder began with another random key.
-
-    Args:
-        directory: The folder, which holds checkpoints. Older releases did not note the key with them.
-        rng: The key; `None` fits any.
-
-    Raises:
-        TypeError: It is no random key.
-        ValueError: It is another one, or there are several.
-    """
-    if rng is None:
-        return
-    store, own = AgentStore(directory), to_json(single_key(rng, "resume"))
-    step = store.steps()[-1]
-    if (noted := _first_key(store, step)) not in (None, own):
-        raise ValueError(
-            f"{store.place(step)} is of another training: its first random key is {noted}, and this "
-            f"one's {own}. Give what it began with, or choose another checkpoint_dir. Nothing was "
-            "changed."
-        )
+    def first_key(self, step: int) -> list[int] | None:
+        """The random key that the run of a checkpoint began with, if it is noted."""
+        try:
+            return self.notes(step).get(_FIRST_KEY)
+        except CorruptCheckpointError:
+            return None
 
 
 def saved_steps(directory: str | os.PathLike) -> list[int]:
@@ -226,8 +182,32 @@ def saved_steps(directory: str | os.PathLike) -> list[int]:
     return AgentStore(directory).steps()
 
 
+def check_folder(directory: str | os.PathLike, may_be_filled: bool) -> None:
+    """Checks that a folder can take the checkpoints of an agent; see `Store.check`."""
+    AgentStore(directory).check(may_be_filled)
+
+
+def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None:
+    """Checks that the run in a folder of checkpoints began with a random key; `None` fits any.
+
+    Raises:
+        TypeError: It is no random key.
+        ValueError: The run began with another one, or there are several.
+    """
+    if rng is None:
+        return
+    store, own = AgentStore(directory), to_json(single_key(rng, "resume"))
+    step = store.steps()[-1]
+    if (noted := store.first_key(step)) not in (None, own):
+        raise ValueError(
+            f"{store.place(step)} is of another training: its first random key is {noted}, and this "
+            f"one's {own}. Give what it began with, or choose another checkpoint_dir. Nothing was "
+            "changed."
+        )
+
+
 def restore(
-    agent: RecordedAgent,
+    agent: Agent,
     mode: str | int,
     best_fn: Callable[[Metrics], ArrayLike] | None,
     hyperparams: PyTree,
@@ -249,14 +229,11 @@ def restore(
         )
     store = AgentStore(agent.config.checkpoint_dir)
 
-    def fresh(rng: RandomKey, hyperparams: PyTree) -> PyTree:
-        return agent.checkpointed(agent.start(rng, hyperparams))
-
     def read(step: int) -> Restored:
         notes = store.notes(step)
         like_saved = structured_as_saved(hyperparams, notes)
         key = jax.random.key(0, impl=notes.get(_KEYS))
-        template = with_saved_info(jax.eval_shape(fresh, key, like_saved), notes)
+        template = with_saved_info(shapes_of_fresh(agent, key, like_saved), notes)
         return store.read(step, identity_of(agent), template)
 
     runner, history, _ = store.first_readable(mode, best_fn, read)
@@ -277,71 +254,127 @@ def with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
 
 
 def records_of(
-    agent: RecordedAgent,
+    agent: Agent,
     runner: PyTree,
     earlier: Metrics | None,
     together: bool = False,
     rng: RandomKey | None = None,
 ) -> Records:
-    """The records of an agent's training: also `hyperparameters.json`.
+    """The records of an agent's run: also `hyperparameters.json`.
 
     Args:
         agent: The agent, whose configuration names the folder.
-        runner: Where the training starts.
-        earlier: Metrics of the trainings that it continues.
-        together: Whether all processes make the training, and these records.
-        rng: Random key of a fresh training, which its checkpoints note.
-
-    Returns:
-        The records.
+        runner: Where the run starts.
+        earlier: Metrics of the runs that it continues.
+        together: Whether all processes share the run, and these records.
+        rng: Random key of a fresh run, which its checkpoints note.
     """
-    assert agent.config.checkpoint_dir is not None
     store, start = AgentStore(agent.config.checkpoint_dir), int(runner.update_step)
     if rng is not None:
         first_key = to_json(as_key(rng))
     else:
-        first_key = None if earlier is None else _first_key(store, start)
-    own_notes = {_FIRST_KEY: first_key}
+        first_key = None if earlier is None else store.first_key(start)
 
     def snapshot(runner: PyTree) -> Snapshot:
-        is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
-        is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
-        notes = {**notes_of_schedules(runner.hyperparams), **_notes_of_keys(runner), **own_notes}
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
+        is_sound = not not_finite(agent.vital_arrays(runner))
+        is_sound = not processes.in_any(not is_sound) if together else is_sound
+        notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key}
+        keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
+        if keys:
+            notes[_KEYS] = str(implementation_of(keys[0]))
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, is_sound)
 
-    writer = (SharedWriter if together else Writer)(
-        store,
-        identity_of(agent),
-        keep=agent.config.keep_checkpoints,
-        start=start,
-        descriptions={"config": description_of(agent), "hyperparameters": runner.hyperparams},
+    writer = SharedWriter if together else Writer
+    return Records(
+        store, writer(store, *described(agent, start, runner.hyperparams)), snapshot, earlier
     )
-    return Records(store, writer, snapshot, earlier)
 
 
-def _notes_of_keys(runner: PyTree) -> dict[str, str]:
-    """The implementation of the random keys of a runner, on which the shapes of their data depend."""
-    keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
-    return {_KEYS: str(implementation_of(keys[0]))} if keys else {}
+def shapes_of_fresh(agent: Agent, rng: RandomKey, hyperparams: PyTree) -> PyTree:
+    """The shapes of a fresh runner, as checkpoints hold it."""
+    return jax.eval_shape(lambda *args: agent.checkpointed(agent.start(*args)), rng, hyperparams)
 
 
-def _first_key(store: AgentStore, step: int) -> list[int] | None:
-    """The random key that the training of a checkpoint began with, if it is noted."""
-    try:
-        return store.notes(step).get(_FIRST_KEY)
-    except CorruptCheckpointError:
-        return None
+def described(agent: Agent, start: int, hyperparams: PyTree) -> tuple[Any, ...]:
+    """The arguments of a writer, after its store, that describe a run of an agent from a step on."""
+    identity, config = identity_of(agent), agent.config.computation()
+    description = {**identity, "env_params": agent.env_params, "config": config}
+    files = {"config": description, "hyperparameters": hyperparams}
+    return identity, agent.config.keep_checkpoints, start, files
 
 
-def description_of(agent: RecordedAgent) -> dict[str, Any]:
-    """The contents of an agent's `config.json`."""
-    return {
-        **identity_of(agent),
-        "env_params": agent.env_params,
-        "config": agent.config.computation(),
-    }
-
-
-def identity_of(agent: RecordedAgent) -> dict[str, str]:
+def identity_of(agent: Agent) -> dict[str, str]:
     """The names of an agent in the notes of its checkpoints."""
     return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}
+
+
+class SweepStore(Store):
+    """The checkpoints of a sweep."""
+
+    item = "members"
+    owner = "sweep"
+    unit = "update"
+    step_name = "update_step"
+    if_filled = "Set restore_agent=True in the configuration to go on from them"
+    if_behind = "Set restore_agent=True in the configuration to go on from the last checkpoint"
+    if_unsaved = "What is not saved is in the runners that are returned, and nowhere else"
+
+
+def restore_members(agent: Agent, grid: Grid) -> Restored | None:
+    """Reads the runners and metrics in the last checkpoint of a sweep; `None` if there is none.
+
+    Raises:
+        FileExistsError: There are checkpoints, and `restore_agent` is not set.
+        ValueError: They are of another agent, or of other members; the first difference is named.
+        CorruptCheckpointError: None can be read.
+    """
+    if agent.config.checkpoint_dir is None:
+        return None
+    store = SweepStore(Path(agent.config.checkpoint_dir) / SWEEP)
+    store.check(agent.config.restore_agent)
+    if not store.steps():
+        return None
+
+    def read(step: int) -> Restored:
+        notes = store.notes(step)
+        store.check_identity(step, notes, identity_of(agent))
+        difference = grid.difference(notes[_GRID])
+        if difference is not None:
+            raise ValueError(
+                f"{store.place(step)} is of another sweep: {difference}. Give what it began with, or "
+                "choose another checkpoint_dir. Nothing was changed."
+            )
+        hyperparams = jax.tree.map(lambda x: x[0], grid.sets)
+        one = shapes_of_fresh(agent, grid.seeds[0], hyperparams)
+        stack = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((grid.n_members, *x.shape), x.dtype), one
+        )
+        return store.read(step, identity_of(agent), with_saved_info(stack, notes))
+
+    return store.first_readable("last", None, read)
+
+
+def records_of_sweep(
+    agent: Agent,
+    grid: Grid,
+    gather: Callable[[PyTree], PyTree],
+    first: int,
+    earlier: Metrics | None,
+) -> Records:
+    """The records of a sweep: also `hyperparameters.json`, with all sets.
+
+    Args:
+        agent: The agent, whose configuration names the folder.
+        grid: The members.
+        gather: Makes one stack of their runners.
+        first: Number of updates made earlier.
+        earlier: Metrics up to there.
+    """
+
+    def snapshot(runners: PyTree) -> Snapshot:
+        stack = agent.checkpointed(gather(runners))
+        return Snapshot(int(stack.update_step[0]), stack, {_GRID: grid.notes()})
+
+    store = SweepStore(Path(agent.config.checkpoint_dir) / SWEEP)
+    writer = Writer(store, *described(agent, first, grid.sets))
+    return Records(store, writer, snapshot, earlier)

@@ -1,30 +1,32 @@
 """A folder of checkpoints: listing, reading and verifying them."""
 
 import contextlib
+import glob
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints import notes as checkpoint_notes
-from jaxagents.checkpoints.leaves import check_leaves, leaves_of, with_leaves
-from jaxagents.checkpoints.names import arrays, step_of, strangers
-from jaxagents.checkpoints.notes import (
-    HISTORY,
-    TREE,
-    CorruptCheckpointError,
-    arrays_of,
-    mean_return_of,
-)
-from jaxagents.checkpoints.reading import read_arrays
+from jaxagents.checkpoints.leaves import check_leaves, leaves_of, read_leaves, with_leaves
+from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, step_and_version
 from jaxagents.core.folders import folder
 from jaxagents.core.metrics import Metrics
 
+Notes = dict[str, Any]
 Read = TypeVar("Read")
+
+OUTDATED = ".outdated"
+"""Old checkpoints are moved into this folder before they are deleted, so that a kill leaves no half."""
+UNFINISHED = ".orbax-checkpoint-tmp"
+"""Part of the names that orbax gives to what it has not finished."""
+SET_ASIDE = ".damaged-"
+"""Part of the names of damaged checkpoints that were set aside."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
@@ -35,64 +37,65 @@ _OWNERS = {
 
 
 class Restored(NamedTuple):
-    """The contents of a checkpoint.
-
-    Attributes:
-        tree: The pytree.
-        history: Metrics of the points up to the checkpoint.
-        notes: Notes kept with it, as JSON.
-    """
+    """The pytree of a checkpoint, the metrics of the points up to it, and its notes."""
 
     tree: PyTree
     history: Metrics
-    notes: dict[str, Any]
+    notes: Notes
 
 
 class Store:
-    """The checkpoints of a training, in a folder of its own.
+    """The checkpoints of a run, in a folder of its own.
 
-    A checkpoint holds a pytree with a digest of every leaf, the history of metrics up to it, and the
-    names of its owner. A subclass says what kind of training it is.
+    A checkpoint is a folder named after its step. It holds a pytree with a digest of every leaf, the
+    history of metrics up to it, and the names of its owner. One that is written again, with other
+    contents, gets a new folder (`20-2`), and the latest of them counts. A subclass says what kind of run
+    it is.
     """
 
-    item: ClassVar[str]
-    """Name of the pytree."""
-    owner: ClassVar[str]
-    """Whose pytree it is, in messages."""
-    unit: ClassVar[str]
-    """The unit of steps, in messages."""
-    step_name: ClassVar[str]
-    """Name of the steps in the history."""
-    if_filled: ClassVar[str]
-    """Advice in messages where the folder already holds checkpoints."""
-    if_behind: ClassVar[str]
-    """Advice in messages where it holds later ones."""
-    if_unsaved: ClassVar[str]
-    """Advice in messages where the end of a training could not be saved."""
-    passing: ClassVar[tuple[str, ...]] = ()
-    """Notes that are others whenever the same is saved, and alone are no reason to save it anew."""
+    item: ClassVar[str]  # name of the pytree
+    owner: ClassVar[str]  # whose pytree it is, in messages
+    unit: ClassVar[str]  # the unit of steps, in messages
+    step_name: ClassVar[str]  # name of the steps in the history
+    if_filled: ClassVar[str]  # advice where the folder already holds checkpoints
+    if_behind: ClassVar[str]  # advice where it holds later ones
+    if_unsaved: ClassVar[str]  # advice where the end of a run could not be saved
+    passing: ClassVar[tuple[str, ...]] = ()  # notes that alone are no reason to write again
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
         self.directory = folder("checkpoint_dir", directory).resolve()
         self.checkpoints = self.directory / "checkpoints"
 
-    def steps(self) -> list[int]:
-        """Steps of the finished checkpoints, in order."""
+    def folders(self) -> list[tuple[int, int, Path]]:
+        """Step, version and path of every finished checkpoint, in order."""
         if not self.checkpoints.is_dir():
             return []
-        steps = (step_of(path.name) for path in self.checkpoints.iterdir())
-        return sorted(step for step in steps if step is not None)
+        named = [(step_and_version(path.name), path) for path in self.checkpoints.iterdir()]
+        return sorted((*name, path) for name, path in named if name is not None)
+
+    def steps(self) -> list[int]:
+        """Steps of the finished checkpoints, in order."""
+        return sorted({step for step, _, _ in self.folders()})
+
+    def version(self, step: int) -> int:
+        """The version that counts of a step; 0 if there is no checkpoint."""
+        return max((version for found, version, _ in self.folders() if found == step), default=0)
+
+    def folder(self, step: int, version: int) -> Path:
+        """The folder of a version of a step."""
+        return self.checkpoints / (f"{step}-{version}" if version > 1 else str(step))
+
+    def place(self, step: int) -> str:
+        """A checkpoint in words."""
+        return f"The checkpoint of {self.unit} {step} in {self.directory}"
 
     def check(self, may_be_filled: bool) -> None:
-        """Raises if the folder cannot take checkpoints.
-
-        Args:
-            may_be_filled: Whether it may hold checkpoints already.
+        """Checks that the folder can take checkpoints.
 
         Raises:
             NotADirectoryError: It is a file.
-            FileExistsError: It holds checkpoints and may not.
+            FileExistsError: It holds checkpoints, and must not.
         """
         if self.directory.exists() and not self.directory.is_dir():
             raise NotADirectoryError(f"checkpoint_dir {self.directory} is a file, not a folder.")
@@ -108,73 +111,48 @@ class Store:
     def warn_of_renamed(self) -> None:
         """Warns of checkpoints that are passed over, since the names of their folders are no steps."""
         steps = self.steps()
-        for path in strangers(self.checkpoints) if self.checkpoints.is_dir() else []:
-            step = checkpoint_notes.renamed_from(path)
-            if step is not None and step not in steps:
+        for path in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
+            is_ours = any(part in path.name for part in (OUTDATED, UNFINISHED, SET_ASIDE))
+            if is_ours or step_and_version(path.name):
+                continue
+            with contextlib.suppress(ValueError):  # no checkpoint, or none that can be read
+                step = checkpoint_notes.read(path)["step"]
+                if step in steps:
+                    continue
                 warnings.warn(
                     f"{path} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
                     f"over: name it {step} again to have it back.",
                     stacklevel=3,
                 )
 
-    def place(self, step: int | str) -> str:
-        """A checkpoint in words."""
-        return f"The checkpoint of {self.unit} {step} in {self.directory}"
+    def holds(self, item: str) -> bool:
+        """Whether a checkpoint holds a pytree of some name."""
+        names = (path.name for _, _, path in self.folders())
+        return any(glob.glob(f"{name}/{item}*", root_dir=self.checkpoints) for name in names)
 
-    def first_readable(
-        self,
-        mode: str | int,
-        best_fn: Callable[[Metrics], Any] | None,
-        read: Callable[[int], Read],
-    ) -> Read:
-        """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
-
-        If a training that goes on has removed it meanwhile, it looks again.
-
-        Args:
-            mode: `"best"`, `"last"`, or the number of a step, in whose place no other is read.
-            best_fn: Maps the metrics at the kept checkpoints to the index of the best.
-            read: Reads the checkpoint of a step.
-
-        Returns:
-            The result of `read`.
-
-        Raises:
-            FileNotFoundError: There is no such checkpoint.
-            ValueError: They are of a training of another kind, or `best_fn` has nothing to choose.
-            CorruptCheckpointError: None could be read.
-        """
-        if best_fn is not None and mode != "best":
+    def check_kind(self) -> None:
+        """Raises a `ValueError` if the folder holds only the checkpoints of another kind of run."""
+        others = [owner for item, owner in _OWNERS.items() if self.holds(item)]
+        if others and not self.holds(self.item):
             raise ValueError(
-                f"best_fn chooses the 'best' checkpoint, but {mode!r} was asked for: leave one out."
+                f"{self.directory} holds checkpoints of {others[0]}, and of no {self.owner}."
             )
-        self.warn_of_renamed()
-        steps = self.steps()
-        if not steps:
-            raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
-        self.check_kind()
-        has_others = isinstance(mode, str) and best_fn is None
-        for step in self._candidates(steps, mode, best_fn):
-            try:
-                return read(step)
-            except CorruptCheckpointError as error:
-                if self._are_gone([step]):
-                    return self.first_readable(mode, best_fn, read)
-                if not has_others:
-                    raise
-                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
-        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
-    def mean_returns(self) -> dict[int, float | None]:
-        """The mean returns of the checkpoints that can be read, `None` where none was measured.
+    def check_identity(self, step: int, notes: Notes, identity: Mapping[str, Any]) -> None:
+        """Raises a `ValueError` if the notes of a checkpoint do not have some names."""
+        for what, own in identity.items():
+            if notes.get(what) != own:
+                raise ValueError(
+                    f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
+                )
 
-        A warning says of each of the others that it is damaged.
-        """
-        steps, returns = self.steps(), {}
-        for step in steps:
-            with self._unless_damaged(step):
-                returns[step] = self._mean_return(step)
-        return self.mean_returns() if steps and self._are_gone(steps) else returns
+    def notes(self, step: int) -> Notes:
+        """The notes of a checkpoint."""
+        return self._look(step, lambda path, notes: notes)
+
+    def history(self, step: int) -> Metrics:
+        """The metrics of the points up to a checkpoint."""
+        return self._look(step, lambda path, notes: self._part(path, notes, HISTORY))
 
     def read(self, step: int, identity: Mapping[str, Any], template: PyTree) -> Restored:
         """Reads a checkpoint.
@@ -184,58 +162,25 @@ class Store:
             identity: Names that its notes must have, by kind.
             template: A pytree structured as the one that was saved; shapes are enough.
 
-        Returns:
-            Its contents.
-
         Raises:
             ValueError: It is of something else; the first leaf that differs is named.
             CorruptCheckpointError: It is damaged.
         """
 
-        def read(notes: dict[str, Any]) -> Restored:
+        def look(path: Path, notes: Notes) -> Restored:
             self.check_identity(step, notes, identity)
             check_leaves(notes[TREE], leaves_of(template), self.place(step), self.owner)
-            saved = self._verified(step, notes)
-            return Restored(with_leaves(template, saved[TREE]), saved[HISTORY], notes)
+            tree = with_leaves(template, self._part(path, notes, TREE))
+            return Restored(tree, self._part(path, notes, HISTORY), notes)
 
-        return self._with_notes(step, read)
-
-    def check_identity(
-        self, step: int, notes: Mapping[str, Any], identity: Mapping[str, Any]
-    ) -> None:
-        """Raises if a checkpoint is of something else.
-
-        Args:
-            step: Its step.
-            notes: Its notes.
-            identity: Names that they must have, by kind.
-
-        Raises:
-            ValueError: They have others.
-        """
-        for what, own in identity.items():
-            if notes.get(what) != own:
-                raise ValueError(
-                    f"{self.place(step)} is of the {what} {notes.get(what)}, but this is {own}."
-                )
+        return self._look(step, look)
 
     def verify(self, step: int) -> None:
-        """Raises if a checkpoint cannot be read back as it was written.
-
-        Raises:
-            CorruptCheckpointError: It cannot.
-        """
-        self._with_notes(step, lambda notes: self._verified(step, notes))
+        """Raises a `CorruptCheckpointError` if a checkpoint cannot be read back as it was written."""
+        self._look(step, lambda path, notes: [self._part(path, notes, x) for x in (TREE, HISTORY)])
 
     def damage(self, step: int) -> CorruptCheckpointError | None:
-        """The damage to a checkpoint; `None` if it is whole.
-
-        Args:
-            step: Its step.
-
-        Returns:
-            The error that `verify` raises.
-        """
+        """The error that `verify` raises; `None` if the checkpoint is whole."""
         try:
             self.verify(step)
         except CorruptCheckpointError as error:
@@ -243,94 +188,85 @@ class Store:
         return None
 
     def on_begin(self) -> None:
-        """Hook: called when a training has locked the folder."""
+        """Hook: called when a run has locked the folder."""
 
     def on_save(self, step: int, notes: Mapping[str, Any]) -> None:
-        """Hook: called when a checkpoint has been written, or will be soon.
+        """Hook: called when a checkpoint with some notes has been written, or will be soon."""
+
+    def first_readable(
+        self,
+        mode: str | int,
+        best_fn: Callable[[Metrics], Any] | None,
+        read: Callable[[int], Read],
+    ) -> Read:
+        """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
+
+        Where a run that goes on has removed a checkpoint meanwhile, it looks again.
 
         Args:
-            step: Its step.
-            notes: What is noted with it.
-        """
-
-    def notes(self, step: int | str) -> dict[str, Any]:
-        """The notes of a checkpoint.
-
-        Args:
-            step: Its step, or the name of its folder.
-
-        Returns:
-            The notes.
+            mode: `"best"`, `"last"`, or the number of a step, instead of which no other is read.
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best.
+            read: Reads the checkpoint of a step.
 
         Raises:
-            CorruptCheckpointError: It cannot be read.
+            FileNotFoundError: There is no such checkpoint.
+            ValueError: They are of another kind of run, or `best_fn` has nothing to choose.
+            CorruptCheckpointError: None could be read.
         """
-        try:
-            return checkpoint_notes.read(self.checkpoints / str(step))
-        except CorruptCheckpointError as error:
-            raise CorruptCheckpointError(f"{self.place(step)} is damaged: {error}.") from error
+        if best_fn is not None and mode != "best":
+            raise ValueError(
+                f"best_fn chooses the 'best' checkpoint, but {mode!r} was asked for: leave one out."
+            )
+        self.warn_of_renamed()
+        if not self.steps():
+            raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
+        self.check_kind()
+        for step in self._candidates(mode, best_fn):
+            try:
+                return read(step)
+            except CorruptCheckpointError as error:
+                if not self.version(step):
+                    return self.first_readable(mode, best_fn, read)
+                if best_fn is not None or not isinstance(mode, str):
+                    raise
+                warnings.warn(f"{error} Falling back to another checkpoint.", stacklevel=4)
+        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
-    def check_kind(self) -> None:
-        """Raises if the folder holds checkpoints, but only of another kind of training.
+    def mean_returns(self) -> dict[int, float | None]:
+        """The mean returns of the checkpoints that can be read, `None` where none was measured.
 
-        Raises:
-            ValueError: It does.
+        A warning says of each of the others that it is damaged.
         """
-        if self.holds(self.item):
-            return
-        for item, owner in _OWNERS.items():
-            if self.holds(item):
-                raise ValueError(
-                    f"{self.directory} holds checkpoints of {owner}, and of no {self.owner}."
-                )
-
-    def holds(self, item: str) -> bool:
-        """Whether a checkpoint holds a pytree of some name."""
-        return any(arrays(self.checkpoints / str(step), item) for step in self.steps())
-
-    def history(self, step: int) -> Metrics:
-        """The history of a checkpoint.
-
-        Args:
-            step: Its step.
-
-        Returns:
-            Metrics of the points up to it.
-
-        Raises:
-            CorruptCheckpointError: It cannot be read.
-        """
-        return self._with_notes(step, lambda notes: self._verified(step, notes, [HISTORY]))[HISTORY]
+        return dict(self._undamaged(lambda step: self.notes(step)["mean_return"]))
 
     def _candidates(
-        self, steps: list[int], mode: str | int, best_fn: Callable[[Metrics], Any] | None
-    ) -> Iterable[int]:
+        self, mode: str | int, best_fn: Callable[[Metrics], Any] | None
+    ) -> Sequence[int]:
+        """The steps to read, in the order in which they are tried."""
+        steps = self.steps()
         if mode == "last":
             return steps[::-1]
-        if mode == "best":
-            return self._best_first() if best_fn is None else [self._chosen(best_fn)]
         if mode in steps:
             return [int(mode)]
-        raise FileNotFoundError(
-            f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the "
-            f"{self.step_name.replace('_', ' ')}s {steps}."
-        )
-
-    def _best_first(self) -> list[int]:
-        """The steps by their mean returns, of which one that is not a number is never the best."""
+        if mode != "best":
+            raise FileNotFoundError(
+                f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the "
+                f"{self.step_name.replace('_', ' ')}s {steps}."
+            )
+        if best_fn is not None:
+            return [self._chosen(best_fn)]
         measured = {step: mean for step, mean in self.mean_returns().items() if mean is not None}
         if not measured:
             raise ValueError(
                 "Without evaluation during training no checkpoint is known to be the best: restore "
                 "'last', or give best_fn."
             )
-        best = best_first(measured)
-        if not best:
+        if not best_first(measured):
             raise ValueError(
                 f"No checkpoint in {self.directory} has a finite mean return, so that none is the "
                 "best: restore 'last', or give best_fn."
             )
-        return best
+        return best_first(measured)
 
     def _chosen(self, best_fn: Callable[[Metrics], Any]) -> int:
         """The step of the kept checkpoint that a function of the metrics chooses."""
@@ -351,69 +287,46 @@ class Store:
 
     def _kept_history(self) -> Metrics:
         """The metrics of the points whose checkpoints are still there."""
-        steps = self.steps()
-        for step in steps[::-1]:
-            with self._unless_damaged(step):
-                history = self.history(step)
-                kept = np.isin(history[self.step_name], steps)
-                return {name: values[kept] for name, values in history.items()}
-        if steps and self._are_gone(steps):
-            return self._kept_history()
+        for step, history in self._undamaged(self.history):
+            kept = np.isin(history[self.step_name], [step, *self.steps()])
+            return {name: values[kept] for name, values in history.items()}
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
-    def _mean_return(self, step: int) -> float | None:
-        try:
-            return mean_return_of(self.notes(step))
-        except KeyError:  # of the first format
-            history = self.history(step)
-        if "returns" not in history or history[self.step_name][-1] != step:
-            return None
-        return float(np.mean(history["returns"][-1]))
+    def _undamaged(self, read: Callable[[int], Read]) -> Iterator[tuple[int, Read]]:
+        """Reads all checkpoints, the newest first; passes over damaged ones with a warning.
 
-    @contextlib.contextmanager
-    def _unless_damaged(self, step: int) -> Iterator[None]:
-        """A context that passes over a damaged checkpoint with a warning, and one that is gone."""
+        Those that their run has removed meanwhile are passed over silently. If it has removed all, it
+        must have written others.
+        """
+        steps = self.steps()
+        for step in steps[::-1]:
+            try:
+                found = read(step)
+            except CorruptCheckpointError as error:
+                if self.version(step):
+                    warnings.warn(f"{error} It is passed over.", stacklevel=5)
+                continue
+            yield step, found
+        if steps and not set(steps) & set(self.steps()):
+            yield from self._undamaged(read)
+
+    def _look(self, step: int, look: Callable[[Path, Notes], Read]) -> Read:
+        """Looks at the folder and notes of a checkpoint; again, if a newer version came meanwhile."""
+        version = self.version(step)
+        path = self.folder(step, version)
         try:
-            yield
+            return look(path, checkpoint_notes.read(path))
         except CorruptCheckpointError as error:
-            if self._are_gone([step]):
-                return
-            warnings.warn(f"{error} It is passed over.", stacklevel=6)
+            if self.version(step) <= version:
+                raise CorruptCheckpointError(f"{self.place(step)} is damaged: {error}.") from error
+        return self._look(step, look)
 
-    def _are_gone(self, steps: Sequence[int]) -> bool:
-        """Whether all of some checkpoints were removed since they were listed, by their training."""
-        return not set(steps) & set(self.steps())
-
-    def _with_notes(self, step: int, read: Callable[[dict[str, Any]], Read]) -> Read:
-        """Reads a checkpoint by its notes; by the new ones if it was written anew meanwhile."""
-        notes = self.notes(step)
-        try:
-            return read(notes)
-        except CorruptCheckpointError:
-            if arrays_of(self.notes(step), self.item) == arrays_of(notes, self.item):
-                raise
-        return self._with_notes(step, read)
-
-    def _verified(
-        self, step: int, notes: Mapping[str, Any], parts: Sequence[str] = (TREE, HISTORY)
-    ) -> dict[str, dict[str, np.ndarray]]:
-        """The arrays of parts of a checkpoint, by path, checked against their digests."""
-        leaves = {part: notes[part] for part in parts}
-        try:
-            name = arrays_of(notes, self.item)
-            return read_arrays(self.checkpoints / str(step), name, leaves)
-        except CorruptCheckpointError as error:
-            raise CorruptCheckpointError(f"{self.place(step)} {error}.") from error
+    def _part(self, path: Path, notes: Notes, part: str) -> dict[str, np.ndarray]:
+        arrays = path / notes.get("arrays", self.item)  # older releases note where they are
+        return read_leaves(arrays, part, notes[part])
 
 
 def best_first(mean_returns: Mapping[int, float]) -> list[int]:
-    """Steps with the highest mean return first; of equal ones, the newest.
-
-    Args:
-        mean_returns: The mean returns, by step.
-
-    Returns:
-        The steps whose mean return is a number.
-    """
+    """Steps with a finite mean return, the highest first; of equal ones, the newest."""
     finite = [step for step, mean in mean_returns.items() if math.isfinite(mean)]
     return sorted(finite, key=lambda step: (mean_returns[step], step), reverse=True)

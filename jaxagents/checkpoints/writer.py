@@ -1,49 +1,51 @@
-"""Writing checkpoints: in the background, kept by policy, in a folder that is locked meanwhile."""
+"""Writing checkpoints: in the background, with the latest and the best kept, to a locked folder."""
 
 import contextlib
-import json
-import os
+import functools
+import secrets
 import shutil
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-from jaxtyping import PyTree
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jaxtyping import Array, PyTree
 
-from jaxagents.checkpoints import names
-from jaxagents.checkpoints.anew import write_anew
-from jaxagents.checkpoints.leaves import leaves_of, pack
+from jaxagents.checkpoints.disk import LOCK, Troubles, lock, make_durable, probe, write_description
+from jaxagents.checkpoints.leaves import array_name, digest, leaves_of, pack, signature
 from jaxagents.checkpoints.notes import (
-    ARRAYS,
+    FILE,
     HISTORY,
     META,
     TREE,
     CorruptCheckpointError,
-    arrays_of,
-    n_points,
     say_the_same,
     sealed,
 )
-from jaxagents.checkpoints.quiet import quiet_orbax, quiet_tasks
-from jaxagents.checkpoints.reading import this_process_alone
-from jaxagents.checkpoints.store import Store, best_first
-from jaxagents.checkpoints.troubles import Troubles, in_our_words
+from jaxagents.checkpoints.store import OUTDATED, SET_ASIDE, UNFINISHED, Store, best_first
+from jaxagents.core import processes
 from jaxagents.core.describe import to_json
 from jaxagents.core.metrics import Metrics
 
 if TYPE_CHECKING:
-    from orbax.checkpoint import CheckpointManager
+    from orbax.checkpoint import AsyncCheckpointer, Checkpointer, CompositeCheckpointHandler
     from orbax.checkpoint.args import Composite
+    from orbax.checkpoint.options import MultiprocessingOptions
 
-
-_LOCK = ".lock"
+_SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
 
 
 class Writer:
-    """Writes checkpoints to a store, whose folder it locks, in a thread of its own."""
+    """Writes the checkpoints of a store, whose folder it locks, in a thread of its own."""
+
+    leads = True
+    """Whether this process writes what is not divided among processes."""
 
     def __init__(
         self,
@@ -59,36 +61,31 @@ class Writer:
             store: The store.
             identity: The owner of the checkpoints, such as its class, by kind.
             keep: Number of latest checkpoints to keep besides the best. `None` keeps all.
-            start: Step at which the training starts.
+            start: Step at which the run starts.
             descriptions: Dataclasses or dicts to write as JSON, by the stems of their files.
         """
+        self.troubles = Troubles(store.directory)
         self._store = store
         self._identity = identity
         self._keep = keep
         self._start = start
         self._descriptions = {stem: to_json(x) for stem, x in descriptions.items()}
         self._stack = contextlib.ExitStack()
-        self._writing: Future | None = None
-        self._unwritten: tuple[int, Composite] | None = None
-        self.troubles = Troubles(store.directory)
+        self._unwritten: tuple[Path, Composite] | None = None
+        self._wait: Callable[[], object] | None = None
 
     def __enter__(self) -> "Writer":
         """Locks the folder, sets damaged checkpoints that lie ahead aside, and writes descriptions.
 
         Raises:
-            FileExistsError: Another training writes to the folder, or it holds later checkpoints.
+            FileExistsError: Another run writes to the folder, or it holds later checkpoints.
             OSError: The folder cannot be written to.
         """
-        with contextlib.ExitStack() as stack, in_our_words(self._store.directory):
-            stack.enter_context(quiet_tasks())
+        with contextlib.ExitStack() as stack, self.troubles.refused():
             self._begin(stack)
-            self._mean_returns = {
-                step: mean for step, mean in self._store.mean_returns().items() if mean is not None
-            }
-            kept = _LatestAndBest(self._keep, self._mean_returns)
-            with quiet_orbax():
-                manager = _manager(self._store.checkpoints, kept, self._options())
-                self._manager = stack.enter_context(manager)
+            means = self._store.mean_returns().items()
+            self._mean_returns = {step: mean for step, mean in means if mean is not None}
+            self._orbax = stack.enter_context(self._checkpointer())
             self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             self._stack = stack.pop_all()
         return self
@@ -110,6 +107,10 @@ class Writer:
         """A context in which any error only warns that the folder could not be written to."""
         return self.troubles.attempt()
 
+    def is_written(self, step: int) -> bool:
+        """Whether there is a checkpoint of a step."""
+        return self._agreed(self._store.version(step)) > 0
+
     def save(
         self,
         step: int,
@@ -121,11 +122,10 @@ class Writer:
         """Writes a checkpoint in the background; only warns if that fails, and tries again at the end.
 
         Args:
-            step: Its step. If there is one already, it is written anew, unless it says as much or is
-                damaged.
+            step: Its step. If there is a checkpoint already, it is written again, with at least its
+                history and mean return, unless it is damaged or has the same contents.
             tree: The pytree.
-            history: Metrics of the points up to it. Those of one that is written anew stay, if there are
-                as many.
+            history: Metrics of the points up to it.
             mean_return: The checkpoint with the highest is kept as the best; `None` never is.
             notes: Anything else to store, as JSON.
         """
@@ -133,34 +133,33 @@ class Writer:
 
         with self.troubles.attempt():
             self._finish()
-        former, name = None, self._store.item
-        if self.is_written(step):
+        version, former = self._agreed(self._store.version(step)), None
+        if version:
             try:
                 former = self._store.notes(step)
-                history, mean_return = self._with_former(step, former, history, mean_return)
+                n_points = {leaf["path"]: leaf["shape"][0] for leaf in former[HISTORY]}
+                name = self._store.step_name
+                if len(history.get(name, ())) <= n_points.get(name, 0):
+                    history = self._store.history(step)
             except CorruptCheckpointError:
                 return
-            name = names.next_arrays(arrays_of(former, self._store.item))
+            mean_return = self._mean_returns.get(step, mean_return)
         arrays, signatures = self._contents(tree)
-        history_arrays, history_signatures = pack(leaves_of(history))
-        meta = {TREE: signatures, HISTORY: history_signatures, ARRAYS: name}
-        seal = sealed({**self._identity, **(notes or {}), **meta}, step, mean_return)
-        if former is not None and not self._differ(former, seal):
+        past, signatures_of_past = pack(leaves_of(history))
+        notes = {**self._identity, **(notes or {}), TREE: signatures, HISTORY: signatures_of_past}
+        notes = sealed(notes, step, mean_return)
+        if former and self._agreed(say_the_same(former, notes, self._store.passing)):
             return
-        items = {
-            name: args.PyTreeSave({TREE: arrays, HISTORY: history_arrays}),
-            META: args.JsonSave(seal),
-        }
         if mean_return is not None:
             self._mean_returns[step] = mean_return
-        self._unwritten = step, args.Composite(**items)
+        saved = {
+            self._store.item: args.PyTreeSave({TREE: arrays, HISTORY: past}),
+            META: args.JsonSave(notes),
+        }
+        self._unwritten = self._store.folder(step, version + 1), args.Composite(**saved)
         with self.troubles.attempt():
             self._begin_again()
             self._write(*self._unwritten)
-
-    def is_written(self, step: int) -> bool:
-        """Whether there is a checkpoint of a step."""
-        return step in self._store.steps()
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder."""
@@ -168,14 +167,14 @@ class Writer:
         stack.callback(self._lock.release)
         self._clear_the_way()
         self._describe()
+        self._tidy_up()
 
     def _begin_again(self) -> None:
-        """Locks and describes the folder anew, with a warning, if it was deleted or renamed."""
-        if (self._store.directory / _LOCK).exists():
+        """Locks and describes the folder again, with a warning, if it was deleted or renamed."""
+        if (self._store.directory / LOCK).exists():
             return
         self._lock.release(force=True)
-        self._store.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire(timeout=0)
+        lock(self._store.directory)
         self._describe()
         warnings.warn(
             f"{self._store.directory} was gone, and is made again for what comes from here on. If it "
@@ -184,49 +183,102 @@ class Writer:
         )
 
     def _describe(self) -> None:
+        self._store.checkpoints.mkdir(exist_ok=True)
         for stem, description in self._descriptions.items():
             write_description(self._store.directory, stem, description)
 
-    def _options(self) -> dict[str, Any]:
-        """Orbax's options: this process writes, without orbax's own threads, which take longer."""
-        return {
-            "multiprocessing_options": this_process_alone(),
-            "enable_async_checkpointing": False,
-        }
+    def _clear_the_way(self) -> None:
+        """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
+        store = self._store
+        store.check_kind()
+        damages = {step: store.damage(step) for step in store.steps() if step > self._start}
+        for step, damage in damages.items():
+            if damage is None:
+                raise FileExistsError(
+                    f"{store.directory} holds a checkpoint of {store.unit} {step}, but this training "
+                    f"starts at {store.unit} {self._start}. {store.if_behind}, or choose another "
+                    "checkpoint_dir. Nothing was changed."
+                )
+        for step, _, path in store.folders():
+            if step in damages:
+                number = 1
+                while (aside := path.with_name(f"{path.name}{SET_ASIDE}{number}")).exists():
+                    number += 1
+                path.rename(aside)
+                warnings.warn(f"{damages[step]} It was set aside.", stacklevel=2)
 
-    def _with_former(
-        self, step: int, former: Mapping[str, Any], history: Metrics, mean_return: float | None
-    ) -> tuple[Metrics, float | None]:
-        """The history and the mean return to write, of which none is lost that a checkpoint has."""
-        former_mean = self._mean_returns.get(step)
-        if len(history.get(self._store.step_name, ())) <= n_points(former, self._store.step_name):
-            history = self._store.history(step)
-        return history, mean_return if former_mean is None else former_mean
+    def _checkpointer(self) -> "Checkpointer":
+        """Orbax, without its own threads, which take longer; its import is slow."""
+        from orbax.checkpoint import Checkpointer
+        from orbax.checkpoint.options import MultiprocessingOptions
 
-    def _differ(self, former: Mapping[str, Any], notes: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint is to be written anew, by its notes and the new ones."""
-        return not say_the_same(former, notes, self._store.passing)
+        process = jax.process_index()
+        alone = MultiprocessingOptions(primary_host=process, active_processes={process})
+        return Checkpointer(self._handler(alone), multiprocessing_options=alone)
+
+    def _handler(self, processes: "MultiprocessingOptions") -> "CompositeCheckpointHandler":
+        """Orbax's handler for arrays and notes, in the format that `read_leaves` expects."""
+        from orbax import checkpoint as ocp
+
+        each: Any = {"multiprocessing_options": processes}
+        arrays = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=False, **each)
+        handlers: Any = {self._store.item: arrays, META: ocp.JsonCheckpointHandler(**each)}
+        options = ocp.CompositeOptions(**each)
+        return ocp.CompositeCheckpointHandler(composite_options=options, **handlers)
+
+    def _agreed(self, number: int) -> int:
+        """A number that all processes that write have to see the same."""
+        return number
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, since updates use them up, and signatures of their leaves."""
         return pack(leaves_of(tree))
 
-    def _write(self, step: int, items: "Composite") -> None:
+    def _write(self, path: Path, items: "Composite") -> None:
         """Begins to write a checkpoint."""
 
-        def write() -> None:
-            self._save(step, items)
-            self._remove_outdated()
+        def save() -> None:
+            arrays = jax.tree.leaves(items[self._store.item].item)
+            probe(self._store.checkpoints, sum(array.nbytes for array in arrays))
+            self._orbax.save(path, args=items)
 
-        self._writing = self._thread.submit(write)
+        self._wait = self._thread.submit(self._complete, path, save).result
+
+    def _complete(self, path: Path, save: Callable[[], object]) -> None:
+        """Has a checkpoint written, and then removes those that are not kept."""
+        try:
+            save()
+            if self.leads:
+                make_durable(path / META / FILE, path / META, path, path.parent)
+                self._move_old_away()
+        finally:
+            if self.leads:
+                self._tidy_up()
+
+    def _move_old_away(self) -> None:
+        folders = self._store.folders()
+        newest = {step: path for step, _, path in folders}
+        latest = list(newest) if self._keep is None else list(newest)[-self._keep :]
+        means = {step: mean for step, mean in self._mean_returns.items() if step in newest}
+        kept = {newest[step] for step in (*latest, *best_first(means)[:1])}
+        outdated = self._store.checkpoints / OUTDATED
+        for _, _, path in folders:
+            if path not in kept:
+                outdated.mkdir(exist_ok=True)
+                path.rename(outdated / path.name)
+
+    def _tidy_up(self) -> None:
+        """Removes old checkpoints, and remains of those that could not be written."""
+        checkpoints = self._store.checkpoints
+        for path in (checkpoints / OUTDATED, *checkpoints.glob(f"*{UNFINISHED}*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _finish(self) -> None:
         """Waits for the checkpoint that is being written, and raises what went wrong."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            writing.result()
-        self._manager.wait_until_finished()
-        self._unwritten = None
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            wait()
+            self._unwritten = None
 
     def _try_again(self) -> None:
         """Writes the last checkpoint if that failed."""
@@ -235,119 +287,105 @@ class Writer:
             self._write(*self._unwritten)
             self._finish()
 
-    def _save(self, step: int, items: "Composite") -> None:
-        try:
-            with quiet_orbax():
-                if self.is_written(step):
-                    folder, how = self._store.checkpoints / str(step), self._options()
-                    processes = how["multiprocessing_options"]
-                    write_anew(folder, self._store.item, items, processes, self._leads())
-                elif not self._manager.save(step, args=items):
-                    raise OSError(f"the checkpoint of {self._store.unit} {step} was not written")
-        except Exception:
-            _remove_unfinished(self._store.checkpoints)
-            raise
 
-    def _leads(self) -> bool:
-        """Whether this process writes what is not divided among processes."""
-        return True
+class SharedWriter(Writer):
+    """Writes checkpoints to a store, each process its own part of the arrays.
 
-    def _remove_outdated(self) -> None:
-        shutil.rmtree(self._store.checkpoints / names.OUTDATED, ignore_errors=True)
-
-    def _clear_the_way(self) -> None:
-        """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
-        store = self._store
-        store.check_kind()
-        later = [step for step in store.steps() if step > self._start]
-        damages = {step: store.damage(step) for step in later}
-        for step, damage in damages.items():
-            if damage is None:
-                raise FileExistsError(
-                    f"{store.directory} holds a checkpoint of {store.unit} {step}, but this training "
-                    f"starts at {store.unit} {self._start}. {store.if_behind}, or choose another "
-                    "checkpoint_dir. Nothing was changed."
-                )
-        for step, damage in damages.items():
-            folder = store.checkpoints / str(step)
-            folder.rename(names.free_name_aside(folder))
-            warnings.warn(f"{damage} It was set aside.", stacklevel=2)
-
-
-def write_description(directory: str | os.PathLike, stem: str, description: object) -> None:
-    """Writes `stem.json`, or `stem-2.json` and so on where other contents are already there.
-
-    Args:
-        directory: The folder.
-        stem: Name of the file without its ending.
-        description: Dataclass or dict.
+    The first process locks the folder and writes all else. A process that gave up alone, or tried again,
+    would have the others wait for it: so errors are raised, and nothing is tried again.
     """
-    text = json.dumps(to_json(description), indent=2) + "\n"
-    path, number = Path(directory).expanduser().resolve() / f"{stem}.json", 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    while path.exists() and path.read_bytes() != text.encode():
-        number += 1
-        path = path.with_name(f"{stem}-{number}.json")
-    path.write_bytes(text.encode())
+
+    _orbax: "AsyncCheckpointer"
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first process."""
+        return processes.leads()
+
+    def attempt(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which errors are raised."""
+        return contextlib.nullcontext()
+
+    def _begin(self, stack: contextlib.ExitStack) -> None:
+        """Prepares the folder, or raises an error in all processes."""
+        error = None
+        if self.leads:
+            try:
+                super()._begin(stack)
+            except Exception as raised:
+                error = raised
+        folder = self._store.directory
+        if processes.in_any(error is not None):
+            raise error or RuntimeError(
+                f"The first process could not begin to write to {folder}; its own error says why."
+            )
+        token = folder / f".seen-by-all-{processes.agreed(secrets.randbits(30))}"
+        if self.leads:
+            token.touch()
+        missing = processes.those_without(_appears(token))
+        if self.leads:
+            token.unlink()
+        if missing:
+            raise FileNotFoundError(
+                f"checkpoint_dir {folder} must be the same folder for all processes, but processes "
+                f"{missing} do not see what process 0 writes there."
+            )
+
+    def _begin_again(self) -> None:
+        pass
+
+    def _try_again(self) -> None:
+        pass
+
+    def _agreed(self, number: int) -> int:
+        return processes.agreed(number)
+
+    def _checkpointer(self) -> "AsyncCheckpointer":
+        """Orbax, whose own threads write: processes wait for each other in this one alone."""
+        from orbax.checkpoint import AsyncCheckpointer
+        from orbax.checkpoint.options import MultiprocessingOptions
+
+        return AsyncCheckpointer(self._handler(MultiprocessingOptions()))
+
+    def _write(self, path: Path, items: "Composite") -> None:
+        self._orbax.save(path, args=items)
+        self._wait = functools.partial(self._complete, path, self._orbax.wait_until_finished)
+
+    def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Copies of the arrays, where they are, and signatures: each process digests its own blocks."""
+        leaves = [(path, jnp.copy(leaf)) for path, leaf in leaves_of(tree)]
+        digests = [_digests_of_own_blocks(leaf) for _, leaf in leaves]
+        table = np.zeros((len(leaves), max(map(len, digests))), np.uint32)
+        for row, own in zip(table, digests, strict=True):
+            row[: len(own)] = own
+        table = multihost_utils.process_allgather(table).max(axis=0)
+        signatures = [
+            signature(path, leaf, row[: len(own)])
+            for (path, leaf), row, own in zip(leaves, table, digests, strict=True)
+        ]
+        pairs = zip(signatures, leaves, strict=True)
+        return {array_name(saved): leaf for saved, (_, leaf) in pairs if leaf.size}, signatures
 
 
-def lock(directory: Path) -> FileLock:
-    """Locks a folder of checkpoints against all but this thread, which may lock it several times.
+def _digests_of_own_blocks(array: Array) -> list[int]:
+    """Digests of the blocks of rows on the devices of this process; 0 for those of others."""
 
-    Args:
-        directory: The folder, which is made.
+    def first_row(block: tuple[slice, ...]) -> int:
+        return block[0].start or 0 if block else 0
 
-    Returns:
-        The lock, to be released as often as it was taken.
-
-    Raises:
-        FileExistsError: Another training is writing to the folder.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    held = FileLock(directory.resolve() / _LOCK, is_singleton=True)
-    try:
-        held.acquire(timeout=0)
-    except Timeout:
-        raise FileExistsError(
-            f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
-        ) from None
-    return held
+    blocks = array.sharding.devices_indices_map(array.shape).values()
+    digests = dict.fromkeys(sorted(first_row(block) for block in blocks), 0)
+    for shard in array.addressable_shards:
+        if shard.replica_id == 0:
+            digests[first_row(shard.index)] = digest(np.asarray(shard.data))
+    return list(digests.values())
 
 
-class _LatestAndBest:
-    """Orbax's policy by which the latest checkpoints and the best one are kept."""
-
-    def __init__(self, n_latest: int | None, mean_returns: Mapping[int, float]) -> None:
-        """Takes the number of latest ones, and the mean returns by step, which may grow."""
-        self._n_latest = n_latest
-        self._mean_returns = mean_returns
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: object) -> list[bool]:
-        """Whether to keep each of the checkpoints, which are in the order of their steps."""
-        steps = [checkpoint.step for checkpoint in checkpoints]
-        latest = steps if self._n_latest is None else steps[-self._n_latest :]
-        means = self._mean_returns
-        best = best_first({step: means[step] for step in steps if step in means})[:1]
-        return [step in (*latest, *best) for step in steps]
-
-
-def _manager(
-    folder: Path, kept: _LatestAndBest, how_to_write: Mapping[str, Any]
-) -> "CheckpointManager":
-    """Makes orbax's checkpoint manager, whose import is too slow for the top of the module."""
-    from orbax.checkpoint import CheckpointManager, CheckpointManagerOptions
-
-    options = CheckpointManagerOptions(
-        preservation_policy=kept,
-        create=False,
-        todelete_subdir=names.OUTDATED,
-        **how_to_write,
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    return CheckpointManager(folder, options=options)
-
-
-def _remove_unfinished(checkpoints: Path) -> None:
-    """Removes what orbax leaves of a checkpoint that it could not write."""
-    for folder in names.unfinished(checkpoints):
-        shutil.rmtree(folder, ignore_errors=True)
+def _appears(path: Path) -> bool:
+    """Whether a file is there, if need be after a while."""
+    deadline = time.monotonic() + _SECONDS_FOR_A_FILE_TO_APPEAR
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

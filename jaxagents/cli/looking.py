@@ -5,20 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.folders import Eval, Export, List, Plot, Replay, Verify
-from jaxagents.cli.mistakes import (
-    FailureError,
-    MistakeError,
-    environment_names,
-    names_of_suites,
-    told_in_a_line,
-)
+from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, told_in_a_line
+from jaxagents.cli.options import Eval, Export, List, Plot, Replay, Verify
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.tables import print_table
+from jaxagents.cli.reports import draw_runs, print_table, report_episodes
+from jaxagents.cli.runs import Run
 from jaxagents.core import numbers
 from jaxagents.core.suites import GYMNASIUM, SUITES, is_installed
-from jaxagents.presets.settings import PRESETS
 
 
 def evaluate(words: Sequence[str]) -> None:
@@ -29,8 +23,6 @@ def evaluate(words: Sequence[str]) -> None:
         if options.seed is not None:
             numbers.seed("--seed", options.seed)
     run, agent = _run_and_agent(options.folder)
-    from jaxagents.cli.reports import report_episodes
-
     with told_in_a_line():
         _check_film(agent, options.film)
         runner, _ = agent.restore(options.checkpoint)
@@ -61,15 +53,11 @@ def plot(words: Sequence[str]) -> None:
     options = parse(Plot, words, "plot", "Draws a metric of runs into one picture.")
     if not options.folders:
         raise MistakeError("Missing: jaxagents plot FOLDER... Folders of runs.")
-    from jaxagents.cli.curves import curves_of, draw
-
     metric, folders = options.metric, options.folders
-    name = f"{metric.replace('/', '-')}.png"
-    default = (folders[0] if len(folders) == 1 else Path()) / name
-    curves = [curve for folder in folders for curve in curves_of(folder, metric)]
+    default = (folders[0] if len(folders) == 1 else Path()) / f"{metric.replace('/', '-')}.png"
     path = options.output or default
     with told_in_a_line():
-        draw(curves, path, metric)
+        draw_runs(folders, metric, path)
     print(f"{path} shows {metric}.")
 
 
@@ -150,7 +138,7 @@ def list_names(words: Sequence[str]) -> None:
     """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
-        print("\n".join([*environment_names(), *names_of_suites()]))
+        print(*environment_names(), *_names_of_suites(), sep="\n")
         _print_further_suites()
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
@@ -158,6 +146,20 @@ def list_names(words: Sequence[str]) -> None:
     else:
         rows = [[name, settings.agent, settings.env] for name, settings in PRESETS.items()]
         print_table(["preset", "agent", "environment"], rows)
+
+
+def _names_of_suites() -> list[str]:
+    """The names of the environments of the suites that are installed, which are imported.
+
+    Those of Gymnasium, which is always installed, are not listed one by one.
+    """
+    from_suites = []
+    for suite in SUITES:
+        if suite != GYMNASIUM and is_installed(suite):
+            from jaxagents.envs.adapters.making import names_of
+
+            from_suites += names_of(suite)
+    return from_suites
 
 
 def _print_further_suites() -> None:
@@ -176,8 +178,6 @@ def _print_further_suites() -> None:
 
 
 def _run_and_agent(folder: Path) -> tuple[Any, Any]:
-    from jaxagents.cli.runs import Run
-
     run = Run.read(folder)
     if run.n_seeds is not None:
         raise MistakeError(

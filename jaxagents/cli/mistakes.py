@@ -1,20 +1,38 @@
-"""Mistakes on the command line, and the names that there are."""
+"""Errors of the command line, each told in one line, and the names of environments."""
 
 import ast
 import importlib.util
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxagents.catalogue import CATALOGUE
 from jaxagents.core.nearest import unknown
-from jaxagents.core.suites import GYMNASIUM, SUITES, check_installed, is_installed
-from jaxagents.presets.settings import PRESETS
+from jaxagents.core.suites import GYMNASIUM, SUITES, check_installed
 
 
-class MistakeError(Exception):
-    """Something that the user should have written otherwise, told in one line."""
+class CommandError(Exception):
+    """A command that cannot go on, with the exit status of the process."""
+
+    status: int
+
+
+class FailureError(CommandError):
+    """A run that failed."""
+
+    status = 1
+
+
+class MistakeError(CommandError):
+    """Something that the user should have written otherwise."""
+
+    status = 2
+
+
+class StoppedError(CommandError):
+    """A run that the user stopped, with how to go on."""
+
+    status = 130
 
 
 _OF_CHOICES = (
@@ -64,16 +82,11 @@ def _with_options(line: str, fields: Collection[str]) -> str:
     return re.sub(r"\b(?P<config>\w*Config\.)?(?P<name>[a-z]\w*(\.[a-z]\w*)*)", option, line)
 
 
-def check_agent(name: str) -> None:
-    """Refuses the name of an agent that there is not."""
-    if name not in CATALOGUE:
-        raise MistakeError(unknown("agent", name, CATALOGUE))
-
-
-def check_preset(name: str) -> None:
-    """Refuses the name of a preset that there is not."""
-    if name not in PRESETS:
-        raise MistakeError(unknown("preset", name, PRESETS))
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuses a name that there is not."""
+    known = list(known)
+    if name not in known:
+        raise MistakeError(unknown(kind, name, known))
 
 
 def check_environment(name: str) -> None:
@@ -91,10 +104,9 @@ def check_environment(name: str) -> None:
         with told_in_a_line():
             check_installed(suite)
         return
-    known = environment_names()
     own_name = name.removeprefix("gymnax:")
-    if ":" not in own_name and own_name not in known:
-        raise MistakeError(unknown("environment", name, known))
+    if ":" not in own_name:
+        check_known("environment", own_name, environment_names())
 
 
 def environment_names() -> Sequence[str]:
@@ -108,25 +120,3 @@ def environment_names() -> Sequence[str]:
     import gymnax
 
     return list(gymnax.registered_envs)
-
-
-def names_of_suites() -> Sequence[str]:
-    """The names of the environments of the suites that are installed, which are imported.
-
-    Those of Gymnasium, which is always installed, are not listed one by one.
-    """
-    names = []
-    others = [suite for suite in SUITES if suite != GYMNASIUM]
-    for suite in filter(is_installed, others):
-        from jaxagents.envs.adapters.making import names_of
-
-        names += names_of(suite)
-    return names
-
-
-class FailureError(Exception):
-    """A run that failed, told in one line."""
-
-
-class StoppedError(Exception):
-    """A run that the user stopped, with how to go on."""

@@ -1,89 +1,265 @@
-"""Options as dataclasses, from which tyro makes a parser."""
+"""The options of all commands, as dataclasses from which tyro makes parsers.
+
+Those of agents come from a table, as importing the agents would take seconds. `make options` writes it
+from the docstrings and defaults of their configurations and hyperparameters.
+"""
 
 import dataclasses
-from typing import Annotated, Any, NamedTuple
+import itertools
+import json
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxagents.cli.values import SHARED, shared_names
+from jaxagents.catalogue import PRESETS, Fields
+from jaxagents.cli.parsing import leaves
+from jaxagents.core.numbers import OTHER_NAMES, by_own_names
+
+FILE = Path(__file__).with_name("options.json")
+SHARED = {
+    "learning_rate": "Step size of all networks, in place of each of theirs.",
+    "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
+}
+"""Options that stand for all hyperparameters whose names end so, with their help."""
+
+_NAMED = tyro.conf.arg(metavar="FOLDER")
+Folder = Annotated[tyro.conf.Positional[Path], _NAMED]
+Checkpoint = Literal["best", "last"] | int
 
 
-class Option(NamedTuple):
-    """An option to be.
-
-    Attributes:
-        name: Its name.
-        kind: Its type.
-        default: Its default.
-        text: Its help.
-    """
-
-    name: str
-    kind: Any
-    default: Any
-    text: str = ""
-
-
-class AgentOptions(NamedTuple):
-    """The options of an agent.
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Options of `resume`.
 
     Attributes:
-        config: Those of its configuration.
-        hyperparams: Those of its hyperparameters by name, with dicts of nested ones.
+        folder: Folder of the run.
+        n_steps: Total number of updates, if it should change.
+        n_updates: Another name of n_steps.
     """
 
-    config: list[Option]
-    hyperparams: dict[str, Any]
+    folder: Folder
+    n_steps: int | None = None
+    n_updates: int | None = None
 
 
-def options_class(own: list[Option], agent: AgentOptions, several: bool = False) -> type:
-    """A dataclass of the options of a command and of an agent.
+@dataclasses.dataclass(frozen=True)
+class Eval:
+    """Options of `eval`.
+
+    Attributes:
+        folder: Folder of the run.
+        n_evals: Number of episodes.
+        deterministic: Whether to take greedy actions, rather than to draw them from the policy.
+        checkpoint: The checkpoint: best, last, or the number of an update.
+        seed: Seed of the episodes; by default that of the run and one.
+        film: File of a film (.gif or .mp4) of an episode; none by default.
+    """
+
+    folder: Folder
+    n_evals: int = 128
+    deterministic: bool = True
+    checkpoint: Checkpoint = "best"
+    seed: int | None = None
+    film: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Options of `export`.
+
+    Attributes:
+        folder: Folder of the run.
+        output: File of the policy, by default policy.safetensors in the folder.
+        checkpoint: The checkpoint: best, last, or the number of an update.
+    """
+
+    folder: Folder
+    output: Path | None = None
+    checkpoint: Checkpoint = "best"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Options of `plot`.
+
+    Attributes:
+        folders: Folders of runs.
+        metric: The metric, one of those in metrics.jsonl.
+        output: File of the picture; by default METRIC.png in the folder, or here if there are several.
+    """
+
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], _NAMED] = ()
+    metric: str = "returns"
+    output: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Options of `replay`.
+
+    Attributes:
+        folder: Folder of the run.
+        first: Update after which to begin; by default that of the last checkpoint.
+        updates: Number of updates to repeat.
+        film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
+    """
+
+    folder: Folder
+    first: Annotated[int | None, tyro.conf.arg(name="from")] = None
+    updates: int = 10
+    film: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Options of `verify`.
+
+    Attributes:
+        folder: Folder of a training, of an agent or on the host.
+    """
+
+    folder: Folder
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """Options of `list`.
+
+    Attributes:
+        kind: The kind of names.
+    """
+
+    kind: tyro.conf.Positional[Literal["agents", "envs", "presets"]]
+
+
+Option = tuple[str, Any, Any]
+"""A name, a type and a default, as `dataclasses.make_dataclass` takes them."""
+
+
+def option(name: str, kind: Any, default: Any, text: str) -> Option:
+    """An option with its help."""
+    return name, Annotated[kind, tyro.conf.arg(help=text)], default
+
+
+def options_of(
+    agent: str, preset: str | None = None, own: Sequence[Option] = (), several: bool = False
+) -> type:
+    """A dataclass of the options of an agent, with its defaults or those of a preset.
 
     Args:
-        own: The options of the command.
-        agent: Those of the agent.
+        agent: The name of the agent in the catalogue.
+        preset: The name of a preset of this agent.
+        own: The options of the command, which come first.
         several: Whether a hyperparameter takes several values.
 
     Returns:
         The class, whose fields `config` and `hyperparams` hold the options of the agent.
     """
-    kind, nothing = (tuple[float, ...], ()) if several else (float | None, None)
-    shared = [Option(name, kind, nothing, SHARED[name]) for name in shared_names(agent.hyperparams)]
-    own_class = _dataclass("Options", [*own, *shared])
-    groups = {
-        "config": _dataclass("Config", agent.config),
-        "hyperparams": _hyperparameter_options(agent.hyperparams, several),
-    }
-    return dataclasses.make_dataclass(
-        "Options",
-        [
-            (name, Annotated[cls, tyro.conf.arg(name="", help="")], cls())
-            for name, cls in groups.items()
-        ],
-        bases=(own_class,),
-        frozen=True,
-        kw_only=True,
+    table = json.loads(FILE.read_text(encoding="utf-8"))
+    places = table["agents"][agent]
+    settings = PRESETS[preset] if preset else None
+    config = _config(table, places["config"], settings.config if settings else {})
+    hyperparams = _hyperparams(
+        table, places["hyperparams"], settings.hyperparams if settings else {}, several
     )
+    names = [name for name, _ in leaves(hyperparams)]
+    kind, nothing = (tuple[float, ...], ()) if several else (float | None, None)
+    shared = [
+        option(name, kind, nothing, text)
+        for name, text in SHARED.items()
+        if any(full_name.endswith(name) for full_name in names)
+    ]
+    groups = [
+        (name, Annotated[group, tyro.conf.arg(name="", help="")], group())
+        for name, group in (("config", config), ("hyperparams", hyperparams))
+    ]
+    return _dataclass("Options", [*own, *shared, *groups])
 
 
-def _hyperparameter_options(hyperparams: dict[str, Any], several: bool) -> type:
+def _config(table: Fields, defaults: Fields, chosen: Fields) -> type:
+    kinds = type(
+        "Kinds", (), {"__annotations__": {place: table["kinds"][place] for place in defaults}}
+    )
+    hints = typing.get_type_hints(kinds, {"Literal": Literal})
     options = []
-    for name, option in hyperparams.items():
-        if isinstance(option, dict):
-            kind = _hyperparameter_options(option, several)
-            options.append(Option(name, kind, kind()))
-        elif several:
-            default = () if option.default is None else (option.default,)
-            options.append(Option(name, tuple[float, ...], default, option.text))
-        else:
-            options.append(option)
+    for place, default in defaults.items():
+        name = place.rsplit(".", 1)[1]
+        value = _with_tuples(chosen.get(name, default))
+        options.append(option(name, hints[place], value, table["texts"][place]))
+    return _dataclass("Config", options)
+
+
+def _with_tuples(value: Any) -> Any:
+    """A value with tuples in place of the lists that JSON has."""
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+
+
+def _hyperparams(table: Fields, defaults: Fields, chosen: Fields, several: bool) -> type:
+    options = []
+    for place, default in defaults.items():
+        name = place.rsplit(".", 1)[1]
+        value = chosen.get(name, {} if isinstance(default, dict) else default)
+        if isinstance(value, dict):
+            of_value = default if isinstance(default, dict) else table["schedule"]
+            nested = _hyperparams(table, of_value, value, several)
+            options.append((name, nested, nested()))
+            continue
+        value = None if value is None else float(value)
+        kind = float if value is not None else float | None
+        if several:
+            kind, value = tuple[float, ...], () if value is None else (value,)
+        options.append(option(name, kind, value, table["texts"][place]))
     return _dataclass("Hyperparameters", options)
 
 
 def _dataclass(name: str, options: list[Option]) -> type:
-    """A dataclass of options, all with a text, for which tyro else reads sources."""
-    fields = [
-        (option.name, Annotated[option.kind, tyro.conf.arg(help=option.text)], option.default)
-        for option in options
+    return dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
+
+
+def chosen_config(options: Any) -> Fields:
+    """The fields of a configuration that options give, without their other names.
+
+    Args:
+        options: Options. One that has its default is taken for one that was not given.
+
+    Returns:
+        The fields.
+
+    Raises:
+        ValueError: A number is not positive, or two contradict each other.
+    """
+    values, defaults = dataclasses.asdict(options), dataclasses.asdict(type(options)())
+    fields = {name: value for name, value in values.items() if name not in OTHER_NAMES}
+    others = [name for name in OTHER_NAMES if values.get(name) is not None]
+    given = {name: value for name, value in values.items() if value != defaults[name]}
+    sizes = {name: fields[name] for name in ("batch_size", "rollout_length") if name in fields}
+    return {**fields, **by_own_names("AgentConfig", given, others, sizes)}
+
+
+def chosen_sets(options: Any) -> list[Fields]:
+    """Every combination of the hyperparameters that options give, with values that are given twice once.
+
+    Args:
+        options: Options, whose `hyperparams` hold a value for each name, or several in a tuple.
+
+    Returns:
+        Values by full names, such as `actor_optimizer_params.eps`; the last option varies fastest.
+    """
+    own = dict(leaves(options.hyperparams))
+    shared = {name: getattr(options, name, None) for name in SHARED}
+    shared = {name: value for name, value in shared.items() if value not in (None, ())}
+    sources = {name: next(filter(name.endswith, shared), name) for name in own}
+    axes = {
+        name: dict.fromkeys(value or (None,)) if isinstance(value, tuple) else (value,)
+        for name, value in {**own, **shared}.items()
+        if name in sources.values()
+    }
+    return [
+        {name: chosen[source] for name, source in sources.items()}
+        for chosen in (
+            dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+        )
     ]
-    return dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)

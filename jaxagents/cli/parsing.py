@@ -30,7 +30,7 @@ _PLAIN = {
     r"Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value.",
     r"Missing from (jaxagents \w+): (\S+) (.*) \(required\)": r"Missing: \1 \2. \3",
 }
-"""Messages of Python and of tyro, and what they are in plain words."""
+"""Messages of Python and of tyro, and the same in plain words."""
 _OF_SEVERAL_TYPES = re.compile(r"(\S+): no type matching (\S+) could be .* from \['(.*?)'\]\..*")
 _IN_WORDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text"}
 
@@ -67,16 +67,30 @@ def parse(
             )
     except SystemExit as end:
         if end.code:
-            raise MistakeError(_first_sentence(said.getvalue())) from None
+            raise MistakeError(_in_plain_words(said.getvalue())) from None
         raise
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
     given = {word.replace("_", "-") for word in words}
-    empty = [_as_option(name) for name, value in _leaves(options) if value == ()]
-    empty = [option for option in empty if option in given]
-    if empty:
-        raise MistakeError(f"{empty[0]} needs a value.")
+    for name, value in leaves(options):
+        if value == () and _as_option(name) in given:
+            raise MistakeError(f"{_as_option(name)} needs a value.")
     return options
+
+
+def leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The full names of a dataclass's options, as in `actor_optimizer_params.eps`, and their values.
+
+    Given the class itself, the values are the defaults.
+    """
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name, dataclasses.MISSING)
+        if not dataclasses.is_dataclass(value):
+            yield f"{prefix}{field.name}", value
+        elif field.name in ("config", "hyperparams"):
+            yield from leaves(value, prefix)
+        else:
+            yield from leaves(value, f"{prefix}{field.name}.")
 
 
 @_TYPES.primitive_rule
@@ -107,54 +121,35 @@ def _with_home(word: str) -> Path:
         ) from None
 
 
-def _first_sentence(framed: str) -> str:
-    """The message of tyro's in plain words: what is between its title and the rule below it."""
+def _in_plain_words(framed: str) -> str:
+    """The message of tyro, which stands between a title and a rule, in plain words."""
     lines = [line.translate(_FRAME).strip() for line in framed.splitlines()]
-    message = itertools.takewhile(lambda line: not _RULE.match(line), _below_the_title(lines))
-    sentence = " ".join(" ".join(message).removeprefix("Error parsing ").split())
+    below_title = lines[2:] if _RULE.match(lines[1]) else lines[1:]
+    message = " ".join(itertools.takewhile(lambda line: not _RULE.match(line), below_title))
+    sentence = " ".join(message.removeprefix("Error parsing ").split())
     for pattern, plain in _PLAIN.items():
         sentence = re.sub(pattern, plain, sentence)
     return _OF_SEVERAL_TYPES.sub(_about_several_types, sentence)
 
 
-def _below_the_title(lines: list[str]) -> list[str]:
-    """The lines after the title, and after the rule below it where frames are of plain characters."""
-    return lines[2:] if _RULE.match(lines[1]) else lines[1:]
-
-
 def _about_several_types(found: re.Match[str]) -> str:
-    """Says that a value is of none of the types that an option takes."""
-    option, kinds, given = found.groups()
+    """Says that a value has none of the types that an option takes."""
+    name, kinds, given = found.groups()
     words = [_IN_WORDS.get(kind, kind.strip("{}").replace(",", ", ")) for kind in kinds.split("|")]
-    return f"{option}: needs {' or '.join(sorted(words, key='None'.__eq__))}, got '{given}'."
+    return f"{name}: needs {' or '.join(sorted(words, key='None'.__eq__))}, got '{given}'."
 
 
 def _about(word: str, kind: type) -> str:
     """Says that a word is no option, and which option it may stand for."""
     if not word.startswith("-"):
         return f"'{word}' is no option."
-    given, known = word.split("=")[0], [name for name, _ in _leaves(kind)]
+    given, known = word.split("=")[0], [name for name, _ in leaves(kind)]
     name = given.strip("-").replace("-", "_")
     near = nearest(name, known)
     guess = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
     guess = re.sub(r"'([\w.]+)'", lambda found: f"'{_as_option(found[1])}'", guess)
-    return " ".join(filter(None, [f"There is no option '{given}'.", guess]))
+    return f"There is no option '{given}'. {guess}".rstrip()
 
 
 def _as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The names of a dataclass's options, those of nested ones after a dot, and their values.
-
-    Of the class itself, the values are the defaults.
-    """
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name, dataclasses.MISSING)
-        if not dataclasses.is_dataclass(value):
-            yield f"{prefix}{field.name}", value
-        elif field.name in ("config", "hyperparams"):
-            yield from _leaves(value, prefix)
-        else:
-            yield from _leaves(value, f"{prefix}{field.name}.")

@@ -1,23 +1,21 @@
-"""Reports and pictures after a training."""
+"""Reports of runs: summaries, tables and pictures."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.curves import Curve, draw
-from jaxagents.cli.runs import Run
-from jaxagents.cli.tables import print_table
-from jaxagents.cli.values import differences, in_words
-from jaxagents.core.describe import describe, to_json
+from jaxagents.cli.mistakes import MistakeError, told_in_a_line
+from jaxagents.cli.runs import FILE, Run
 
 _EPISODES = 128
 
 
 def report_start(agent: Any, folder: Path) -> None:
     """Says what is trained, where, and what of the configuration is other than by default."""
+    from jaxagents.core.describe import describe, to_json
+
     chosen, default = to_json(agent.config), to_json(type(agent.config)())
     of_folder = "checkpoint_dir", "restore_agent"
     changed = {
@@ -31,6 +29,8 @@ def report_start(agent: Any, folder: Path) -> None:
 
 def report_training(agent: Any, run: Run, folder: Path) -> None:
     """Plays greedy episodes, and draws the learning curve."""
+    from jaxagents.plotting import plot_learning_curve
+
     updates, per_update = agent.previous_training_max_step, run.steps_per_update
     at_random = run.config.get("learning_starts")
     before = f" after {at_random:,} at random" if at_random else ""
@@ -38,9 +38,14 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
     print(f"After {updates:,} updates{steps}:")
     report_episodes(agent, run.seed + 1, _EPISODES, deterministic=True)
     title = f"{CATALOGUE[run.agent].agent} on {run.environment}"
-    picture = folder / "learning_curve.png"
     try:
-        draw([Curve(None, agent.training_metrics, per_update)], picture, title=title)
+        plot_learning_curve(
+            agent.training_metrics,
+            folder / "learning_curve.png",
+            steps_per_update=per_update,
+            title=title,
+        )
+        _close_pictures()
     except ImportError as error:
         print(f"There is no picture: {error}")
     print(f"Configuration, metrics, checkpoints and pictures are in {folder}. Try next:")
@@ -54,6 +59,7 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
 def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) -> None:
     """Plays episodes, and prints statistics of their returns, for each actor."""
     import jax
+    import numpy as np
 
     outcomes = agent.eval(jax.random.key(seed), n_evals=n_evals, deterministic=deterministic)
     returns = np.asarray(outcomes["returns"])
@@ -69,14 +75,91 @@ def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) ->
 
 def report_sweep(result: Any, run: Run, folder: Path) -> None:
     """Prints the returns of each set of hyperparameters at the last evaluation."""
+    import numpy as np
+
+    from jaxagents.plotting.trainings import labels_of
+
     last = np.asarray(result.metrics["returns"])[:, :, -1]
     means = last.reshape(*last.shape[:2], -1).mean(axis=-1)
+    columns = {
+        name: np.array([of_set[name] for of_set in run.hyperparams], float)
+        for name in run.hyperparams[0]
+    }
+    labels = labels_of(columns, len(means)) if len(means) > 1 else [""]
     rows = []
-    for i, values in enumerate(differences(run.hyperparams)):
+    for i, label in enumerate(labels):
         best = "best" if i == result.best and len(means) > 1 else ""
         numbers = [means[i].mean(), means[i].std(), means[i].min(), means[i].max()]
-        rows.append([str(i), *(f"{x:.1f}" for x in numbers), best, in_words(values)])
+        rows.append([str(i), *(f"{x:.1f}" for x in numbers), best, label])
     print(f"Returns of {means.shape[1]} seeds at the last evaluation:")
     print_table(["set", "mean", "std", "lowest", "highest", "", "values"], rows)
     print(f"Metrics and checkpoints are in {folder / 'sweep'}. Try next:")
     print(f"  jaxagents plot {shlex.quote(str(folder))}")
+
+
+def draw_runs(folders: Sequence[Path], metric: str, path: Path) -> None:
+    """Draws a metric of runs into one picture, over environment steps if these are known of all.
+
+    Args:
+        folders: Folders of trainings or sweeps, of the command line or not.
+        metric: The metric.
+        path: File of the picture.
+
+    Raises:
+        MistakeError: A folder holds no metrics, or not this one.
+    """
+    from jaxagents.plotting import plot_learning_curve
+    from jaxagents.plotting.trainings import read_trainings
+
+    curves: list[tuple[str, Any, int | None]] = []
+    for folder in folders:
+        with told_in_a_line():
+            trainings = read_trainings(folder)
+        if metric not in trainings.metrics:
+            known = ", ".join(sorted(set(trainings.metrics) - {trainings.counter}))
+            raise MistakeError(f"{folder} has no metric '{metric}'; there are: {known}.")
+        per_update = Run.read(folder).steps_per_update if (folder / FILE).is_file() else None
+        for i, label in enumerate(trainings.labels):
+            name = folder.resolve().name
+            label = f"{name}, {label}" if len(trainings.labels) > 1 else name
+            curves.append(
+                (label, {x: of_all[i] for x, of_all in trainings.metrics.items()}, per_update)
+            )
+    in_steps, axes = all(per_update for *_, per_update in curves), None
+    for number, (label, metrics, per_update) in enumerate(curves, start=1):
+        axes = plot_learning_curve(
+            metrics,
+            path if number == len(curves) else None,
+            metric=metric,
+            steps_per_update=per_update if in_steps else None,
+            label=label,
+            ax=axes,
+        )
+    _close_pictures()
+
+
+def _close_pictures() -> None:
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows in columns, of which those of numbers are on the right."""
+    columns = list(zip(head, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    are_numbers = [all(map(_is_number, column[1:])) for column in columns]
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True

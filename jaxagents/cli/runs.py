@@ -2,47 +2,21 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
-import math
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from jaxagents.catalogue import CATALOGUE
+from jaxagents.catalogue import CATALOGUE, Fields
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
-from jaxagents.cli.values import by_full_name, stacked, with_values
 from jaxagents.core.nearest import alike, unknown
 from jaxagents.core.suites import SUITES
-from jaxagents.presets import preset
 
 FILE = "run.json"
-
-
-class Start(NamedTuple):
-    """An agent with the values that options change.
-
-    Attributes:
-        agent: The class of the agent.
-        config: Its configuration.
-        hyperparams: Its hyperparameters.
-        anneals: Whether its learning rate falls to zero.
-    """
-
-    agent: type[Any]
-    config: Any
-    hyperparams: Any
-    anneals: bool
-
-    @classmethod
-    def of(cls, agent: str, preset_name: str | None) -> Self:
-        """The defaults of an agent, or those of a preset."""
-        if preset_name is not None:
-            return cls(*preset(preset_name)[1:])
-        agent_class, config, hyperparams = CATALOGUE[agent].types()
-        return cls(agent_class, config(), hyperparams(), False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +32,8 @@ class Run:
         anneal: Whether the learning rate falls to zero.
         dataset: The file of the dataset, if there is one.
         config: Fields of the configuration.
-        hyperparams: The sets of hyperparameters, of which there is one but in sweeps.
+        hyperparams: Sets of hyperparameters by full names, such as `actor_optimizer_params.eps`;
+            one, but in sweeps.
     """
 
     agent: str
@@ -84,7 +59,8 @@ class Run:
         try:
             with told_in_a_line():
                 fields = json.loads(path.read_text(encoding="utf-8"))
-                return cls(**{**fields, "hyperparams": _numbers(fields["hyperparams"])})
+                sets = [_flat(values) for values in fields["hyperparams"]]
+                return cls(**{**fields, "hyperparams": sets})
         except MistakeError as error:
             raise MistakeError(
                 f"{path} is not as 'jaxagents train' and 'jaxagents sweep' write it: {error}"
@@ -111,7 +87,7 @@ class Run:
         Raises:
             MistakeError: A training is writing to the folder.
         """
-        from jaxagents.checkpoints.writer import lock
+        from jaxagents.checkpoints.disk import lock
 
         with told_in_a_line(OSError):
             held = lock(self.folder_of_records(folder))
@@ -128,7 +104,10 @@ class Run:
         return folder if self.n_seeds is None else folder / "sweep"
 
     def _text(self) -> str:
-        return json.dumps(_finite(dataclasses.asdict(self)), indent=2) + "\n"
+        from jaxagents.core.describe import to_json
+
+        sets = [_nested(values) for values in self.hyperparams]
+        return json.dumps(to_json({**vars(self), "hyperparams": sets}), indent=2) + "\n"
 
     @property
     def steps_per_update(self) -> int | None:
@@ -146,32 +125,45 @@ class Run:
         import optax
 
         from jaxagents.agents.annealing import annealed
+        from jaxagents.data import Dataset
 
         with told_in_a_line(fields=self.config):
-            start = Start.of(self.agent, self.preset)
-            config = start.config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
+            agent, config, _, anneals = self._start()
+            config = config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
             if self.anneal:
                 config = annealed(config)
-            elif start.anneals:
+            elif anneals:
                 config = config.replace(optimizer=optax.adam)
-            data = {}
-            if self.dataset is not None:
-                from jaxagents.data import Dataset
-
-                data["dataset"] = Dataset.load(self.dataset)
-            return start.agent(_environment(self.environment), None, config, **data)
+            data = {} if self.dataset is None else {"dataset": Dataset.load(self.dataset)}
+            return agent(_environment(self.environment), None, config, **data)
 
     def make_hyperparams(self) -> Any:
-        """The hyperparameters, of a sweep those of all its sets.
+        """The hyperparameters; of a sweep, with an array for each that is not the same in all sets.
 
         Raises:
             MistakeError: One is out of its range.
         """
-        with told_in_a_line(fields=by_full_name(self.hyperparams[0])):
-            start = Start.of(self.agent, self.preset)
-            hyperparams = with_values(start.hyperparams, stacked(self.hyperparams))
+        import numpy as np
+
+        from jaxagents.presets import with_values
+
+        values = {}
+        for name, first in self.hyperparams[0].items():
+            column = [of_set[name] for of_set in self.hyperparams]
+            values[name] = first if len(set(column)) == 1 else np.array(column, np.float32)
+        with told_in_a_line(fields=values):
+            hyperparams = with_values(self._start()[2], _nested(values))
             hyperparams.check_ranges()
             return hyperparams
+
+    def _start(self) -> tuple[type[Any], Any, Any, bool]:
+        """The agent, configuration and hyperparameters to change, and whether its rate falls."""
+        if self.preset is not None:
+            from jaxagents.presets import preset
+
+            return preset(self.preset)[1:]
+        agent, config, hyperparams = CATALOGUE[self.agent].types()
+        return agent, config(), hyperparams(), False
 
 
 def check_holds_no_run(folder: Path) -> None:
@@ -221,19 +213,23 @@ def _environment(name: str) -> Any:
     return made() if callable(made) else made
 
 
-def _finite(x: Any) -> Any:
-    """The same with words in place of numbers that JSON does not have."""
-    if isinstance(x, Mapping):
-        return {key: _finite(value) for key, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(item) for item in x]
-    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+def _flat(values: Fields, prefix: str = "") -> Fields:
+    """Numbers by full names, out of dicts in dicts as JSON has them."""
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = None if value is None else float(value)
+    return flat
 
 
-def _numbers(x: Any) -> Any:
-    """The numbers of hyperparameters as JSON has them."""
-    if isinstance(x, Mapping):
-        return {key: _numbers(value) for key, value in x.items()}
-    if isinstance(x, list):
-        return [_numbers(item) for item in x]
-    return None if x is None else float(x)
+def _nested(values: Fields) -> Fields:
+    """Dicts in dicts, out of values by full names."""
+    nested = {}
+    for name, value in values.items():
+        *outer, last = name.split(".")
+        functools.reduce(lambda within, key: within.setdefault(key, {}), outer, nested)[last] = (
+            value
+        )
+    return nested

@@ -1,22 +1,47 @@
 """The commands that train: `train`, `resume` and `sweep`."""
 
+import argparse
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import shlex
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any, NamedTuple
 
-from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.choosing import SUMMARIES, Choice, choose, form_of
-from jaxagents.cli.interrupts import noting_ctrl_c
-from jaxagents.cli.mistakes import FailureError, MistakeError, StoppedError, told_in_a_line
+from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.cli.mistakes import (
+    FailureError,
+    MistakeError,
+    StoppedError,
+    check_environment,
+    check_known,
+    told_in_a_line,
+)
+from jaxagents.cli.options import Option, Resume, chosen_config, chosen_sets, option, options_of
+from jaxagents.cli.parsing import parse
+from jaxagents.cli.runs import Run, check_holds_no_run
 from jaxagents.core import numbers
-from jaxagents.presets.settings import PRESETS
 
-if TYPE_CHECKING:
-    from jaxagents.cli.runs import Run
+_SUMMARIES = {
+    "train": "Trains an agent, and keeps everything in a folder of its own.",
+    "sweep": "Trains several seeds of an agent, with every combination of the hyperparameters given.",
+}
+_FORM = "jaxagents {0} AGENT ENV [options], or jaxagents {0} --preset NAME [options]"
+_HELP = """\
+usage: {form}
+
+{summary}
+
+  AGENT  one of those that 'jaxagents list agents' shows
+  ENV    an environment of gymnax or of a suite ('jaxagents list envs'), or module:Class of your own
+  NAME   tuned settings ('jaxagents list presets')
+
+'jaxagents {command} AGENT --help' lists the options of an agent."""
 
 
 def train(words: Sequence[str]) -> None:
@@ -31,53 +56,41 @@ def sweep(words: Sequence[str]) -> None:
 
 def resume(words: Sequence[str]) -> None:
     """Goes on with a run that was interrupted, or is to have more updates: `jaxagents resume FOLDER`."""
-    from jaxagents.cli.folders import Resume
-    from jaxagents.cli.parsing import parse
-
     options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
-    from jaxagents.cli.runs import Run
+    run, folder = Run.read(options.folder), options.folder
+    given = {"n_steps": options.n_steps, "n_updates": options.n_updates}
+    given = {name: number for name, number in given.items() if number is not None}
+    if given:
+        from jaxagents.checkpoints.records import saved_steps
 
-    run = Run.read(options.folder)
-    if options.n_steps is not None:
-        _check_in_all(options.n_steps, run, options.folder)
-        run = dataclasses.replace(run, config={**run.config, "n_steps": options.n_steps})
-    _go_on(run, options.folder, is_begun=True)
-
-
-def _check_in_all(n_steps: int, run: "Run", folder: Path) -> None:
-    """Refuses fewer updates than a run has made."""
-    from jaxagents.checkpoints.records import saved_steps
-
-    made = max(saved_steps(run.folder_of_records(folder)), default=0)
-    if n_steps < made:
-        raise MistakeError(
-            f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
-            f"got {n_steps:,}."
-        )
+        with told_in_a_line(fields=given):
+            chosen = numbers.by_own_names("AgentConfig", given, ["n_updates"], {})
+        n_steps = chosen["n_steps"]
+        made = max(saved_steps(run.folder_of_records(folder)), default=0)
+        if n_steps < made:
+            raise MistakeError(
+                f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
+                f"got {n_steps:,}."
+            )
+        run = dataclasses.replace(run, config={**run.config, **chosen})
+    _go_on(run, folder, is_begun=True)
 
 
 def _begin(command: str, words: Sequence[str]) -> None:
-    choice = choose(command, words)
-    from jaxagents.cli.agent_options import options_of
-    from jaxagents.cli.options import options_class
-    from jaxagents.cli.parsing import parse
-    from jaxagents.cli.runs import Run, check_holds_no_run
-    from jaxagents.cli.values import chosen_sets
-
-    is_sweep = command == "sweep"
-    of_agent = options_of(choice.agent, choice.preset)
-    kind = options_class(_own_options(choice, is_sweep), of_agent, is_sweep)
+    choice, is_sweep = _choose(command, words), command == "sweep"
+    own = _own_options(choice, is_sweep)
+    kind = options_of(choice.agent, choice.preset, own, several=is_sweep)
     name = f"{command} {choice.agent}"
-    options: Any = parse(kind, choice.words, name, SUMMARIES[command], "ENV")
+    options: Any = parse(kind, choice.words, name, _SUMMARIES[command], "ENV")
     if not choice.environment:
-        raise MistakeError(f"An environment is missing: {form_of(command)}.")
-    with told_in_a_line():
+        raise MistakeError(f"An environment is missing: {_FORM.format(command)}.")
+    with told_in_a_line(fields=dataclasses.asdict(options.config)):
+        config = chosen_config(options.config)
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
-    run_dir = options.run_dir
-    if run_dir is not None:
-        check_holds_no_run(run_dir)
+    if options.run_dir is not None:
+        check_holds_no_run(options.run_dir)
     dataset = getattr(options, "dataset", None)
     run = Run(
         agent=choice.agent,
@@ -87,57 +100,101 @@ def _begin(command: str, words: Sequence[str]) -> None:
         preset=choice.preset,
         anneal=options.anneal_learning_rate,
         dataset=None if dataset is None else str(dataset.absolute()),
-        config=dataclasses.asdict(options.config),
+        config=config,
         hyperparams=chosen_sets(options),
     )
-    with _new_folder(choice) if run_dir is None else contextlib.nullcontext(run_dir) as folder:
+    with _folder_of(choice, options.run_dir) as folder:
         _go_on(run, folder)
 
 
-def _own_options(choice: Choice, is_sweep: bool) -> list[Any]:
-    from jaxagents.cli.options import Option
+class Choice(NamedTuple):
+    """The agent, the environment and the preset that were chosen, and the words that are left."""
 
-    anneals = choice.preset is not None and PRESETS[choice.preset].anneals
+    agent: str
+    environment: str
+    preset: str | None
+    words: list[str]
+
+
+def _choose(command: str, words: Sequence[str]) -> Choice:
+    """Reads which agent, environment and preset are meant, and checks their names."""
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words[:2]))
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--preset", action="append", default=[])
+    try:
+        found, left = parser.parse_known_args(words[len(names) :])
+    except argparse.ArgumentError:
+        raise MistakeError("--preset needs a name; 'jaxagents list presets' shows them.") from None
+    if len(found.preset) > 1:
+        raise MistakeError("--preset can be given once.")
+    if names:
+        check_known("agent", names[0], CATALOGUE)
+    for preset in found.preset:
+        check_known("preset", preset, PRESETS)
+        settings = PRESETS[preset]
+        if names and names[0] != settings.agent:
+            raise MistakeError(
+                f"Preset '{preset}' is of the agent {settings.agent}, not {names[0]}."
+            )
+        names += [settings.agent, settings.env][len(names) :]
+    form = _FORM.format(command)
+    if not names and {"-h", "--help"} & set(left):
+        print(_HELP.format(form=form, summary=_SUMMARIES[command], command=command))
+        raise SystemExit(0)
+    if not names:
+        raise MistakeError(f"An agent and an environment are missing: {form}.")
+    if len(names) > 1:
+        check_environment(names[1])
+    preset = found.preset[0] if found.preset else None
+    return Choice(names[0], "".join(names[1:]), preset, left)
+
+
+def _own_options(choice: Choice, is_sweep: bool) -> list[Option]:
     options = [
-        Option("seed", int, 0, "Seed of everything random."),
-        Option(
+        option("seed", int, 0, "Seed of everything random."),
+        option(
             "run_dir",
             Path | None,
             None,
             "Folder for all results, by default a new one under runs/ with the agent, the environment "
             "and the time.",
         ),
-        Option(
+        option(
             "preset",
             str | None,
             choice.preset,
             "Settings by name, on top of which the other options are; see 'jaxagents list presets'.",
         ),
-        Option(
+        option(
             "anneal_learning_rate",
             bool,
-            anneals,
+            choice.preset is not None and PRESETS[choice.preset].anneals,
             "Whether Adam's learning rate falls linearly to zero over the training.",
         ),
     ]
     if is_sweep:
-        options.append(Option("seeds", int, 4, "Number of seeds."))
+        options.append(option("seeds", int, 4, "Number of seeds."))
     if CATALOGUE[choice.agent].learns_from_data:
         text = "File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them."
-        options.append(Option("dataset", Path | None, None, text))
+        options.append(option("dataset", Path | None, None, text))
     return options
 
 
 @contextlib.contextmanager
-def _new_folder(choice: Choice) -> Iterator[Path]:
-    """Makes a folder that no other run has, and removes it again if nothing came into it."""
+def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
+    """A given folder, or a new one that no other run has, removed again if nothing came into it."""
+    if run_dir is not None:
+        yield run_dir
+        return
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
     runs, stem = Path("runs"), f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    is_first, folder, number = not runs.exists(), runs / stem, 1
+    is_first, folder = not runs.exists(), runs / stem
     with told_in_a_line(OSError):
         runs.mkdir(exist_ok=True)
-        while not _is_made(folder):
-            number += 1
+        for number in itertools.count(2):
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                break
             folder = runs / f"{stem}-{number}"
     try:
         yield folder
@@ -148,26 +205,19 @@ def _new_folder(choice: Choice) -> Iterator[Path]:
                 runs.rmdir()
 
 
-def _is_made(folder: Path) -> bool:
-    """Makes a folder, unless it is there."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
-
-
-def _go_on(run: "Run", folder: Path, is_begun: bool = False) -> None:
+def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Makes what is missing of a run, of which the folder holds nothing yet unless it is begun."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _resumable(folder), noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
+    with _resumable(folder), _noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
+        import jax
+
         import jaxagents
+        from jaxagents.checkpoints.notes import CorruptCheckpointError
         from jaxagents.cli.reports import report_start, report_sweep, report_training
 
         jaxagents.cache_programs()
-        hyperparams = run.make_hyperparams()
-        agent = run.make_agent(folder)
+        hyperparams, agent = run.make_hyperparams(), run.make_agent(folder)
         if run.n_seeds is not None:
             with told_in_a_line(NotImplementedError):
                 agent.episodes.env.check_compiled()
@@ -177,41 +227,22 @@ def _go_on(run: "Run", folder: Path, is_begun: bool = False) -> None:
             run.write(folder)
         report_start(agent, folder)
         check_ctrl_c()
-        if run.n_seeds is None:
-            _train(agent, run, hyperparams, folder)
+        key, result = jax.random.key(run.seed), None
+        with told_in_a_line(FileExistsError, CorruptCheckpointError):
+            if run.n_seeds is None:
+                agent.resume(key, hyperparams)
+                n_made = agent.previous_training_max_step
+            else:
+                result = agent.sweep(jax.random.split(key, run.n_seeds), hyperparams)
+                n_made = int(result.runners.update_step.min())
+        if n_made < agent.config.n_steps:
+            raise StoppedError(
+                f"Stopped after {n_made:,} of {agent.config.n_steps:,} updates. {_how_to_go_on(folder)}"
+            )
+        if result is None:
             report_training(agent, run, folder)
         else:
-            result = _sweep(agent, run, hyperparams, folder)
             report_sweep(result, run, folder)
-
-
-def _train(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> None:
-    import jax
-
-    from jaxagents.checkpoints.notes import CorruptCheckpointError
-
-    with told_in_a_line(FileExistsError, CorruptCheckpointError):
-        agent.resume(jax.random.key(run.seed), hyperparams)
-    _check_complete(agent.previous_training_max_step, agent.config.n_steps, folder)
-
-
-def _sweep(agent: Any, run: "Run", hyperparams: Any, folder: Path) -> Any:
-    import jax
-
-    from jaxagents.checkpoints.notes import CorruptCheckpointError
-
-    seeds = jax.random.split(jax.random.key(run.seed), run.n_seeds or 1)
-    with told_in_a_line(FileExistsError, CorruptCheckpointError):
-        result = agent.sweep(seeds, hyperparams)
-    _check_complete(int(result.runners.update_step.min()), agent.config.n_steps, folder)
-    return result
-
-
-def _check_complete(n_made: int, n_steps: int, folder: Path) -> None:
-    if n_made < n_steps:
-        raise StoppedError(
-            f"Stopped after {n_made:,} of {n_steps:,} updates. {_how_to_go_on(folder)}"
-        )
 
 
 def _how_to_go_on(folder: Path) -> str:
@@ -232,3 +263,33 @@ def _resumable(folder: Path) -> Iterator[None]:
         raise FailureError(
             f"{error} 'jaxagents replay {shlex.quote(str(folder))}' shows its last updates."
         ) from error
+
+
+@contextlib.contextmanager
+def _noting_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Notes Ctrl-C as well as raising `KeyboardInterrupt`.
+
+    Python drops the error where nothing can be raised, such as in what JAX does at each garbage
+    collection, and imported modules may swallow it.
+
+    Yields:
+        A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.
+    """
+    pressed = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield check
+        return
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import jax
@@ -10,12 +10,12 @@ import jax
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.folders import folder
 from jaxagents.core.nearest import nearest
-from jaxagents.core.numbers import flag, positive
+from jaxagents.core.numbers import flag
 from jaxagents.core.other_names import advice
 
-_HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
+HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
+"""Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""
 
 
 def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
@@ -67,23 +67,104 @@ def check_defaults(cls: type) -> None:
             )
 
 
-class KnownFields:
-    """Refuses misspelt keyword arguments, naming the nearest field."""
+Check = Callable[[str, Any], Any]
+"""Takes the name of a field and a value; returns the value to keep, or raises."""
 
-    def __new__(cls, *args: Any, **kwargs: Any):
-        """Checks the names of the keyword arguments, and the defaults of the class."""
-        check_defaults(cls)
-        check_known_fields(cls, kwargs, field_names(cls))
-        return super().__new__(cls)
 
-    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
+def check_arguments(cls: type, arguments: Iterable[str], others: Sequence[str] = ()) -> None:
+    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
 
-        def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, _HABITS)
+    Args:
+        cls: A dataclass, or a class that inherits from one.
+        arguments: The names of the arguments of its constructor.
+        others: Names that it takes besides those of its fields.
+
+    Raises:
+        TypeError: There is one.
+    """
+    check_defaults(cls)
+    check_known_fields(cls, arguments, [*field_names(cls), *others])
+
+
+def checked(default: Any, check: Check) -> Any:
+    """A field of a configuration whose values are checked.
+
+    ```python
+    n_steps: int = checked(200, numbers.positive)
+    memory: Memory | None = checked(None, one_of(Memory))
+    ```
+
+    A subclass that declares the field anew, with another default, keeps the check. `None` is passed over
+    where the type of the field allows it.
+
+    Args:
+        default: Its default.
+        check: Takes the name of the field and a value, and returns the value to keep.
+
+    Returns:
+        The field.
+    """
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+def one_of(choices: Any, or_none: bool = False) -> Check:
+    """A check that a value is one of those of a `Literal`.
+
+    Args:
+        choices: The `Literal`.
+        or_none: Whether the message names `None` among them.
+
+    Returns:
+        The check, which raises a `ValueError`.
+    """
+
+    def check(name: str, value: object) -> object:
+        if value not in get_args(choices):
+            or_ = "None or " if or_none else ""
+            raise ValueError(f"{name} must be {or_}one of {get_args(choices)}, got {value!r}.")
+        return value
+
+    return check
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """A tuple of names.
+
+    Raises:
+        TypeError: It is something else, such as a text.
+    """
+    given = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(value)
+    if not all(isinstance(x, str) for x in given) or (value and not given):
+        raise TypeError(f"{name} must be a tuple of names, such as ('won',), got {value!r}.")
+    return given
+
+
+def optimizer_function(name: str, value: Any) -> Callable[..., Any]:
+    """A function that makes an optimizer.
+
+    Raises:
+        TypeError: It is something else, such as an optimizer.
+    """
+    if not callable(value):
+        raise TypeError(
+            f"{name} must be a function that makes an optax optimizer, such as optax.adam, got "
+            f"{value!r}."
+        )
+    return value
+
+
+@functools.cache
+def _checks_of(cls: type) -> dict[str, Check]:
+    """The checks of the fields of a configuration, by name: each is where a field was first declared."""
+    checks = {}
+    for base in reversed(cls.__mro__):
+        for name, field in vars(base).get("__dataclass_fields__", {}).items():
+            checks[name] = field.metadata.get("check", checks.get(name))
+    return {name: check for name, check in checks.items() if check is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class StaticConfig(KnownFields):
+class StaticConfig:
     """The settings that a compiled program depends on. Compares and hashes by value."""
 
     outside: ClassVar[Collection[str]] = ()
@@ -97,10 +178,10 @@ class StaticConfig(KnownFields):
                 setattr(cls, name, getattr(cls, name))
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        """Refuses arguments without names.
+        """Refuses arguments without names, and misspelt ones.
 
         Raises:
-            TypeError: There is one, or a name is unknown.
+            TypeError: There is one.
         """
         if args:
             first = field_names(cls)[0]
@@ -108,23 +189,28 @@ class StaticConfig(KnownFields):
                 f"{cls.__name__} takes keyword arguments only, such as {cls.__name__}({first}="
                 f"{args[0]!r}), got {len(args)} without names."
             )
-        return super().__new__(cls, **kwargs)
+        check_arguments(cls, kwargs)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Validates the fields.
 
         Raises:
-            TypeError: A field holds a traced value, or a flag something else than a boolean.
+            TypeError: A field holds a traced value, or one of the wrong type.
+            ValueError: A value is out of range.
         """
+        checks = _checks_of(type(self))
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, bool):
-                flag(f"{type(self).__name__}.{field.name}", value)
-            if any(is_traced(leaf) for leaf in jax.tree.leaves(_value(self, field))):
+            name, value = f"{type(self).__name__}.{field.name}", getattr(self, field.name)
+            if any(is_traced(leaf) for leaf in jax.tree.leaves(getattr(value, "keywords", value))):
                 raise TypeError(
-                    f"{type(self).__name__}.{field.name} is traced by a JAX transformation, but "
-                    "the configuration is static. Only hyperparameters may be traced or vmapped."
+                    f"{name} is traced by a JAX transformation, but the configuration is static. Only "
+                    "hyperparameters may be traced or vmapped."
                 )
+            if isinstance(field.default, bool):
+                flag(name, value)
+            if field.name in checks and not (value is None and _may_be_none(field)):
+                object.__setattr__(self, field.name, checks[field.name](name, value))
 
     def computation(self) -> dict[str, Any]:
         """The fields that concern the computation, by name."""
@@ -134,53 +220,6 @@ class StaticConfig(KnownFields):
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
-
-    def _check_positive(self, *names: str) -> None:
-        given = [name for name in names if not self._is_left_out(name)]
-        for name in given:
-            number = positive(f"{type(self).__name__}.{name}", getattr(self, name))
-            object.__setattr__(self, name, number)
-
-    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in choices and not self._is_left_out(name):
-            or_none = "None or " if self._may_be_none(name) else ""
-            raise ValueError(
-                f"{type(self).__name__}.{name} must be {or_none}one of {choices}, got {value!r}."
-            )
-
-    def _is_left_out(self, name: str) -> bool:
-        return getattr(self, name) is None and self._may_be_none(name)
-
-    def _may_be_none(self, name: str) -> bool:
-        """Whether a field may be, by its type, or a constant of the class in the place of one."""
-        types = [x.type for x in dataclasses.fields(self) if x.name == name]
-        return all(type(None) in get_args(x) or "None" in str(x) for x in types)
-
-    def _check_names(self, name: str) -> None:
-        value = getattr(self, name)
-        given = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(value)
-        if not all(isinstance(x, str) for x in given) or (value and not given):
-            raise TypeError(
-                f"{type(self).__name__}.{name} must be a tuple of names, such as ('won',), got "
-                f"{value!r}."
-            )
-        object.__setattr__(self, name, given)
-
-    def _check_folder(self, name: str) -> None:
-        """Makes a folder absolute, so that it stays the same where a script changes its own."""
-        given = getattr(self, name)
-        if given is None:
-            return
-        path = folder(f"{type(self).__name__}.{name}", given, ", or None to save nothing")
-        object.__setattr__(self, name, path)
-
-    def _check_optimizer(self, optimizer: object) -> None:
-        if not callable(optimizer):
-            raise TypeError(
-                f"{type(self).__name__}.optimizer must be a function that makes an optax optimizer, "
-                f"such as optax.adam, got {optimizer!r}."
-            )
 
     @functools.cached_property
     def _fingerprint(self) -> Hashable:
@@ -192,7 +231,11 @@ class StaticConfig(KnownFields):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StaticConfig) and self._fingerprint == other._fingerprint
 
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
-def _value(config: StaticConfig, field: dataclasses.Field) -> object:
-    value = getattr(config, field.name)
-    return value.keywords if hasattr(value, "keywords") else value
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, HABITS)
+
+
+def _may_be_none(field: dataclasses.Field) -> bool:
+    return type(None) in get_args(field.type) or "None" in str(field.type)

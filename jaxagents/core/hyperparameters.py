@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from flax import struct
 from jaxtyping import ArrayLike
 
-from jaxagents.core.config import KnownFields
+from jaxagents.core.attributes import missing_attribute
+from jaxagents.core.config import HABITS, check_arguments
 from jaxagents.core.intervals import Interval
 from jaxagents.core.schedules import (
     FunctionSchedule,
@@ -46,12 +47,22 @@ def hyperparameter(
     return struct.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
-class Hyperparameters(KnownFields, struct.PyTreeNode):
+class Hyperparameters(struct.PyTreeNode):
     """Base of the traced hyperparameters: numbers that are only multiplied, added or compared.
 
     Every leaf may be an array with a leading axis for `jax.vmap`. In the place of a number there may be
     a [`Schedule`][jaxagents.Schedule], or a function of the update step.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        """Refuses misspelt names, naming the nearest field."""
+        check_arguments(cls, kwargs)
+        return super().__new__(cls)
+
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, HABITS)
 
     def __post_init__(self) -> None:
         """Makes schedules of functions."""

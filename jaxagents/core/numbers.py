@@ -1,7 +1,12 @@
 """Checks of the numbers and flags that users give."""
 
+import math
 import operator
-from typing import SupportsIndex
+from collections.abc import Collection, Mapping
+from typing import Any, SupportsIndex
+
+OTHER_NAMES = {"n_updates": "n_steps", "n_envs": "batch_size", "total_timesteps": "n_steps"}
+"""Names that configurations of agents take as well, and the fields that they are turned into."""
 
 
 def positive(name: str, value: SupportsIndex) -> int:
@@ -42,6 +47,17 @@ def seed(name: str, value: int) -> int:
     return operator.index(value)
 
 
+def share(name: str, value: float) -> float:
+    """A number from 0 to below 1.
+
+    Raises:
+        ValueError: It is out of this range.
+    """
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+    return value
+
+
 def flag(name: str, value: bool) -> bool:
     """True or false.
 
@@ -66,3 +82,41 @@ def multiples_near(number: int, divisor: int) -> str:
     below = number // divisor * divisor
     nearby = [str(multiple) for multiple in (below, below + divisor) if multiple > 0]
     return f"{' or '.join(nearby)} would do"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, such as `1 update` or `2,048 updates`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def by_own_names(
+    owner: str, given: Mapping[str, Any], others: Collection[str], of_update: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Fields of a configuration without their other names, which give or repeat their values.
+
+    Args:
+        owner: The configuration's name.
+        given: The fields, by any names.
+        others: Those of `OTHER_NAMES` that it takes.
+        of_update: The `batch_size` and `rollout_length` that it has where these are not given.
+
+    Returns:
+        The fields.
+
+    Raises:
+        TypeError: A number is no integer.
+        ValueError: It is not positive, or names contradict each other.
+    """
+    fields, said = dict(given), {name: f"{name}={value!r}" for name, value in given.items()}
+    for other in sorted(fields.keys() & set(others)):  # total_timesteps, which needs the rest, last
+        own, number = OTHER_NAMES[other], positive(f"{owner}.{other}", fields.pop(other))
+        meaning = said[other]
+        if other == "total_timesteps":
+            sizes = [positive(f"{owner}.{x}", {**of_update, **fields}[x]) for x in of_update]
+            steps = math.prod(sizes)
+            number = -(-number // steps)
+            meaning += f", which is {counted(number, 'update')} of {counted(steps, 'step')}"
+        if own in fields and fields[own] != number:
+            raise ValueError(f"{owner}.{said[own]} contradicts {meaning}. Give one of them.")
+        fields[own], said[own] = number, said[other]
+    return fields

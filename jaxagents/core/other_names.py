@@ -3,11 +3,10 @@
 from collections.abc import Collection
 
 OTHER_NAMES = {
-    "num_envs": "batch_size",
-    "n_envs": "batch_size",
+    "num_envs": "n_envs",
     "num_steps": "rollout_length",
     "unroll_length": "rollout_length",
-    "num_updates": "n_steps",
+    "num_updates": "n_updates",
     "num_minibatches": "minibatch_size",
     "num_epochs": "actor_epochs",
     "update_epochs": "actor_epochs",
@@ -37,7 +36,10 @@ _TOTALS = ("total_timesteps", "total_steps", "total_env_steps", "num_timesteps",
 _OF_OPTIMIZERS = ("learning_rate", "eps", "grad_clip")
 _OF_RUNS = (
     "n_steps",
+    "n_updates",
+    "total_timesteps",
     "batch_size",
+    "n_envs",
     "minibatch_size",
     "rollout_length",
     "eval_frequency",
@@ -70,8 +72,15 @@ def advice(name: str, known: Collection[str]) -> str:
     ours = OTHER_NAMES.get(name, name)
     if ours != name and ours in known:
         return f"Did you mean '{ours}'?"
-    if name in _TOTALS and "n_steps" in known:
-        return _total(name, known)
+    if name in _TOTALS and "start_steps" in known:
+        return "Did you mean 'n_steps'? n_steps counts steps of the environment."
+    if name in _TOTALS and "total_timesteps" in known:
+        return "Did you mean 'total_timesteps'?"
+    if (name in _TOTALS or ours == "n_envs") and "gradient_steps" in known:
+        return (
+            "It learns from a dataset, in n_updates updates of gradient_steps gradient steps, and takes "
+            "no steps in an environment."
+        )
     if name in _GONE:
         return f"{_GONE[name]}: leave it out."
     if ours in _OF_OPTIMIZERS and ("actor_optimizer_params" in known or "actor_epochs" in known):
@@ -91,17 +100,6 @@ def advice(name: str, known: Collection[str]) -> str:
     if ours in _OF_RUNS and not _any(_OF_RUNS, known) and _any((*_TRACED, *_OF_OPTIMIZERS), known):
         return f"It belongs to the configuration: AgentConfig({ours}=...)."
     return ""
-
-
-def _total(name: str, known: Collection[str]) -> str:
-    if "start_steps" in known:
-        return "Did you mean 'n_steps'? n_steps counts steps of the environment."
-    if "rollout_length" in known:
-        return (
-            "Did you mean 'n_steps'? It counts updates: "
-            f"n_steps = {name} / (batch_size * rollout_length)."
-        )
-    return "Did you mean 'n_steps'? It counts updates."
 
 
 def _any(names: Collection[str], known: Collection[str]) -> bool:

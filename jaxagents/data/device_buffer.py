@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.numbers import multiples_near
@@ -153,6 +153,24 @@ class DeviceBuffer(struct.PyTreeNode):
             size=size,
             priorities=self._priorities_after_adding(size),
         )
+
+    def end_episodes(self, where: Bool[Array, "environments"]) -> "DeviceBuffer":
+        """Marks the newest transition of some environments as the last of its episode.
+
+        So do those who give an episode up, to begin another one in its place.
+
+        Args:
+            where: In which environments.
+
+        Returns:
+            The buffer.
+        """
+        if self.n_groups > 1:
+            return self._of_groups(DeviceBuffer.end_episodes, self._split(where), gives_buffer=True)
+        newest = (self.position - self.n_envs + jnp.arange(self.n_envs)) % self.capacity
+        ends = self.storage["ends"]
+        ends = ends.at[newest].set(ends[newest] | where & (self.size > 0))
+        return self.replace(storage={**self.storage, "ends": ends})
 
     def _priorities_after_adding(self, size: Int[Array, ""]) -> PriorityTree | None:
         tree, n_behind = self.priorities, (self.prioritised_length - 1) * self.n_envs

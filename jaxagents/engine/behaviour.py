@@ -27,7 +27,6 @@ from jaxagents.core.shared_programs import Programs
 from jaxagents.engine.checks import (
     check_are_classes,
     check_eval_metrics,
-    check_eval_rng,
     check_kind,
     check_not_traced,
 )
@@ -365,7 +364,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         twin._freeze((type(self), fingerprint(vars(twin))))
         if Programs.are_known(twin):  # and so is that it is valid
             return twin
-        check_eval_rng(self.config.eval_rng)
         check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
         check_hooks_are_methods(self, self._hooks)
         check_hook_arguments(type(self), self._called_alike())
@@ -379,11 +377,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         twin._validate()
         return twin
 
-    def _check_hyperparams(
-        self, hyperparams: object, optional: bool = False, several: bool = False
-    ) -> None:
-        if optional and hyperparams is None:
-            return
+    def _or_default(self, hyperparams: HyperparametersT | None) -> HyperparametersT:
+        """The hyperparameters, or the default ones where none are given."""
+        default: Any = self._hyperparams_type
+        return default() if hyperparams is None else hyperparams
+
+    def _check_hyperparams(self, hyperparams: object, several: bool = False) -> None:
         check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
         assert isinstance(hyperparams, Hyperparameters)
         hyperparams.check_ranges()

@@ -11,17 +11,10 @@ from jaxtyping import PyTree
 from jaxagents.core.arrays import is_numeric, is_traced
 from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.describe import name_of
-from jaxagents.core.keys import as_key
 from jaxagents.core.report import Report
 from jaxagents.core.trees import leaves_by_name
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
-
-
-def check_eval_rng(rng: object) -> None:
-    """Raises if `config.eval_rng` is neither `None` nor a random key."""
-    if rng is not None:
-        as_key(rng)
 
 
 def check_are_classes(agent: str, kinds: Iterable[object]) -> None:

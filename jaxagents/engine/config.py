@@ -1,13 +1,16 @@
 """The configuration that all agents share."""
 
+import abc
 import dataclasses
+import functools
 import os
-from collections.abc import Collection
-from typing import ClassVar, Self
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from jaxagents.core.config import StaticConfig
-from jaxagents.core.keys import RandomKey
-from jaxagents.core.numbers import multiples_near
+from jaxagents.core.config import StaticConfig, check_arguments, checked, field_names, names
+from jaxagents.core.folders import folder
+from jaxagents.core.keys import Seed, as_key
+from jaxagents.core.numbers import OTHER_NAMES, by_own_names, counted, multiples_near, positive
 
 _OUTSIDE = {
     "checkpoint_dir": None,
@@ -25,15 +28,39 @@ _EVALUATED_ONCE = {
 }
 
 
+class _TakesOtherNames(abc.ABCMeta):
+    """The constructor of configurations, which takes other names of their fields as well."""
+
+    if not TYPE_CHECKING:  # a type checker reads the names in the class
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            """Makes a configuration."""
+            return super().__call__(*args, **cls._by_own_names(fields))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Config(StaticConfig):
+class Config(StaticConfig, metaclass=_TakesOtherNames):
     """Base of the configurations of all agents. Compares and hashes by value.
 
+    The constructor and `replace` also take `n_updates` or `total_timesteps` for `n_steps`, and `n_envs`
+    for `batch_size`. Numbers that contradict each other are refused, and all can be read. Agents that
+    learn from a dataset have no environments: they take `n_updates` alone, and the others are 0.
+
+    ```python
+    config = ppo.AgentConfig(
+        n_envs=16, rollout_length=128, total_timesteps=1_000_000
+    )
+    config.n_updates  # 489, of 2048 steps each
+    ```
+
     Attributes:
-        n_steps: Number of update steps that `train` makes (additional ones when it goes on from a
-            runner).
+        n_steps: Number of updates that `train` makes (additional ones when it goes on from a runner).
+        n_updates: Another name of `n_steps`.
+        n_envs: Another name of `batch_size`, the number of parallel environments.
+        total_timesteps: In place of `n_steps`, number of environment steps over all environments,
+            rounded up to whole updates. Those before the first update do not count.
         eval_frequency: Number of update steps between evaluations.
-        eval_rng: Random key of the evaluations during training; every evaluation plays
+        eval_rng: Random key of the evaluations during training, or its seed; every evaluation plays
             episodes of the same seeds. `None` is key 0.
         n_evals: Number of episodes of an evaluation during training. `None` is 32, and 10 where
             environments are stepped on the host.
@@ -62,21 +89,36 @@ class Config(StaticConfig):
             observations or rewards are not finite numbers. Otherwise it warns.
     """
 
-    n_steps: int = 200
-    eval_frequency: int = 1
-    eval_rng: RandomKey | None = None
-    n_evals: int | None = None
+    n_steps: int = checked(200, positive)
+    eval_frequency: int = checked(1, positive)
+    eval_rng: Seed | None = checked(None, lambda _, rng: as_key(rng))
+    n_evals: int | None = checked(None, positive)
     eval_deterministic: bool = True
-    max_episode_steps: int = 9999
+    max_episode_steps: int = checked(9999, positive)
     terminate_at_limits: bool = False
-    final_info: tuple[str, ...] = ()
-    summed_info: tuple[str, ...] = ()
-    checkpoint_dir: str | os.PathLike | None = None
+    final_info: tuple[str, ...] = checked((), names)
+    summed_info: tuple[str, ...] = checked((), names)
+    checkpoint_dir: str | os.PathLike | None = checked(
+        None, functools.partial(folder, instead=", or None to save nothing")
+    )
     restore_agent: bool = False
-    keep_checkpoints: int | None = 5
-    n_groups: int = 1
+    keep_checkpoints: int | None = checked(5, positive)
+    n_groups: int = checked(1, positive)
     replicated_updates: bool = False
     stop_if_not_finite: bool = True
+
+    if TYPE_CHECKING:  # properties, as the values are those of the fields that they stand for
+        n_updates: int = 0
+        n_envs: int = 0
+        total_timesteps: int = 0
+    else:
+        n_updates = property(lambda self: self.n_steps)
+        n_envs = property(lambda self: self.batch_size)
+        total_timesteps = property(lambda self: self.n_steps * self.steps_per_update)
+
+    batch_size: ClassVar[int] = 0
+    rollout_length: ClassVar[int] = 0
+    """Those of agents that learn from a dataset. Others have fields of these names."""
 
     outside: ClassVar[Collection[str]] = tuple(_OUTSIDE)
 
@@ -91,22 +133,55 @@ class Config(StaticConfig):
             ValueError: A number is out of range, or fields do not fit together.
         """
         super().__post_init__()
-        self._check_positive(
-            "n_steps",
-            "eval_frequency",
-            "n_evals",
-            "max_episode_steps",
-            "keep_checkpoints",
-            "n_groups",
-        )
-        self._check_names("final_info")
-        self._check_names("summed_info")
-        self._check_folder("checkpoint_dir")
         if self.restore_agent and self.checkpoint_dir is None:
             raise ValueError(
                 f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir that it may go on "
                 "from, such as checkpoint_dir='runs/1'."
             )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of an update, over all environments; 0 where it learns from a dataset."""
+        return self.batch_size * self.rollout_length
+
+    def amount(self, n_updates: int) -> str:
+        """The steps that updates amount to, in words: `2 updates x 8 steps = 16 environment steps`."""
+        steps = self.steps_per_update
+        each, total = counted(steps, "step"), counted(n_updates * steps, "environment step")
+        return f"{counted(n_updates, 'update')} x {each} = {total}"
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, by any of their names."""
+        return dataclasses.replace(self, **self._by_own_names(changes, self))
+
+    @classmethod
+    def other_names(cls) -> list[str]:
+        """The names that the constructor and `replace` take besides those of the fields."""
+        own = field_names(cls)
+        others = OTHER_NAMES if "batch_size" in own else ("n_updates",)
+        return [name for name in others if name not in own]
+
+    @classmethod
+    def _by_own_names(cls, given: Mapping[str, Any], current: Self | None = None) -> dict[str, Any]:
+        """Fields without their other names, which are checked first.
+
+        Args:
+            given: The fields, by any names.
+            current: The configuration whose fields they replace.
+
+        Raises:
+            TypeError: A name is unknown, or a number is no integer.
+            ValueError: Numbers contradict each other, or are not positive.
+        """
+        own, others = field_names(cls), cls.other_names()
+        check_arguments(cls, given, others)
+        fields = dict(given)
+        if fields.keys() >= set(own):  # as dataclasses.replace gives them, with what stays the same
+            for field in {OTHER_NAMES[x] for x in others if x in given}:
+                del fields[field]
+        sizes = cls if current is None else current
+        of_update = {name: getattr(sizes, name) for name in ("batch_size", "rollout_length")}
+        return by_own_names(cls.__name__, fields, others, of_update)
 
     def check_devices(self, n_devices: int) -> None:
         """Raises if that many devices cannot share the work equally.

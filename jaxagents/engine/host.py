@@ -58,8 +58,16 @@ class OnHost(Generic[RunnerT]):
     @nan_is_allowed
     def warm_up(self, runner: RunnerT) -> RunnerT:
         """Has a runner take and store the steps that fresh ones begin with."""
+        return self._after_first(runner, self._jitted.act_first)
+
+    @nan_is_allowed
+    def refill(self, runner: RunnerT) -> RunnerT:
+        """Has a runner, whose buffer is empty, take and store as many steps as it acts by now."""
+        return self._after_first(runner, self._jitted.act)
+
+    def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
         playing, learning = self._playing(runner), _without_players(runner)
-        rollout, _ = playing.collect(learning, self._collection.n_first, self._jitted.act_first)
+        rollout, _ = playing.collect(learning, self._collection.n_first, act)
         return playing.put_into(self._jitted.store(learning, rollout))
 
     @nan_is_allowed
@@ -182,7 +190,7 @@ def _on_host(program: Program) -> _OnHost:
         draw=jax.jit(collection.draw),
         act=jax.jit(at_time(collection.act)),
         act_first=jax.jit(at_time(collection.act_first)),
-        initial_carry=quick_jit(program.behaviour.initial_carry),
+        initial_carry=quick_jit(collection.initial_carry or program.behaviour.initial_carry),
         store=jit_in_place(collection.store or (lambda runner, rollout: runner)),
         learn=jit_in_place(learn),
     )

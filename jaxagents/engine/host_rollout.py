@@ -53,6 +53,8 @@ class HostCollection(NamedTuple):
         n_first: Number of steps that fresh runners take by `act_first` in each environment.
         act_first: As `act`, for these.
         store: Maps a fresh runner and those steps to a runner that has stored them.
+        initial_carry: Maps what acts to the memories at the start of an episode; `None` for those of
+            the policy alone.
     """
 
     draw: Callable[[Any, Any], PyTree]
@@ -62,6 +64,7 @@ class HostCollection(NamedTuple):
     n_first: int = 0
     act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
     store: Callable[[Any, HostRollout], Any] | None = None
+    initial_carry: Callable[[Any], PyTree] | None = None
 
 
 class Rows:

@@ -76,6 +76,8 @@ def train(
             observers.append(LoggerObserver(loggers, known_steps))
         bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
         observers.append(stack.enter_context(bar))
+        if n_steps:
+            bar.say(agent.config.amount(n_steps))
         if callbacks:
             called = CallbackObserver(callbacks, first, n_steps, bar.say, together, earlier)
             observers.append(called)

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents.callbacks import Callback
+from jaxagents.checkpoints.records import records_of_sweep
 from jaxagents.checkpoints.store import Restored
-from jaxagents.checkpoints.sweep_records import records_of_sweep
 from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join

@@ -61,75 +61,63 @@ def export_policy(
     numpy_files = require("safetensors.numpy", EXTRA)
     require("flatbuffers", EXTRA)
     path = new_file(path)
-    weights, rebuild = _weights_of(acting)
+    weights = {name: x for name, x in leaves_by_name(acting).items() if not is_key(x)}
     memory, of_memory = jax.tree.flatten(carry)
-    shapes, of_observation = jax.tree.flatten(observation)
+    shapes = leaves_by_name(observation)
 
     def step(
-        weights: dict[str, Array], memory: list[Array], leaves: list[Array], *keys: Array
+        weights: Mapping[str, Array],
+        memory: list[Array],
+        observed: Mapping[str, Array],
+        *keys: Array,
     ) -> tuple[list[Array], PyTree]:
-        obs = jax.tree.unflatten(of_observation, leaves)
+        remembered, obs = jax.tree.unflatten(of_memory, memory), _filled(observation, observed)
         rngs = map(jax.random.wrap_key_data, keys)
-        after, action = act(rebuild(weights), jax.tree.unflatten(of_memory, memory), obs, *rngs)
+        after, action = act(_filled(acting, weights), remembered, obs, *rngs)
         return jax.tree.leaves(after), action
 
     key = jax.random.key_data(jax.random.key(0))
-    read_weights, _, read_leaves, _ = _inputs_read(step, weights, memory, shapes, key)
-    used = {name: x for name, x in weights.items() if read_weights[name]}
-    given = _needs_giving(observation, read_leaves)
+    reads_weight, _, reads, _ = _inputs_read(step, weights, memory, shapes, key)
+    used = {name: x for name, x in weights.items() if reads_weight[name]}
+    # Whoever acts gives the whole observation, but for what a critic alone reads.
+    given = [name for name in shapes if reads[name] or name.split("/")[0] != CRITIC_STATE]
 
-    def step_of_given(
-        weights: dict[str, Array], memory: list[Array], leaves: list[Array], *keys: Array
+    def step_of_list(
+        weights: Mapping[str, Array], memory: list[Array], leaves: list[Array], *keys: Array
     ) -> tuple[list[Array], PyTree]:
-        return step(weights, memory, _with_zeros(leaves, shapes, given), *keys)
+        return step(weights, memory, dict(zip(given, leaves, strict=True)), *keys)
 
-    seen = [x for x, is_given in zip(shapes, given, strict=True) if is_given]
+    inputs = used, memory, [shapes[name] for name in given]
     programs = {
-        "greedy": _export_batched(step_of_given, used, memory, seen),
-        "drawn": _export_batched(step_of_given, used, memory, seen, key),
+        "greedy": _export_batched(step_of_list, *inputs),
+        "drawn": _export_batched(step_of_list, *inputs, key),
     }
+    codes = {name: program.serialize() for name, program in programs.items()}
     tensors = {
         # safetensors takes other orders of memory for C's.
         **{f"weights/{name}": np.asarray(array, order="C") for name, array in used.items()},
         **{f"carry/{i:04}": np.asarray(array, order="C") for i, array in enumerate(memory)},
-        **{
-            f"program/{name}": np.frombuffer(program.serialize(), np.uint8)
-            for name, program in programs.items()
-        },
+        **{f"program/{name}": np.frombuffer(code, np.uint8) for name, code in codes.items()},
     }
-    versions = {"jaxagents": version("jaxagents"), "jax": jax.__version__}
-    named = zip(leaves_by_name(observation), given, strict=True)
-    entries = json.dumps([name for name, is_given in named if is_given and name])
-    described = {**metadata, **versions, "format": FORMAT, ENTRIES: entries}
-    _write(path, numpy_files.save(tensors, metadata=described))
-
-
-def _write(path: Path, contents: bytes) -> None:
-    """Writes a file that does not exist, of which nothing stays where the disk is full."""
+    versions = {"jaxagents": version("jaxagents"), "jax": jax.__version__, "format": FORMAT}
+    entries = json.dumps([name for name in given if name])
+    contents = numpy_files.save(tensors, metadata={**metadata, **versions, ENTRIES: entries})
     with path.open("xb") as file:
         try:
             file.write(contents)
             file.flush()
-        except BaseException:
+        except BaseException:  # a full disk
             path.unlink()
             raise
 
 
-def _weights_of(acting: PyTree) -> tuple[dict[str, Array], Callable[[Mapping[str, Array]], PyTree]]:
-    """The arrays of a pytree by name, and a function that puts others in their place.
-
-    Arrays that it is not given are zeros; random keys stay as they are.
-    """
-    named, structure = leaves_by_name(acting), jax.tree.structure(acting)
-
-    def rebuild(weights: Mapping[str, Array]) -> PyTree:
-        leaves = [
-            leaf if is_key(leaf) else weights.get(name, jnp.zeros_like(leaf))
-            for name, leaf in named.items()
-        ]
-        return jax.tree.unflatten(structure, leaves)
-
-    return {name: x for name, x in named.items() if not is_key(x)}, rebuild
+def _filled(tree: PyTree, values: Mapping[str, Array]) -> PyTree:
+    """A pytree with other arrays by name, and zeros for those that are not given but random keys."""
+    leaves = [
+        x if is_key(x) else values[name] if name in values else jnp.zeros(x.shape, x.dtype)
+        for name, x in leaves_by_name(tree).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
 def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTree) -> PyTree:
@@ -137,21 +125,6 @@ def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTre
     kept = export.export(jax.jit(step))(*inputs).module_kept_var_idx
     leaves, structure = jax.tree.flatten(inputs)
     return jax.tree.unflatten(structure, [i in kept for i in range(len(leaves))])
-
-
-def _needs_giving(observation: PyTree, is_read: list[bool]) -> list[bool]:
-    """Whether a policy is given the arrays of an observation: not those that a critic alone reads."""
-    paths, _ = jax.tree_util.tree_flatten_with_path(observation)
-    of_critic = [path[:1] == (jax.tree_util.DictKey(CRITIC_STATE),) for path, _ in paths]
-    return [reads or not hides for reads, hides in zip(is_read, of_critic, strict=True)]
-
-
-def _with_zeros(
-    leaves: list[Array], shapes: list[jax.ShapeDtypeStruct], given: list[bool]
-) -> list[Array]:
-    """The arrays of an observation, of which zeros are those that are not given."""
-    left, pairs = iter(leaves), zip(shapes, given, strict=True)
-    return [next(left) if is_given else jnp.zeros(x.shape, x.dtype) for x, is_given in pairs]
 
 
 def _export_batched(

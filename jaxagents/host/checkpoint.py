@@ -7,10 +7,10 @@ from typing import Any
 
 from jaxtyping import ArrayLike
 
-from jaxagents.checkpoints.names import set_aside
+from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.checkpoints.records import Records, Snapshot
-from jaxagents.checkpoints.store import Store
+from jaxagents.checkpoints.store import SET_ASIDE, Store
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.finite import not_finite
@@ -68,16 +68,16 @@ class HostStore(Store):
         for part in _parts(self.notes(step)):
             read_part(self.replay, part)
 
-    def files(self, step: int | str) -> list[str]:
-        """Names of the files with the transitions of a checkpoint, by its step or its folder's name."""
+    def files(self, step: int) -> list[str]:
+        """Names of the files with the transitions of a checkpoint."""
         return _files(self.notes(step))
 
     def files_set_aside(self) -> set[str]:
         """Names of the files with the transitions of damaged checkpoints, as far as they tell."""
         names = set()
-        for folder in set_aside(self.checkpoints):
+        for folder in self.checkpoints.glob(f"*{SET_ASIDE}*"):
             with contextlib.suppress(CorruptCheckpointError):
-                names.update(self.files(folder.name))
+                names.update(_files(checkpoint_notes.read(folder)))
         return names
 
 

@@ -1,12 +1,14 @@
 """Configurations of the trainings on the host."""
 
 import dataclasses
-import operator
+import functools
 import os
 from collections.abc import Collection
 from typing import ClassVar
 
-from jaxagents.core.config import StaticConfig
+from jaxagents.core.config import StaticConfig, checked
+from jaxagents.core.folders import folder
+from jaxagents.core.numbers import not_negative, positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,15 +34,17 @@ class HostConfig(StaticConfig):
             finite, which is looked at before every log and point. Otherwise it warns.
     """
 
-    batch_size: int = 256
-    updates_per_call: int = 1
-    seed: int = 0
-    eval_frequency: int = 10_000
-    n_evals: int = 10
+    batch_size: int = checked(256, positive)
+    updates_per_call: int = checked(1, positive)
+    seed: int = checked(0, not_negative)
+    eval_frequency: int = checked(10_000, positive)
+    n_evals: int = checked(10, positive)
     eval_deterministic: bool = True
-    log_frequency: int = 1_000
-    checkpoint_dir: str | os.PathLike | None = None
-    keep_checkpoints: int | None = 3
+    log_frequency: int = checked(1_000, positive)
+    checkpoint_dir: str | os.PathLike | None = checked(
+        None, functools.partial(folder, instead=", or None to save nothing")
+    )
+    keep_checkpoints: int | None = checked(3, positive)
     stop_if_not_finite: bool = True
 
     outside: ClassVar[Collection[str]] = (
@@ -48,33 +52,6 @@ class HostConfig(StaticConfig):
         "keep_checkpoints",
         "stop_if_not_finite",
     )
-
-    def __post_init__(self) -> None:
-        """Validates the fields.
-
-        Raises:
-            TypeError: A number is no integer.
-            ValueError: A number is out of range.
-        """
-        super().__post_init__()
-        self._check_positive(
-            "batch_size",
-            "updates_per_call",
-            "eval_frequency",
-            "n_evals",
-            "log_frequency",
-            "keep_checkpoints",
-        )
-        self._check_not_negative("seed")
-        self._check_folder("checkpoint_dir")
-
-    def _check_not_negative(self, name: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"{type(self).__name__}.{name} must be an integer, got {value!r}.")
-        if operator.index(value) < 0:
-            raise ValueError(f"{type(self).__name__}.{name} must not be negative, got {value!r}.")
-        object.__setattr__(self, name, operator.index(value))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,18 +75,16 @@ class OnlineConfig(HostConfig):
             The buffer, metrics and evaluations have the true ones.
     """
 
-    n_steps: int = 1_000_000
-    n_envs: int = 1
-    buffer_size: int = 1_000_000
-    start_steps: int = 5_000
-    update_frequency: int = 1
+    n_steps: int = checked(1_000_000, positive)
+    n_envs: int = checked(1, positive)
+    buffer_size: int = checked(1_000_000, positive)
+    start_steps: int = checked(5_000, not_negative)
+    update_frequency: int = checked(1, positive)
     normalise_rewards: bool = False
 
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("n_steps", "n_envs", "buffer_size", "update_frequency")
-        self._check_not_negative("start_steps")
         if self.start_steps > self.n_steps:
             raise ValueError(
                 f"OnlineConfig.start_steps must not exceed n_steps ({self.n_steps}), or nothing would "
@@ -139,11 +114,6 @@ class OfflineConfig(HostConfig):
             and divided by the difference between the highest and the lowest return.
     """
 
-    n_updates: int = 1_000_000
-    updates_per_call: int = 20
+    n_updates: int = checked(1_000_000, positive)
+    updates_per_call: int = checked(20, positive)
     normalise_rewards: bool = False
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_updates")

@@ -10,7 +10,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.numbers import positive
 from jaxagents.learners.batches import check_ensemble, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, HyperparametersT, Info, Learner
@@ -28,12 +30,7 @@ class ActorCriticConfig(LearnerConfig):
         n_critics: Number of critics; the smallest of their values counts (2 in the papers).
     """
 
-    n_critics: int = 2
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("n_critics")
+    n_critics: int = checked(2, positive)
 
 
 ActorCriticConfigT = TypeVar("ActorCriticConfigT", bound=ActorCriticConfig)

@@ -11,7 +11,7 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
-from jaxagents.core.config import StaticConfig
+from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import is_observed_beside
 from jaxagents.core.pickling import nonpytree_field
@@ -26,6 +26,28 @@ from jaxagents.networks import (
 )
 from jaxagents.networks.masks import MaskedPolicy
 from jaxagents.networks.nnx_modules import check_not_nnx
+
+
+def _widths(name: str, given: object) -> tuple[int, ...]:
+    """Widths of layers."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"{name} must be the widths of the layers, got {given!r}.")
+    return tuple(positive(name, width) for width in given)
+
+
+def flax_module(name: str, given: object) -> nn.Module:
+    """A module of flax.linen.
+
+    Raises:
+        TypeError: It is something else, such as a class of modules.
+    """
+    check_not_nnx(given, name)
+    if not isinstance(given, nn.Module):
+        hint = f": pass {given.__name__}(...)" if isinstance(given, type) else ""
+        raise TypeError(
+            f"{name} must be a flax.linen module, such as jaxagents.networks.MLP(), got {given!r}{hint}."
+        )
+    return given
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,19 +67,12 @@ class LearnerConfig(StaticConfig):
             by running statistics that they carry with their parameters. Images stay as they are.
     """
 
-    features: tuple[int, ...] = (256, 256)
-    encoder: nn.Module | None = None
-    actor_network: nn.Module | None = None
-    critic_network: nn.Module | None = None
-    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    features: tuple[int, ...] = checked((256, 256), _widths)
+    encoder: nn.Module | None = checked(None, flax_module)
+    actor_network: nn.Module | None = checked(None, flax_module)
+    critic_network: nn.Module | None = checked(None, flax_module)
+    optimizer: Callable[..., optax.GradientTransformation] = checked(optax.adam, optimizer_function)
     normalise_observations: bool = False
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_optimizer(self.optimizer)
-        self._check_widths()
-        self._check_modules()
 
     @property
     def has_default_networks(self) -> bool:
@@ -129,26 +144,6 @@ class LearnerConfig(StaticConfig):
 
     def _normalised(self, network: nn.Module) -> nn.Module:
         return normalised(network) if self.normalise_observations else network
-
-    def _check_widths(self) -> None:
-        name = f"{type(self).__name__}.features"
-        if not isinstance(self.features, Sequence) or isinstance(self.features, str):
-            raise TypeError(f"{name} must be the widths of the layers, got {self.features!r}.")
-        widths = tuple(positive(name, width) for width in self.features)
-        object.__setattr__(self, "features", widths)
-
-    def _check_modules(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            is_network = field.name == "encoder" or field.name.endswith("_network")
-            if is_network:
-                check_not_nnx(value, f"{type(self).__name__}.{field.name}")
-            if is_network and not isinstance(value, nn.Module | None):
-                hint = f": pass {value.__name__}(...)" if isinstance(value, type) else ""
-                raise TypeError(
-                    f"{type(self).__name__}.{field.name} must be a flax.linen module, such as "
-                    f"jaxagents.networks.MLP(), got {value!r}{hint}."
-                )
 
 
 class Example(struct.PyTreeNode):

@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core import numbers
-from jaxagents.core.arrays import is_traced, without_weak_types
+from jaxagents.core.arrays import without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
 from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
@@ -167,7 +167,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             check_example_vectors(seen, example.actions, cls.discrete_actions)
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)
-        return create(hyperparams, _as_key(seed), example)
+        return create(hyperparams, as_key(seed), example)
 
     @classmethod
     def check_kinds(cls, config: object, hyperparams: object) -> None:
@@ -487,13 +487,3 @@ def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
         return without_weak_types(learner)
 
     return create
-
-
-def _as_key(seed: ArrayLike) -> Key[Array, ""]:
-    kind = getattr(seed, "dtype", type(seed))
-    if not jnp.issubdtype(kind, jnp.integer) or jnp.ndim(seed):
-        return as_key(seed)
-    keeps_64_bits = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-    if is_traced(seed) or keeps_64_bits:
-        return jax.random.key(seed)
-    return jax.random.key(numbers.seed("seed", cast(int, seed)))

@@ -13,7 +13,9 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from jaxagents import ops
 from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import jit_by_structure
+from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
@@ -35,8 +37,8 @@ _NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys s
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ValueConfig(LearnerConfig):
-    """Static fields of learners of the values of discrete actions.
+class QConfig(LearnerConfig):
+    """Static fields of learners of the values of discrete actions, and so of the agents around them.
 
     Attributes:
         features: Widths of the hidden layers of the default network.
@@ -44,43 +46,16 @@ class ValueConfig(LearnerConfig):
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
         noisy: Whether the layers of the default network, with a memory those behind it, are noisy, by
             which it explores; see [`NoisyDense`][jaxagents.networks.NoisyDense].
+        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
+            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
+            updates).
     """
 
     actor_network: ClassVar[None] = None
     features: tuple[int, ...] = (128, 128)
     dueling: bool = False
     noisy: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class QConfig(ValueConfig):
-    """Static fields of Q-learners, and so of the agents around them.
-
-    Attributes:
-        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
-            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
-            updates).
-    """
-
-    target_update_period: int = 1
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        self._check_positive("target_update_period")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DistributionalConfig(QConfig):
-    """Static fields of Q-learners of distributions of returns.
-
-    Attributes:
-        double: Whether the network in training chooses the next action, whose distribution its target
-            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
-            Otherwise the target does both.
-    """
-
-    double: bool = False
+    target_update_period: int = checked(1, positive)
 
 
 class QHyperparameters(Hyperparameters):
@@ -105,14 +80,12 @@ class Exploring(Protocol):
     epsilon: Traced
 
 
-ValueConfigT = TypeVar("ValueConfigT", bound=ValueConfig)
 ValueHyperparametersT = TypeVar("ValueHyperparametersT", bound=Hyperparameters)
 QConfigT = TypeVar("QConfigT", bound=QConfig)
-DistributionalConfigT = TypeVar("DistributionalConfigT", bound=DistributionalConfig)
 QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 
 
-class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
+class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     """A network of action values, for discrete actions.
 
     A subclass gives the hook `_loss`, which is written for batches, and may override `_q`. An agent uses
@@ -217,13 +190,13 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
         return ops.among_allowed(self._q(params, obs), action_mask(obs))
 
     @classmethod
-    def _n_outputs(cls, config: ValueConfigT) -> int | None:
+    def _n_outputs(cls, config: QConfigT) -> int | None:
         """Number of outputs of the network for each action; `None` if it gives the value alone."""
         return None
 
     @classmethod
     def default_critic(
-        cls, config: ValueConfigT, features: tuple[int, ...], n_actions: int
+        cls, config: QConfigT, features: tuple[int, ...], n_actions: int
     ) -> ActionCritic:
         """The default network, of vectors.
 
@@ -247,7 +220,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
     @classmethod
     def default_networks_with_memory(
         cls,
-        config: ValueConfigT,
+        config: QConfigT,
         cell: nn.RNNCellBase,
         example: Example,
         n_categories: int | None = None,
@@ -260,7 +233,7 @@ class ValueLearner(Learner[ValueConfigT, ValueHyperparametersT]):
 
     @classmethod
     def _create_critic(
-        cls, config: ValueConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
+        cls, config: QConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
     ) -> tuple[TrainState, PyTree]:
         """The network before its first gradient step, and its variables."""
         critic = config.critic_network
@@ -378,12 +351,12 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
         )
 
 
-class DistributionalLearner(QLearner[DistributionalConfigT, QHyperparametersT]):
+class DistributionalLearner(QLearner[QConfigT, QHyperparametersT]):
     """A Q-learner whose network gives a distribution of returns, several numbers for every action."""
 
-    def _next_actions(self, obs: PyTree) -> Int[Array, "batch"]:
-        """The greedy actions whose returns are the targets."""
-        network = self.critic if self.config.double else self.target_critic
+    def _next_actions(self, obs: PyTree, double: bool) -> Int[Array, "batch"]:
+        """The greedy actions whose returns are the targets: by the critic if `double`, or the target."""
+        network = self.critic if double else self.target_critic
         return self.allowed_q(network.params, obs).argmax(axis=-1)
 
 

@@ -1,4 +1,4 @@
-"""The parts that all pictures of trainings share: axes, colours, lines and files."""
+"""The parts that all pictures of trainings share: axes, colours, lines, statistics of runs and files."""
 
 import os
 from pathlib import Path
@@ -10,22 +10,76 @@ from jaxtyping import Float
 from jaxagents.core import processes
 from jaxagents.core.extras import require
 from jaxagents.core.folders import file_in_folder
-from jaxagents.plotting.statistics import CONFIDENCE, inter_quartile_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+EXTRA = "jaxagents[plot]"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Those of Okabe and Ito, which colour-blind people tell apart, the darkest first."""
 _ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00")
 _STYLES = ("-", "--", ":", "-.")
 
+_CUT = 0.25
+_CONFIDENCE = 0.95
+_N_RESAMPLES = 2_000
+_NUMBERS_AT_ONCE = 10_000_000
 
-class Look(NamedTuple):
-    """How a curve is drawn."""
 
-    color: str
-    linestyle: str
+class Estimate(NamedTuple):
+    """An inter-quartile mean with its interval.
+
+    Attributes:
+        mean: The mean of the middle half of the runs; of fewer than four, that of all.
+        low: Lower end of the interval.
+        high: Upper end.
+    """
+
+    mean: Float[np.ndarray, "..."]
+    low: Float[np.ndarray, "..."]
+    high: Float[np.ndarray, "..."]
+
+
+def middle_mean(values: Float[np.ndarray, "runs ..."]) -> Float[np.ndarray, "..."]:
+    """The inter-quartile mean over runs by itself, which is NaN where a run is."""
+    return require("scipy.stats", EXTRA).trim_mean(values, _CUT, axis=0)
+
+
+def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
+    """The inter-quartile mean over runs, in its 95 % percentile bootstrap interval.
+
+    As Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
+    advise for few runs. It is the same whenever it is computed. The interval of a single run is that run
+    alone.
+
+    Args:
+        values: One finite number of each run, or many.
+
+    Returns:
+        The estimate, without the axis of runs.
+    """
+    stats, mean = require("scipy.stats", EXTRA), middle_mean(values)
+    if len(values) == 1 or not values.size:
+        return Estimate(mean, mean, mean)
+    interval = stats.bootstrap(
+        (values,),
+        lambda x, axis: stats.trim_mean(x, _CUT, axis=axis),
+        axis=0,
+        vectorized=True,
+        method="percentile",
+        confidence_level=_CONFIDENCE,
+        n_resamples=_N_RESAMPLES,
+        batch=max(1, _NUMBERS_AT_ONCE // values.size),
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Estimate(mean, interval.low, interval.high)
+
+
+def in_words(n_runs: int) -> str:
+    """The label of a curve of that many runs."""
+    if n_runs == 1:
+        return "one run"
+    return f"inter-quartile mean of {n_runs} runs, {100 * _CONFIDENCE:.0f} % interval"
 
 
 def new_axes(figsize: tuple[float, float] = (7, 4)) -> "Axes":
@@ -34,61 +88,65 @@ def new_axes(figsize: tuple[float, float] = (7, 4)) -> "Axes":
     Raises:
         ImportError: matplotlib is not installed.
     """
-    return require("matplotlib.pyplot", "jaxagents[plot]").subplots(
-        figsize=figsize, layout="constrained"
-    )[1]
+    return require("matplotlib.pyplot", EXTRA).subplots(figsize=figsize, layout="constrained")[1]
 
 
 def colours_on(axes: "Axes") -> tuple[str, ...]:
     """Colours that stand out from the background."""
-    red, green, blue = require("matplotlib.colors", "jaxagents[plot]").to_rgb(axes.get_facecolor())
+    red, green, blue = require("matplotlib.colors", EXTRA).to_rgb(axes.get_facecolor())
     is_dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.4
     return _ON_DARK if is_dark else COLOURS
 
 
-def next_look(axes: "Axes") -> Look:
-    """That of the next curve: other colours first, then other strokes."""
-    colours, number = colours_on(axes), len(axes.lines)
-    return Look(colours[number % len(colours)], _STYLES[number // len(colours) % len(_STYLES)])
+def draw_curve(
+    axes: "Axes",
+    x: np.ndarray,
+    y: np.ndarray,
+    label: str,
+    band: tuple[np.ndarray, np.ndarray] | None = None,
+    **look: Any,
+) -> None:
+    """Draws a curve, with a dot where a point has no finite neighbour that a stroke would lead to.
 
-
-def draw_curve(axes: "Axes", x: np.ndarray, y: np.ndarray, **look: Any) -> None:
-    """Draws a curve, with a dot where a point has no finite neighbour that a stroke would lead to."""
+    Args:
+        axes: The axes.
+        x: Steps.
+        y: Numbers.
+        label: Name in the legend.
+        band: Lower and upper ends of a band around it.
+        **look: How it is drawn; by default in the next colour, or with the next stroke once all colours
+            are taken.
+    """
+    if not look:
+        colours, number = colours_on(axes), len(axes.lines)
+        stroke = _STYLES[number // len(colours) % len(_STYLES)]
+        look = {"color": colours[number % len(colours)], "linestyle": stroke}
+    if band is not None:
+        axes.fill_between(x, *band, color=look["color"], alpha=0.2, linewidth=0)
     known = np.pad(np.isfinite(y), 1)
     alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
     dots = {"marker": "o", "markersize": 4, "markevery": alone.tolist()} if alone.size else {}
-    axes.plot(x, y, **dots, **look)
-
-
-def draw_line(axes: "Axes", x: np.ndarray, y: np.ndarray, label: str) -> None:
-    """Draws one number for each point; points that are NaN are left out."""
-    known = ~np.isnan(y)
-    draw_curve(axes, x[known], y[known], label=label, **next_look(axes)._asdict())
+    axes.plot(x, y, label=label, **dots, **look)
 
 
 def draw_runs(
     axes: "Axes", x: np.ndarray, values: Float[np.ndarray, "runs points"], label: str
 ) -> None:
-    """Draws the inter-quartile mean over runs in its interval, where all of them are finite."""
+    """Draws the inter-quartile mean over runs in its interval, where all of them are finite.
+
+    Of a single run it draws the numbers, and leaves out those that are NaN.
+    """
+    if len(values) == 1:
+        known = ~np.isnan(values[0])
+        return draw_curve(axes, x[known], values[0, known], label)
     known = np.isfinite(values).all(axis=0)
-    look, estimate = next_look(axes), inter_quartile_mean(values[:, known])
-    if len(values) > 1:
-        axes.fill_between(
-            x[known], estimate.low, estimate.high, color=look.color, alpha=0.2, linewidth=0
-        )
-    draw_curve(axes, x[known], estimate.mean, label=label, **look._asdict())
-
-
-def in_words(n_runs: int) -> str:
-    """The label of a curve of that many runs."""
-    if n_runs == 1:
-        return "one run"
-    return f"inter-quartile mean of {n_runs} runs, {CONFIDENCE:.0%} interval".replace("%", " %")
+    mean, *band = inter_quartile_mean(values[:, known])
+    return draw_curve(axes, x[known], mean, label, (band[0], band[1]))
 
 
 def name_steps(axes: "Axes", label: str) -> None:
     """Labels the horizontal axis, with 200k for 200,000, unless its numbers have a form already."""
-    ticker = require("matplotlib.ticker", "jaxagents[plot]")
+    ticker = require("matplotlib.ticker", EXTRA)
     axes.set_xlabel(label)
     if isinstance(axes.xaxis.get_major_formatter(), ticker.ScalarFormatter):
         axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))

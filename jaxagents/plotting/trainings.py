@@ -1,6 +1,8 @@
 """Trainings in whatever form they come, brought into one."""
 
 import functools
+import itertools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,11 +12,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from jaxagents.core.describe import to_json
 from jaxagents.core.numbers import positive
-from jaxagents.core.schedules import Schedule
-from jaxagents.plotting.folders import COUNTERS, read_folder
-from jaxagents.plotting.labels import labels_of
 
+_METRICS = "metrics.jsonl"
+_COUNTERS = ("update_step", "step")
+"""Names of the metric that counts the steps of an agent, or of a loop on the host."""
+_MEMBER = ("set", "seed")
 _LEADING = 3
 """Number of the axes of sets, runs and points."""
 
@@ -77,7 +81,7 @@ class Trainings(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """That of the steps; of the loops on the host, only the online one plays episodes."""
+        """The unit of the steps; of the loops on the host, only the online one plays episodes."""
         if self.counter == "update_step":
             return "update steps"
         return "environment steps" if "episode_return" in self.metrics else "updates"
@@ -117,19 +121,22 @@ def read_trainings(source: Source) -> Trainings:
     if isinstance(source, Mapping):
         return _of_metrics(source, {})
     if isinstance(source, str | os.PathLike):
-        return _of_metrics(*read_folder(Path(source)))
+        return _of_folder(Path(source).expanduser())
     if isinstance(source, Sweep):
-        return _of_metrics(source.metrics, _sets_of(source.runners))
+        hyperparams = getattr(source.runners, "hyperparams", {})
+        sets = to_json(jax.tree.map(lambda x: np.asarray(x)[:, 0], hyperparams))
+        return _of_metrics(source.metrics, sets)
     if isinstance(source, Sequence) and len(source):
-        return functools.reduce(_join, [read_trainings(run) for run in source])
+        return _joined([read_trainings(run) for run in source])
     raise TypeError(
         "Needed are metrics as train returns them, the outcome of a sweep, the folder of a training, "
         f"or a list of these, got {'nothing' if source == [] else type(source).__name__}."
     )
 
 
-def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, np.ndarray]) -> Trainings:
-    counter = next((name for name in COUNTERS if name in metrics), None)
+def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Trainings:
+    """Trainings from their metrics and the hyperparameters of all sets, as JSON has them."""
+    counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
             "Metrics must hold 'update_step' or 'step', as those of train do, got "
@@ -150,59 +157,179 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, np.ndarray]) -> T
         for name, values in metrics.items()
         if not isinstance(values, Mapping)
     }
-    n_sets = len(arrays[counter])
-    return Trainings(arrays, counter, labels_of(sets, n_sets))
+    return Trainings(arrays, counter, labels_of(_flat(sets), len(arrays[counter])))
 
 
-def _sets_of(runners: PyTree) -> dict[str, np.ndarray]:
-    """The hyperparameters of each set of a sweep, by name, as a folder names them."""
-    hyperparams, _ = jax.tree_util.tree_flatten_with_path(
-        getattr(runners, "hyperparams", {}), is_leaf=lambda x: isinstance(x, Schedule)
-    )
-    return {
-        f"{_name(path, '.')} {_name(within, ' ')}".rstrip(): np.asarray(leaf)[:, 0]
-        for path, hyperparam in hyperparams
-        for within, leaf in jax.tree_util.tree_leaves_with_path(hyperparam)
-    }
-
-
-def _name(path: tuple, separator: str) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=separator)
-
-
-def _join(one: Trainings, other: Trainings) -> Trainings:
-    """The runs of both, at the points that both have."""
-    if one.shape[0] > 1 or other.shape[0] > 1:
+def _joined(runs: list[Trainings]) -> Trainings:
+    """All runs as those of one experiment, at the points that all have."""
+    first, *others = runs
+    if not others:
+        return first
+    if any(run.shape[0] > 1 for run in runs):
         raise ValueError(
             "A list holds the runs of one experiment, got a sweep with several sets of "
             "hyperparameters in it: draw that by itself, or on the same axes (ax=...)."
         )
-    if one.counter != other.counter:
-        raise ValueError(f"Runs count either '{one.counter}' or '{other.counter}', and not both.")
-    common = np.intersect1d(one.steps, other.steps)
+    counters = dict.fromkeys(run.counter for run in runs)
+    if len(counters) > 1:
+        raise ValueError(f"Runs count either {' or '.join(map(repr, counters))}, and not both.")
+    common = functools.reduce(np.intersect1d, [run.steps for run in runs])
     if not len(common):
         raise ValueError("Runs of one experiment need evaluation points at the same steps.")
-    parts = [_at(trainings, common) for trainings in (one, other)]
-    names = [name for name in parts[0] if name in parts[1]]
-    for name in names:
-        n_actors = [int(np.prod(part[name].shape[_LEADING:])) for part in parts]
-        if n_actors[0] != n_actors[1]:
-            raise ValueError(
-                f"Runs of one experiment have as many actors, got '{name}' of {n_actors[0]} and of "
-                f"{n_actors[1]}: draw each by itself, or on the same axes (ax=...)."
-            )
-    joined = {name: np.concatenate([part[name] for part in parts], axis=1) for name in names}
-    return Trainings(joined, one.counter, one.labels)
+    joined = {}
+    for name in first.metrics:
+        if all(name in run.metrics for run in others):
+            parts = [_means(run, name)[:, :, np.searchsorted(run.steps, common)] for run in runs]
+            n_actors = dict.fromkeys(int(np.prod(part.shape[_LEADING:])) for part in parts)
+            if len(n_actors) > 1:
+                raise ValueError(
+                    f"Runs of one experiment have as many actors, got '{name}' of "
+                    f"{' and of '.join(map(str, n_actors))}: draw each by itself, or on the same axes "
+                    "(ax=...)."
+                )
+            joined[name] = np.concatenate(parts, axis=1)
+    return first._replace(metrics=joined)
 
 
-def _at(trainings: Trainings, steps: np.ndarray) -> dict[str, np.ndarray]:
-    """The means over the episodes at some points."""
-    here = np.searchsorted(trainings.steps, steps)
-    metrics = {name: values[:, :, here] for name, values in trainings.metrics.items()}
-    return {name: _mean_of_episodes(values) for name, values in metrics.items()}
-
-
-def _mean_of_episodes(values: np.ndarray) -> np.ndarray:
-    """The mean over episodes, which only the metrics of several actors keep as an axis."""
+def _means(run: Trainings, name: str) -> np.ndarray:
+    """Means over episodes, an axis that only the metrics of several actors keep."""
+    values = run.metrics[name]
     n_axes = values.ndim - _LEADING
-    return values if not n_axes else values.mean(axis=_LEADING, keepdims=n_axes > 1)
+    return values.mean(axis=_LEADING, keepdims=n_axes > 1) if n_axes else values
+
+
+def _of_folder(path: Path) -> Trainings:
+    """The training or the sweep of a folder, or of one in which there is only a sweep."""
+    path = path.parent if path.name == _METRICS else path
+    if not (path / _METRICS).exists() and (path / "sweep" / _METRICS).exists():
+        path = path / "sweep"
+    file = path / _METRICS
+    if not file.exists():
+        raise FileNotFoundError(
+            f"{path} holds no {_METRICS}: give the checkpoint_dir of a training or a sweep."
+        )
+    members: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for point in read_points(file):
+        members.setdefault(tuple(point.pop(name, None) for name in _MEMBER), []).append(point)
+    columns = [_columns(members[member]) for member in sorted(members)]
+    if members.keys() == {(None, None)}:
+        return _of_metrics(columns[0], {})
+    n_sets, n_seeds = (1 + max(member[axis] for member in members) for axis in (0, 1))
+    if len(members) != n_sets * n_seeds:
+        raise ValueError(f"{file} lacks members of the sweep: wait until its first point is done.")
+    n_points = min(len(next(iter(column.values()))) for column in columns)
+    metrics = {}
+    for name, first in columns[0].items():
+        stack = np.stack([column[name][:n_points] for column in columns])
+        metrics[name] = stack.reshape(n_sets, n_seeds, n_points, *first.shape[1:])
+    sets = path / "hyperparameters.json"
+    return _of_metrics(metrics, json.loads(sets.read_text("utf-8")) if sets.exists() else {})
+
+
+def read_points(file: Path) -> list[dict[str, Any]]:
+    """The points in a file of metrics, in the order of their lines.
+
+    Where a training began anew, or went on from an earlier point, the later points that were made before
+    are left out, and so are lines that a kill has cut off, and the last one while it is written.
+
+    Raises:
+        ValueError: There are none yet, or a line is not what a training writes.
+    """
+    points = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        if line[:2] in ("{", '{"') and not line.endswith("}"):
+            continue
+        try:
+            point = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{file}: line {number} is not JSON: {line[:60]!r}.") from error
+        if not (isinstance(point, dict) and any(name in point for name in _COUNTERS)):
+            raise ValueError(f"{file}: line {number} is not a point of a training: {line[:60]!r}.")
+        points.append(point)
+    if not points:
+        raise ValueError(f"{file} holds no points yet.")
+    kept = []
+    next_steps: dict[tuple[Any, ...], float] = {}
+    for point in reversed(points):
+        member = tuple(point.get(name) for name in _MEMBER)
+        step = next(point[name] for name in _COUNTERS if name in point)
+        if step < next_steps.get(member, np.inf):
+            kept.append(point)
+            next_steps[member] = step
+    return kept[::-1]
+
+
+def _columns(points: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Numbers by name, one for each point.
+
+    Those of several actors, `name/0`, `name/1` and so on, have axes `(1, n_actors)` besides, and replace
+    their mean.
+    """
+    names = dict.fromkeys(name for point in points for name in point)
+    columns = {name: np.array([_number(point.get(name)) for point in points]) for name in names}
+    for name in names:
+        possible = (f"{name}/{i}" for i in itertools.count())
+        if actors := list(itertools.takewhile(columns.__contains__, possible)):
+            columns[name] = np.stack([columns.pop(actor) for actor in actors], axis=-1)[:, None]
+    return columns
+
+
+def _number(value: Any) -> float:
+    """A number as the logger writes it: NaN as `null`, infinity as a word."""
+    return np.nan if value is None else float(value)
+
+
+def _flat(
+    tree: Mapping[str, Any], prefix: str = "", separator: str = "."
+) -> dict[str, Float[np.ndarray, "n_sets"]]:
+    """Numbers of all sets by name, those of schedules with spaces, as in `learning_rate initial`."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, list) and all(isinstance(part, list) for part in value):
+            value = {str(i): part for i, part in enumerate(value)}  # as a PiecewiseSchedule has
+        if isinstance(value, Mapping):
+            within = " " if "schedule" in value else separator
+            flat |= _flat(value, f"{prefix}{name}{within}", within)
+        elif isinstance(value, list):
+            flat[prefix + name] = np.array([_number(number) for number in value])
+    return flat
+
+
+def labels_of(sets: Mapping[str, Float[np.ndarray, "n_sets"]], n_sets: int) -> list[str]:
+    """One label for each set of hyperparameters, such as `learning_rate 0.001, ent_coeff 0.01`.
+
+    Hyperparameters that have the same values in each set, such as two learning rates, are named once.
+
+    Args:
+        sets: Values by the full name of the hyperparameter; empty if they are not known.
+        n_sets: Number of sets.
+
+    Returns:
+        The labels; numbers where the sets do not differ.
+    """
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for name, values in sets.items():
+        texts = _texts(np.broadcast_to(values, n_sets))
+        if len(set(texts)) > 1:
+            columns.setdefault(texts, []).append(name)
+    if not columns:
+        return [f"set {number}" for number in range(n_sets)]
+    short = [
+        " and ".join(dict.fromkeys(name.split(".")[-1] for name in names))
+        for names in columns.values()
+    ]
+    are_clear = len(set(short)) == len(short)
+    titles = short if are_clear else [" and ".join(names) for names in columns.values()]
+    return [
+        ", ".join(f"{title} {texts[number]}" for title, texts in zip(titles, columns, strict=True))
+        for number in range(n_sets)
+    ]
+
+
+def _texts(values: Float[np.ndarray, "n_sets"]) -> tuple[str, ...]:
+    """Numbers with three digits if these tell them apart, or else all that they have."""
+    numbers = [float(str(np.float32(value))) for value in values]
+    short = tuple(f"{number:.3g}" for number in numbers)
+    if len(set(short)) == len(set(numbers)):
+        return short
+    return tuple(f"{number:.9g}" for number in numbers)

@@ -8,8 +8,7 @@ import registry
 from probes import Probe
 
 from jaxagents import A2C
-from jaxagents.checkpoints.records import saved_steps
-from jaxagents.checkpoints.sweep_records import SWEEP
+from jaxagents.checkpoints.records import SWEEP, saved_steps
 
 KEY = jax.random.key(0)
 A2C_CASE = next(case for case in registry.ON_POLICY if case.name == "A2C")

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from jaxagents.agents.value_scale import observe_targets
 from probes import BestAction
 from registry import AGENTS
 
 from jaxagents import PPO, ops
-from jaxagents.agents.value_scale import observe_targets
 from jaxagents.networks import PerActor, StateCritic
 
 KEY = jax.random.key(0)

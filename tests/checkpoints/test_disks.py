@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import jax
 import pytest
@@ -13,8 +14,8 @@ from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
+from jaxagents.checkpoints.disk import Troubles
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.checkpoints.troubles import Troubles
 
 CASE = next(case for case in AGENTS if case.name == "REINFORCE")
 KEY = jax.random.key(0)
@@ -72,13 +73,16 @@ def disk(tmp_path):
 
 
 class At:
-    """A logger that does something at a step."""
+    """A logger that does something at a step, and first waits for its checkpoint at one."""
 
-    def __init__(self, **events):
-        self.events = events
+    def __init__(self, folder, begin=lambda: None, end=lambda: None):
+        self.folder = folder
+        self.events = {3: begin, 6: end}
 
     def log(self, step, metrics):
-        self.events.get(f"step_{step}", lambda: None)()
+        while step == 3 and 3 not in saved_steps(self.folder):
+            time.sleep(0.01)
+        self.events.get(step, lambda: None)()
 
 
 def make(folder):
@@ -92,13 +96,13 @@ TROUBLES = [("fill", "empty", "the disk is full"), ("lock", "unlock", "the disk 
 @pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
 def test_training_goes_on_and_what_is_missing_is_written_later(disk, begin, end, reason, capfd):
     agent = make(disk.folder)
-    events = At(step_3=getattr(disk, begin), step_6=getattr(disk, end))
+    events = At(disk.folder, getattr(disk, begin), getattr(disk, end))
     with pytest.warns(UserWarning, match=f"could not be written to: {reason}. Training") as said:
         runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
     assert runner.update_step == 8
     assert len(said) == 1
     steps = saved_steps(disk.folder)
-    assert steps[:2] == [0, 1]
+    assert steps[:4] == [0, 1, 2, 3]
     assert steps[-1] == 8
     assert len(steps) < 9
     assert not any(verify(disk.folder).values())
@@ -110,7 +114,7 @@ def test_training_goes_on_and_what_is_missing_is_written_later(disk, begin, end,
 @pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
 def test_a_disk_that_stays_so_ends_no_training_and_keeps_what_it_has(disk, begin, end, reason):
     agent = make(disk.folder)
-    events = At(step_3=getattr(disk, begin))
+    events = At(disk.folder, getattr(disk, begin))
     with pytest.warns(
         UserWarning, match=f"{reason}|The end of the training could not be saved"
     ) as said:
@@ -118,7 +122,7 @@ def test_a_disk_that_stays_so_ends_no_training_and_keeps_what_it_has(disk, begin
     assert runner.update_step == 8
     assert len(said) == 2
     steps = saved_steps(disk.folder)
-    assert steps[:2] == [0, 1]
+    assert steps[:4] == [0, 1, 2, 3]
     assert not any(verify(disk.folder).values())
     assert f"up to update {steps[-1]}. Before this process ends, make room" in str(said[1].message)
     getattr(disk, end)()
@@ -129,7 +133,7 @@ def test_a_disk_that_stays_so_ends_no_training_and_keeps_what_it_has(disk, begin
 
 def test_the_end_of_a_training_can_be_saved_when_there_is_room_again(disk):
     agent = make(disk.folder)
-    events = At(step_3=disk.fill)
+    events = At(disk.folder, disk.fill)
     with pytest.warns(UserWarning, match="the disk is full|the training could not be saved"):
         runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
     assert saved_steps(disk.folder)[-1] < 8

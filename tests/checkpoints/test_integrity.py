@@ -18,9 +18,9 @@ from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.checkpoints import notes
+from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.store import best_first
-from jaxagents.checkpoints.writer import lock
 
 CASE = AGENTS[0]
 KEY = jax.random.key(0)
@@ -157,16 +157,6 @@ def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
         change_notes(folder, 6)
     with pytest.raises(ValueError, match=r"has the format 9 .* reads those up to 2"):
         make(folder).restore("last")
-
-
-def test_checkpoints_of_the_first_format_are_read(folder):
-    expected, history = make(folder).restore("best")
-    for step in saved_steps(folder):
-        old = json.loads(notes_of(folder, step).read_text())
-        for name in ("digest", "format", "step", "mean_return"):
-            del old[name]
-        notes_of(folder, step).write_text(json.dumps(old))
-    trees.assert_equal((expected, history), make(folder).restore("best"))
 
 
 def test_the_best_of_the_others_is_restored_with_a_warning(folder):
@@ -344,9 +334,8 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
     trees.assert_equal(whole, resumed)
 
 
-def folders_of(folder, step):
-    """Names of the folders in that of a checkpoint."""
-    return {path.name for path in (folder / "checkpoints" / str(step)).iterdir() if path.is_dir()}
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
 
 
 def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one(tmp_path):
@@ -360,7 +349,7 @@ def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one
             shutil.copytree(tmp_path / "run", copies[-1])
 
     writing = True
-    kill.on_touch(tmp_path / "run" / "checkpoints" / "1", copy)
+    kill.on_touch(tmp_path / "run" / "checkpoints", copy)
     changed = CASE.hyperparams(gamma=0.25)
     agent.train(None, changed, agent.training_runner, n_steps=1, progress=False)
     writing = False
@@ -376,7 +365,7 @@ def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one
     agent = make(copies[last_old])
     runner, _ = agent.restore("last")
     agent.train(None, changed, runner, n_steps=1, progress=False)
-    assert folders_of(copies[last_old], 1) == {"meta", "runner-2"}
+    assert names_in(copies[last_old] / "checkpoints") == {"0", "1-2", "2"}
 
 
 def test_a_checkpoint_that_cannot_be_written_anew_stays(tmp_path, full):
@@ -391,7 +380,7 @@ def test_a_checkpoint_that_cannot_be_written_anew_stays(tmp_path, full):
     assert not any(verify(tmp_path).values())
     runner, _ = make(tmp_path).restore(2)
     assert runner.hyperparams.gamma == 0.5
-    assert folders_of(tmp_path, 2) == {"meta", "runner"}
+    assert names_in(tmp_path / "checkpoints") == {"0", "2"}
 
 
 def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import importlib
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,8 @@ import optax
 import pytest
 from flax import linen as nn
 
-from jaxagents import dqn, ppo, pqn, reinforce, sac
+from jaxagents import bc, dqn, ppo, pqn, reinforce, sac
+from jaxagents.catalogue import CATALOGUE
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
@@ -29,7 +32,7 @@ class Network(nn.Module):
         (lambda: HyperParameters(gama=0.9), "no field 'gama'. Did you mean 'gamma'?"),
         (lambda: OptimizerParams(lr=0.9), "no field 'lr'. Did you mean 'learning_rate'?"),
         (lambda: OptimizerParams(x=0.9), "Its fields are: learning_rate, eps, grad_clip"),
-        (lambda: AgentConfig(num_envs=8), "no field 'num_envs'. Did you mean 'batch_size'?"),
+        (lambda: AgentConfig(num_envs=8), "no field 'num_envs'. Did you mean 'n_envs'?"),
         (lambda: AgentConfig(features=(8,)), "networks.CategoricalActor(n_actions, features=...)"),
         (lambda: AgentConfig(hidden_sizes=(8,)), "networks.StateCritic(features=...)"),
         (lambda: sac.HyperParameters(actor_lr=1.0), "Did you mean 'actor_learning_rate'?"),
@@ -163,3 +166,101 @@ def test_a_subclass_without_eq_false_compares_and_hashes_by_value():
     assert Own() == Own()
     assert hash(Own()) == hash(Own())
     assert Own() != Own(weights=np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("module", "fields", "own"),
+    [
+        (ppo, {"n_updates": 7, "n_envs": 4}, {"n_steps": 7, "batch_size": 4}),
+        (ppo, {"total_timesteps": 1_000_000}, {"n_steps": 489}),
+        (ppo, {"n_updates": 489, "total_timesteps": 1_000_000}, {"n_steps": 489}),
+        (sac, {"n_envs": 4, "total_timesteps": 41}, {"batch_size": 4, "n_steps": 11}),
+        (pqn, {"total_timesteps": 4096, "n_envs": 16}, {"batch_size": 16, "n_steps": 4}),
+        (bc, {"n_updates": 3}, {"n_steps": 3}),
+    ],
+)
+def test_other_names_stand_for_fields(module, fields, own):
+    config, same = module.AgentConfig(**fields), module.AgentConfig(**own)
+    assert config == same
+    assert hash(config) == hash(same)
+    assert config.computation() == same.computation()
+    assert module.AgentConfig().replace(**fields) == same
+    assert dataclasses.replace(module.AgentConfig(), **fields) == same
+    assert pickle.loads(pickle.dumps(config)) == same
+    assert config.n_updates == config.n_steps
+    assert config.n_envs == config.batch_size
+    assert config.total_timesteps == config.n_steps * config.steps_per_update
+
+
+def test_sizes_that_are_replaced_leave_the_number_of_updates():
+    config = AgentConfig(n_envs=4, rollout_length=8, total_timesteps=64)
+    for other in (config.replace(n_envs=8), dataclasses.replace(config, batch_size=8)):
+        assert (other.n_updates, other.n_envs, other.total_timesteps) == (2, 8, 128)
+    assert config.replace(n_envs=8, total_timesteps=65).n_updates == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"n_steps": 3, "n_updates": 4}, "AgentConfig.n_steps=3 contradicts n_updates=4."),
+        ({"batch_size": 8, "n_envs": 4}, "AgentConfig.batch_size=8 contradicts n_envs=4."),
+        (
+            {"n_updates": 3, "total_timesteps": 9000},
+            "n_updates=3 contradicts total_timesteps=9000, which is 5 updates of 2,048 steps.",
+        ),
+        ({"total_timesteps": 0}, "AgentConfig.total_timesteps must be a positive integer, got 0"),
+        ({"total_timesteps": 9, "n_envs": -1}, "AgentConfig.n_envs must be a positive integer"),
+    ],
+)
+def test_refuses_names_that_contradict_each_other(fields, message):
+    for make in (AgentConfig, AgentConfig().replace):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            make(**fields)
+        assert message in str(error.value)
+
+
+def test_a_field_of_a_subclass_may_have_one_of_the_other_names():
+    @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+    class Own(AgentConfig):
+        n_envs: int = 3
+
+    assert (Own().n_envs, Own().batch_size) == (3, 16)
+    assert Own(n_envs=5, n_updates=2).replace(n_steps=4).n_envs == 5
+
+
+@pytest.mark.parametrize(
+    ("config", "amount"),
+    [
+        (ppo.AgentConfig(), "300 updates x 2,048 steps = 614,400 environment steps"),
+        (
+            sac.AgentConfig(gradient_steps=2),
+            "300 updates x 8 steps = 2,400 environment steps and 600 gradient steps",
+        ),
+        (bc.AgentConfig(), "300 updates x 1 gradient step = 300 gradient steps"),
+    ],
+)
+def test_an_amount_is_told_in_words(config, amount):
+    assert config.amount(300) == amount
+
+
+def test_an_integer_is_a_seed_of_evaluations():
+    key = jax.random.key(3)
+    assert AgentConfig(eval_rng=3) == AgentConfig(eval_rng=key) != AgentConfig(eval_rng=4)
+    assert AgentConfig(eval_rng=jax.random.PRNGKey(3)) == AgentConfig(eval_rng=key)
+
+
+def test_every_algorithm_names_its_types_alike():
+    for entry in CATALOGUE.values():
+        module = importlib.import_module(f"jaxagents.{entry.module}")
+        agent = getattr(module, entry.agent)
+        assert agent._config_type is module.AgentConfig
+        assert agent._hyperparams_type is module.HyperParameters
+
+
+def test_a_default_that_is_replaced_keeps_its_check():
+    @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+    class Own(AgentConfig):
+        rollout_length: int = 5
+
+    with pytest.raises(ValueError, match=r"Own\.rollout_length must be a positive integer, got 0"):
+        Own(rollout_length=0)

@@ -1,7 +1,7 @@
 """Chunks: their sizes, and where an interruption stops."""
 
-from jaxagents.engine.loop import AlignedChunks, TimedChunks
 from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import AlignedChunks, TimedChunks
 
 
 class Requested(Interruption):

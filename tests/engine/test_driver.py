@@ -15,14 +15,14 @@ from registry import AGENTS
 from scripts import run_script
 
 from jaxagents.checkpoints.records import saved_steps
+from jaxagents.engine.executors import OnDevice
 from jaxagents.engine.interruption import Interruption
 from jaxagents.engine.members import MembersOnDevices
-from jaxagents.engine.executors import OnDevice
 
 CASES = {case.name: case for case in AGENTS}
 PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
 """An agent of many epochs of minibatches, and one whose programs are the smallest."""
-KEY = jax.random.key(0)
+KEY, KEY_3 = jax.random.key(0), jax.random.key(3)
 
 
 def test_a_first_interruption_is_noted_and_a_second_raises():
@@ -107,8 +107,33 @@ def test_shows_progress(capfd):
     shown = capfd.readouterr().err
     assert "REINFORCE on MatchSign: 100%" in shown
     assert "5/5" in shown
+    assert shown.count("5 updates x 64 steps = 320 environment steps\n") == 1
     CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["REINFORCE", "DQN", "BC"])
+def test_a_seed_is_enough(name):
+    case = CASES[name]
+    agent, hyperparams = case.make(MatchSign), case.agent._hyperparams_type()
+    trees.assert_equal(
+        agent.train(3, progress=False),
+        agent.train(jax.random.key(3), hyperparams, progress=False),
+    )
+    trees.assert_equal(agent.start(3), agent.start(jax.random.key(3), hyperparams))
+
+
+def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    runner, _ = agent.resume(3, progress=False)
+    trees.assert_equal(agent.resume(KEY_3, progress=False)[0], runner)
+    trees.assert_equal(agent.eval(3), agent.eval(KEY_3))
+    trees.assert_equal(agent.env_reset(3), agent.env_reset(KEY_3))
+    seeds = agent.sweep([3, 4], n_steps=1, progress=False)
+    keys = jnp.stack([KEY_3, jax.random.key(4)])
+    trees.assert_equal(seeds.metrics, agent.sweep(keys, n_steps=1, progress=False).metrics)
+    with pytest.raises(ValueError, match="is of another training"):
+        agent.resume(4)
 
 
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
@@ -237,7 +262,7 @@ def test_members_on_several_devices_are_those_on_cores(name):
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
     fresh = devices.gather(devices.start(keys, sets))
     placed = devices.place(fresh, lambda runner: runner)
-    runners, _ = devices.watch(placed, np.int32(agent.config.n_steps))
+    runners, _ = devices.advance(placed, np.int32(agent.config.n_steps))
     metrics = jax.device_get(devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)
     last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)

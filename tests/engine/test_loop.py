@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxagents.engine.loop import AlignedChunks, TimedChunks
 from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import drive, updates_between_points
+from jaxagents.engine.loop import AlignedChunks, TimedChunks, drive, updates_between_points
 
 
 @pytest.mark.parametrize(
@@ -28,7 +27,7 @@ class Counter:
     """A program whose runner is a number of updates."""
 
     def advance(self, runner, n_updates):
-        return runner + int(n_updates)
+        return runner + int(n_updates), {}
 
     def evaluate(self, runner):
         return {"step": runner, "half": runner / 2}
@@ -44,7 +43,7 @@ class Witness:
         self.seen.append((what, runner, details))
         self.interruption.requested = self.interruption.requested or (what, runner) == self.at
 
-    def on_chunk(self, runner, n_updates):
+    def on_chunk(self, runner, n_updates, first):
         self.note("chunk", runner, n_updates)
 
     def on_point(self, runner, history):

@@ -13,10 +13,10 @@ from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
 
+from jaxagents.engine.executors import OnMesh
 from jaxagents.envs.play import play_episodes
 from jaxagents.learners import fit as fitting
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.engine.executors import OnMesh
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)

@@ -9,7 +9,7 @@ from jaxagents.engine.observers import ProgressBar
 
 def show_all(bar):
     with bar:
-        bar.on_chunk(None, 2)
+        bar.on_chunk(None, 2, {})
         bar.show("return 7")
         bar.on_interruption(None, {})
 

@@ -15,9 +15,8 @@ from probes import BestAction, MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
-from jaxagents.checkpoints.records import saved_steps
-from jaxagents.checkpoints.sweep_records import SWEEP
-from jaxagents.engine import sweeps
+from jaxagents.checkpoints.records import SWEEP, saved_steps
+from jaxagents.engine import sweep as sweeps
 from jaxagents.engine.members import MembersOnDevices
 from jaxagents.engine.observers import SweepBar
 

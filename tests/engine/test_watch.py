@@ -15,10 +15,10 @@ from registry import AGENTS
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
 from jaxagents.core.report import REWARDS, nonfinite_environments
+from jaxagents.engine.observers import NotFiniteError
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.host.checkpoint import HostStore
 from jaxagents.learners.optimizer import SkipNotFinite
-from jaxagents.engine.observers import NotFiniteError
 from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}

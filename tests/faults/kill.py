@@ -33,8 +33,7 @@ from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
-from jaxagents.checkpoints.records import saved_steps
-from jaxagents.checkpoints.sweep_records import SWEEP
+from jaxagents.checkpoints.records import SWEEP, saved_steps
 from jaxagents.host import OnlineConfig, train_online
 
 CASES = {case.name: case for case in AGENTS}

@@ -358,18 +358,24 @@ def text_for_a_position():
     agent().select((stack, {}), "best")
 
 
-@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0")
-def integer_for_a_key():
-    """An integer for a random key."""
-    agent().train(0, hyperparams(), progress=False)
+@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got '0'")
+def text_for_a_key():
+    """Text for a random key, or for its seed."""
+    agent().train("0", hyperparams(), progress=False)
+
+
+@mistake(ValueError, r"seed must be an integer of 32 bits, such as 0 to 4294967295, got 4294967296")
+def large_seed():
+    """A seed of more than 32 bits."""
+    agent().train(2**32, hyperparams(), progress=False)
 
 
 @mistake(
-    TypeError, r"Expected a random key such as .*, got a value of shape \(\) and dtype int32\."
+    TypeError, r"Expected a random key such as .*, got a value of shape \(\) and dtype float32\."
 )
-def integer_to_draw_actions_by():
-    """An integer for the random key of a learner's `sample_actions`."""
-    dqn_learner().sample_actions(jnp.zeros(2), seed=3)
+def float_to_draw_actions_by():
+    """A float for the random key of a learner's `sample_actions`."""
+    dqn_learner().sample_actions(jnp.zeros(2), seed=3.0)
 
 
 @mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got None")

@@ -4,9 +4,9 @@ import jax
 import optax
 from probes import MatchSign
 
-from jaxagents import PPO, c51, dqn, ppo, reinforce
+from jaxagents import PPO, bc, c51, dqn, ppo, reinforce
 from mistakes.entries import Theme
-from mistakes.things import ON_POLICY, agent, make_dqn, make_ppo
+from mistakes.things import ON_POLICY, agent, make_dqn
 
 mistake = Theme("Configurations")
 
@@ -45,6 +45,26 @@ def float_number_of_updates():
 def boolean_number_of_updates():
     """A boolean for a count."""
     ppo.AgentConfig(n_steps=True)
+
+
+@mistake(ValueError, r"AgentConfig\.n_steps=300 contradicts n_updates=400\. Give one of them")
+def two_numbers_of_updates():
+    """Two names of one number that contradict each other."""
+    ppo.AgentConfig(n_steps=300, n_updates=400)
+
+
+@mistake(ValueError, r"n_updates=300 contradicts total_timesteps=4096, which is 2 updates of 2,048")
+def two_lengths():
+    """Updates and environment steps that contradict each other."""
+    ppo.AgentConfig(n_updates=300, total_timesteps=4096)
+
+
+@mistake(
+    TypeError, r"'total_timesteps'\. It learns from a dataset, in n_updates updates of gradient"
+)
+def timesteps_of_a_dataset():
+    """`total_timesteps` for an agent that learns from a dataset."""
+    bc.AgentConfig(total_timesteps=1_000_000)
 
 
 @mistake(TypeError, r"AgentConfig\.batch_size must be an integer, got '16' \(str\)")
@@ -204,10 +224,10 @@ def default_without_a_type():
     Short()
 
 
-@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0")
-def seed_for_evaluations():
-    """An integer for `eval_rng`."""
-    make_ppo(eval_rng=0)
+@mistake(TypeError, r"Expected a random key such as jax\.random\.key\(0\), got 0\.5")
+def float_for_evaluations():
+    """A float for `eval_rng`."""
+    ppo.AgentConfig(eval_rng=0.5)
 
 
 @mistake(ValueError, r"keep_checkpoints must be a positive integer, got 0")

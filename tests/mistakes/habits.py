@@ -13,15 +13,13 @@ from mistakes.things import agent, hyperparams, make_dqn, make_ppo
 mistake = Theme("Habits from other libraries")
 
 
-@mistake(
-    TypeError, r"'total_timesteps'.*n_steps = total_timesteps / \(batch_size \* rollout_length\)"
-)
-def total_timesteps():
-    """`total_timesteps` in a configuration."""
-    ppo.AgentConfig(total_timesteps=1_000_000)
+@mistake(TypeError, r"no field 'num_timesteps'\. Did you mean 'total_timesteps'\?")
+def num_timesteps():
+    """`num_timesteps` in a configuration."""
+    ppo.AgentConfig(num_timesteps=1_000_000)
 
 
-@mistake(TypeError, r"no field 'num_envs'\. Did you mean 'batch_size'\?")
+@mistake(TypeError, r"no field 'num_envs'\. Did you mean 'n_envs'\?")
 def num_envs():
     """`num_envs` in a configuration."""
     ppo.AgentConfig(num_envs=8)

@@ -46,7 +46,7 @@ def nothing_but_random_steps():
     OnlineConfig(n_steps=100)
 
 
-@mistake(ValueError, r"OnlineConfig\.seed must not be negative, got -1")
+@mistake(ValueError, r"OnlineConfig\.seed must be an integer of 0 or more, got -1")
 def negative_seed():
     """A negative seed."""
     OnlineConfig(seed=-1)

@@ -148,12 +148,6 @@ def hyperparameters_as_a_class():
     train(ppo.HyperParameters)
 
 
-@mistake(TypeError, r"PPO takes a jaxagents\.ppo\.HyperParameters, got None")
-def no_hyperparameters():
-    """No hyperparameters for a fresh training."""
-    train(None)
-
-
 @mistake(
     TypeError, r"PPO takes a jaxagents\.ppo\.HyperParameters, got a jaxagents\.ppo\.AgentConfig"
 )

@@ -47,7 +47,7 @@ def too_few_groups():
 )
 def uneven_minibatch():
     """An offline agent whose minibatch the devices cannot share."""
-    make_bc().train(key(), bc.BCHyperparameters(), progress=False, mesh=make_mesh(3))
+    make_bc().train(key(), bc.HyperParameters(), progress=False, mesh=make_mesh(3))
 
 
 @mistake(ValueError, r"A mesh can have 1 to 8 devices here, got 99\. More CPU devices")

@@ -1,6 +1,7 @@
 """The static configurations of agents."""
 
 from jaxagents.agents.config.learner import (
+    ActionValuesConfig,
     LearnerAgentConfig,
     OfflineAgentConfig,
     OffPolicyConfig,
@@ -14,6 +15,7 @@ from jaxagents.agents.config.on_policy import (
 from jaxagents.engine.config import Config
 
 __all__ = [
+    "ActionValuesConfig",
     "Config",
     "LearnerAgentConfig",
     "Memory",

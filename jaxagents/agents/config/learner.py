@@ -3,8 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
-from jaxagents.core.numbers import multiples_near
+from jaxagents.core.config import checked, one_of
+from jaxagents.core.numbers import counted, multiples_near, positive
 from jaxagents.engine.config import Config
+from jaxagents.learners.q_learning import QConfig
+from jaxagents.networks.recurrent import Memory, remembers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -12,7 +15,7 @@ class LearnerAgentConfig(Config):
     """Base of the configurations of agents around a learner.
 
     Attributes:
-        n_steps: Number of update steps that `train` makes.
+        n_steps: Number of updates that `train` makes.
         eval_frequency: Number of update steps between evaluations.
         minibatch_size: Number of transitions that a gradient step learns from.
         gradient_steps: Number of gradient steps of an update step.
@@ -22,8 +25,8 @@ class LearnerAgentConfig(Config):
 
     n_steps: int = 50_000
     eval_frequency: int = 5_000
-    minibatch_size: int = 128
-    gradient_steps: int = 1
+    minibatch_size: int = checked(128, positive)
+    gradient_steps: int = checked(1, positive)
     normalise_observations: bool = False
 
     has_default_networks: ClassVar[bool]
@@ -34,8 +37,15 @@ class LearnerAgentConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive("minibatch_size", "gradient_steps")
         self._check_divides("n_groups", "minibatch_size")
+
+    def amount(self, n_updates: int) -> str:
+        """The environment steps and gradient steps that updates amount to, in words."""
+        total = counted(n_updates * self.gradient_steps, "gradient step")
+        if self.steps_per_update:
+            return f"{super().amount(n_updates)} and {total}"
+        each = counted(self.gradient_steps, "gradient step")
+        return f"{counted(n_updates, 'update')} x {each} = {total}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,11 +85,11 @@ class OffPolicyConfig(LearnerAgentConfig):
             training that goes on from one has to fill a new buffer first, which changes its results.
     """
 
-    batch_size: int = 8
-    rollout_length: int = 1
-    buffer_size: int = 100_000
-    learning_starts: int = 1_000
-    n_step_returns: int = 1
+    batch_size: int = checked(8, positive)
+    rollout_length: int = checked(1, positive)
+    buffer_size: int = checked(100_000, positive)
+    learning_starts: int = checked(1_000, positive)
+    n_step_returns: int = checked(1, positive)
     prioritised_replay: bool = False
     normalise_rewards: bool = False
     checkpoint_buffer: bool = True
@@ -89,9 +99,6 @@ class OffPolicyConfig(LearnerAgentConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive(
-            "batch_size", "rollout_length", "buffer_size", "learning_starts", "n_step_returns"
-        )
         self._check_divides("n_groups", "batch_size")
         if self.buffer_size % self.batch_size:
             raise ValueError(
@@ -114,3 +121,38 @@ class OffPolicyConfig(LearnerAgentConfig):
     def update_to_data_ratio(self) -> float:
         """Number of gradient steps for each transition collected."""
         return self.gradient_steps / (self.rollout_length * self.batch_size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ActionValuesConfig(LearnerAgentConfig, QConfig):
+    """Base of the configurations of agents whose critic, of the values of actions, may have a memory.
+
+    Attributes:
+        memory: The recurrent cell of the default network, behind its first layer: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives it no memory.
+        memory_size: Number of units of the cell.
+    """
+
+    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
+    memory_size: int = checked(64, positive)
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        name = type(self).__name__
+        if self.memory is not None and self.critic_network is not None:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for the default network, but critic_network is "
+                "given: put the memory into it, with jaxagents.networks.WithMemory."
+            )
+        if self.has_memory and self.encoder is not None:
+            raise ValueError(
+                f"{name}.encoder is for networks without a memory: put it into the critic's, as the "
+                "torso of a jaxagents.networks.WithMemory."
+            )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the critic has a memory."""
+        network = self.critic_network
+        return self.memory is not None or (network is not None and remembers(network))

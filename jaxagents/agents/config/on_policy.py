@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import optax
 from flax import linen as nn
 from flax import struct
 
 from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.core.config import checked, one_of, optimizer_function
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.numbers import positive
 from jaxagents.engine.config import Config
 from jaxagents.learners.optimizer import OptimizerParams, accepted_names, fixed_arguments
 from jaxagents.networks.recurrent import Memory
@@ -57,19 +59,19 @@ class OnPolicyConfig(Config):
             statistics. Advantages are those of the true ones.
     """
 
-    batch_size: int = 16
-    rollout_length: int = 128
-    minibatch_size: int | None = None
-    minibatches_per_epoch: int | None = None
-    actor_epochs: int = 1
-    critic_epochs: int = 1
+    batch_size: int = checked(16, positive)
+    rollout_length: int = checked(128, positive)
+    minibatch_size: int | None = checked(None, positive)
+    minibatches_per_epoch: int | None = checked(None, positive)
+    actor_epochs: int = checked(1, positive)
+    critic_epochs: int = checked(1, positive)
     actor_network: nn.Module | Callable[..., nn.Module] | None = None
     critic_network: nn.Module | Callable[..., nn.Module] | None = None
     trunk: nn.Module | Callable[..., nn.Module] | None = None
-    memory: Memory | None = None
-    memory_size: int = 64
-    network_sharing: Sharing = "separate"
-    optimizer: Callable[..., optax.GradientTransformation] = optax.adam
+    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
+    memory_size: int = checked(64, positive)
+    network_sharing: Sharing = checked("separate", one_of(Sharing))
+    optimizer: Callable[..., optax.GradientTransformation] = checked(optax.adam, optimizer_function)
     squash_actions: bool = False
     normalise_observations: bool = False
     normalise_rewards: bool = False
@@ -80,17 +82,7 @@ class OnPolicyConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_positive(
-            "batch_size",
-            "rollout_length",
-            "minibatch_size",
-            "minibatches_per_epoch",
-            "actor_epochs",
-            "critic_epochs",
-            "memory_size",
-        )
         self._check_divides("n_groups", "batch_size")
-        self._check_optimizer(self.optimizer)
         self._check_learning_rate()
         self._check_trunk()
         self._check_memory()
@@ -145,7 +137,6 @@ class OnPolicyConfig(Config):
             )
 
     def _check_memory(self) -> None:
-        self._check_choice("memory", get_args(Memory))
         has_default = self.actor_network is None or self.critic_network is None
         if self.memory is not None and not has_default:
             raise ValueError(
@@ -156,7 +147,6 @@ class OnPolicyConfig(Config):
 
     def _check_sharing(self) -> None:
         name = type(self).__name__
-        self._check_choice("network_sharing", get_args(Sharing))
         if self.network_sharing == "separate":
             return
         if self.actor_network is not None and self.critic_network is not None:

@@ -7,6 +7,7 @@ from gymnasium import spaces
 from parallel_probes import LIMIT, Relay
 from pettingzoo import ParallelEnv
 
+from jaxagents.engine.host_play import Player, play_one_each
 from jaxagents.envs import PettingZoo
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.actors import Actors
@@ -14,7 +15,6 @@ from jaxagents.envs.on_host.environment import Terms
 from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.on_host.parallel import ParallelCopies
 from jaxagents.envs.on_host.played import Played
-from jaxagents.engine.host_play import Player, play_one_each
 
 N_ENVS = 3
 SEEDS = np.arange(N_ENVS, dtype=np.uint32)

@@ -1,12 +1,17 @@
 """Settings that were tuned, by name: those of the results pages."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
-from jaxagents.catalogue import CATALOGUE
-from jaxagents.core.nearest import unknown
-from jaxagents.presets.settings import PRESETS, Settings
+import jax
+from jaxtyping import Array, Float, Key, PyTree
 
-__all__ = ["Preset", "preset", "preset_names"]
+from jaxagents.agents.annealing import annealed
+from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
+from jaxagents.core.nearest import unknown
+from jaxagents.core.schedules import LinearSchedule
+from jaxagents.networks import ObservationEncoder
+from jaxagents.td3 import TD3, TD3Learner
 
 
 class Preset(NamedTuple):
@@ -54,39 +59,34 @@ def preset(name: str) -> Preset:
         raise ValueError(unknown("preset", name, PRESETS))
     settings = PRESETS[name]
     agent, config_type, hyperparams_type = CATALOGUE[settings.agent].types()
-    if settings.holds_noise:
-        from jaxagents.presets.held_noise import HeldNoiseTD3
-
-        agent = HeldNoiseTD3
-    config = config_type(**settings.config, **_encoder(settings))
+    config = config_type(**settings.config)
+    if settings.sees_images:
+        config = config.replace(encoder=ObservationEncoder((3,), padding="VALID"))
     if settings.anneals:
-        from jaxagents.agents.annealing import annealed
-
         config = annealed(config)
-    changing = {**_optimizers(settings), **_schedules(settings)}
-    hyperparams = hyperparams_type(**settings.hyperparams, **changing)
+    hyperparams = with_values(hyperparams_type(), settings.hyperparams)
+    agent = HeldNoiseTD3 if settings.holds_noise else agent
     return Preset(settings.env, agent, config, hyperparams, settings.anneals)
 
 
-def _encoder(settings: Settings) -> dict[str, Any]:
-    if not settings.sees_images:
-        return {}
-    from jaxagents.networks import ObservationEncoder
-
-    return {"encoder": ObservationEncoder((3,), padding="VALID")}
-
-
-def _optimizers(settings: Settings) -> dict[str, Any]:
-    if not settings.optimizers:
-        return {}
-    from jaxagents.learners.optimizer import OptimizerParams
-
-    return {name: OptimizerParams(**params) for name, params in settings.optimizers.items()}
+def with_values(hyperparams: Any, values: Fields) -> Any:
+    """Hyperparameters with other values: dicts for the parameters of optimizers and linear schedules."""
+    values = dict(values)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            before = getattr(hyperparams, name)
+            is_nested = dataclasses.is_dataclass(before)
+            values[name] = with_values(before, value) if is_nested else LinearSchedule(**value)
+    return hyperparams.replace(**values)
 
 
-def _schedules(settings: Settings) -> dict[str, Any]:
-    if not settings.schedules:
-        return {}
-    from jaxagents.core.schedules import LinearSchedule
+class HeldNoiseTD3(TD3):
+    """TD3 that explores with one draw of noise for each update step, instead of one for each action.
 
-    return {name: LinearSchedule(**line) for name, line in settings.schedules.items()}
+    Its noise lasts: it is meant for cars that must swing to climb a mountain.
+    """
+
+    def _explore(
+        self, key: Key[Array, ""], learner: TD3Learner, obs: PyTree, n_steps: Float[Array, ""]
+    ) -> PyTree:
+        return learner.sample_actions(obs, seed=jax.random.fold_in(learner.rng, 1))
