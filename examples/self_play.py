@@ -31,7 +31,7 @@ class SelfPlay(PPO):
         return self.episodes.env.against(play)
 
     def _learn(self, runner, traj, rngs):
-        runner = super()._learn(runner, traj, rngs)
+        runner, numbers = super()._learn(runner, traj, rngs)
         n, params = self.episodes.env.n_opponents, runner.actor_training.params
         turn, rest = jnp.divmod(runner.update_step, self.frequency)
         place = jnp.where(rest == 0, turn % n, n)  # n is no place
@@ -40,7 +40,7 @@ class SelfPlay(PPO):
             return past.at[place].set(present, mode="drop")
 
         pool = jax.tree.map(replaced, runner.extra, params)
-        return runner.replace(extra=pool)
+        return runner.replace(extra=pool), numbers
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks: told how a training goes, and able to end it early."""
+"""Callbacks, which watch a run and may end it early."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -16,19 +16,19 @@ _NOT_NEGATIVE = Interval(0.0, float("inf"), infinite=True)
 
 
 class Progress(NamedTuple):
-    """How far a training has come, or a sweep, whose members all go on at once.
+    """The progress of a run, or of a sweep, whose members advance together.
 
     Attributes:
-        step: Number of updates made so far; of trainings in a Gymnasium environment, of steps.
-        n_steps: Number of them when the training is complete.
-        seconds: Seconds since it began or went on, compilation included.
-        metrics: Means of the newest evaluation point by name, such as `"returns"`; of a sweep, over
-            all members.
-        history: The metrics of this training and of those that it goes on from, with a leading axis of
-            evaluation points; of a sweep, with axes `(n_points, n_sets, n_seeds)`.
-        runner: The state of the training. Later updates use up its arrays: copy what is to be kept, for
-            example with `jax.device_get`. Of a sweep, the runners with leading axes
-            `(n_sets, n_seeds)` at evaluation points, and `None` in between.
+        step: Number of updates made so far; in a Gymnasium environment, of environment steps.
+        n_steps: Their number when the run is complete.
+        seconds: Seconds since the run began or resumed, including compilation.
+        metrics: Means of the newest evaluation point by name, such as `"returns"`; in a sweep, over all
+            members.
+        history: The metrics since the run first began, with a leading axis of evaluation points; in a
+            sweep, with axes `(n_points, n_sets, n_seeds)`.
+        runner: The state of the run. Later updates donate its arrays: copy what you keep, for example
+            with `jax.device_get`. In a sweep, the runners with leading axes `(n_sets, n_seeds)` at
+            evaluation points, and `None` in between.
     """
 
     step: int
@@ -40,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class Callback:
-    """Base of what is told how a training goes. Override one method or both.
+    """Base class of callbacks. Override one method or both.
 
     ```python
     class Report(Callback):
@@ -48,37 +48,37 @@ class Callback:
             print(progress.step, progress.metrics["returns"])
     ```
 
-    An error in a callback ends the training, of which nothing is lost.
+    An error in a callback ends the run; nothing is lost.
     """
 
     def on_point(self, progress: Progress) -> bool | None:
-        """Called after each evaluation point, the first of which is before any update.
+        """Called after each evaluation point, first before any update.
 
         Args:
-            progress: How far the training has come.
+            progress: The progress of the run.
 
         Returns:
-            Whether the training is to end; `None` for no.
+            Whether to end the run; `None` for no.
         """
 
     def on_chunk(self, progress: Progress) -> bool | None:
         """Called several times a second, between updates and after the first evaluation point.
 
         Args:
-            progress: How far the training has come.
+            progress: The progress of the run.
 
         Returns:
-            Whether the training is to end; `None` for no.
+            Whether to end the run; `None` for no.
         """
 
 
 @dataclasses.dataclass
 class StopAtReturn(Callback):
-    """Ends a training once the mean return of an evaluation reaches a target.
+    """Ends a run once the mean return of an evaluation reaches a target.
 
     Attributes:
         target: The mean return.
-        metric: Name of the metric, if it is another.
+        metric: Name of the metric.
     """
 
     target: float
@@ -94,17 +94,17 @@ class StopAtReturn(Callback):
 
 @dataclasses.dataclass
 class StopOnPlateau(Callback):
-    """Ends a training whose mean return has not become larger for several evaluations.
+    """Ends a run whose mean return has stopped improving.
 
-    They count from the first that is not NaN, as losses are before any update.
+    Leading NaNs do not count: losses are NaN before the first update.
 
-    When a training goes on, the evaluations before count too. One that has ended so makes no more
-    updates with it; in the loops for Gymnasium, those up to the next evaluation.
+    In a resumed run, earlier evaluations count too: a run that it has ended makes no more updates when
+    resumed with it, or in the loops for Gymnasium those up to the next evaluation.
 
     Attributes:
-        patience: Number of evaluations without a larger mean return after which the training ends.
-        min_improvement: By how much it has to be larger.
-        metric: Name of the metric, if it is another.
+        patience: Number of evaluations without improvement after which the run ends.
+        min_improvement: The smallest increase that counts as an improvement.
+        metric: Name of the metric.
     """
 
     patience: int
@@ -129,7 +129,7 @@ class StopOnPlateau(Callback):
 
 @dataclasses.dataclass
 class StopAfter(Callback):
-    """Ends a training after a time, compilation included.
+    """Ends a run after some time, including compilation.
 
     Attributes:
         seconds: The time.
@@ -144,19 +144,16 @@ class StopAfter(Callback):
         """Looks at the clock."""
         return progress.seconds >= self.seconds
 
-    def on_point(self, progress: Progress) -> bool:
-        """Looks at the clock."""
-        return progress.seconds >= self.seconds
+    on_point = on_chunk
 
 
 @dataclasses.dataclass
 class _Function(Callback):
-    """A function that is called at each evaluation point."""
+    """Calls a function at each evaluation point."""
 
     function: Callable[[Progress], bool | None]
 
     def on_point(self, progress: Progress) -> bool | None:
-        """Calls it."""
         return self.function(progress)
 
     def __repr__(self) -> str:
@@ -167,13 +164,13 @@ def as_callbacks(callbacks: object) -> list[Callback]:
     """Callbacks as a list.
 
     Args:
-        callbacks: Callbacks, or functions that are to be called at each evaluation point.
+        callbacks: Callbacks, or functions to call at each evaluation point.
 
     Returns:
         The callbacks.
 
     Raises:
-        TypeError: They are a single one, or something else.
+        TypeError: They are not a list of callbacks.
     """
     if isinstance(callbacks, Callback) or callable(callbacks):
         raise TypeError(

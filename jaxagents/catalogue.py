@@ -13,8 +13,8 @@ class Entry(NamedTuple):
         module: Its module within the package.
         agent: Its class there.
         summary: Its algorithm in a few words.
-        actions: Kinds of actions that it takes.
-        learns_from_data: Whether it is given a dataset.
+        actions: Its kinds of actions.
+        learns_from_data: Whether it trains on a dataset.
     """
 
     module: str
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     learns_from_data: bool = False
 
     def types(self) -> tuple[type[Any], type[Any], type[Any]]:
-        """Imports the agent: its class, those of its configuration and of its hyperparameters."""
+        """Imports the classes of the agent, its configuration and its hyperparameters."""
         module = importlib.import_module(f"jaxagents.{self.module}")
         names = self.agent, "AgentConfig", "HyperParameters"
         agent, config, hyperparams = (getattr(module, name) for name in names)
@@ -60,9 +60,9 @@ class Settings(NamedTuple):
         agent: The agent's name in the catalogue.
         env: The environment's name.
         config: Fields of the configuration.
-        hyperparams: Hyperparameters. A dict holds the parameters of an optimizer, or the fields of a
+        hyperparams: Hyperparameters. A dict stands for the parameters of an optimizer or the fields of a
             linear schedule.
-        anneals: Whether the learning rate falls linearly to zero.
+        anneals: Whether the learning rate is annealed linearly to zero.
         sees_images: Whether a small convolution encodes the observations.
         holds_noise: Whether TD3 explores with one draw of noise for each update step.
     """

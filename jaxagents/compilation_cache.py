@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk, so that the next start of a script need not compile them."""
+"""Compiled programs kept on disk, so that the next start of a script compiles nothing."""
 
 import hashlib
 import os
@@ -11,18 +11,17 @@ import platformdirs
 from jaxagents.core.folders import folder
 
 _SHORTEST = 0.1
-"""Seconds. Programs that are compiled more quickly are not kept."""
+"""Seconds. Programs that compile faster are not kept."""
 _LARGEST = 2**31
-"""Bytes in all. Beyond, programs that were not used for long are removed."""
+"""Bytes in all. Beyond, the least recently used programs are removed."""
 
 
 def cache_programs(directory: str | os.PathLike | None = None) -> Path:
-    """Has JAX keep compiled programs on disk, and take them from there.
+    """Turns on JAX's cache of compiled programs on disk.
 
-    Call it before anything is compiled. A second start of the same script then makes the same numbers
-    without compiling. Programs of another version of JAX or of another kind of machine are not taken. A
-    cache that was set up already, for instance by the environment variable `JAX_COMPILATION_CACHE_DIR`,
-    stays as it is.
+    Call it before anything is compiled. The second start of a script then gives the same results without
+    compiling. Programs of another version of JAX or another kind of machine are not reused. A cache that
+    is already set up, for example by the environment variable `JAX_COMPILATION_CACHE_DIR`, stays.
 
     ```python
     import jaxagents
@@ -34,7 +33,7 @@ def cache_programs(directory: str | os.PathLike | None = None) -> Path:
         directory: A folder; by default one for the user, such as `~/.cache/jaxagents` on Linux.
 
     Returns:
-        The folder in which the programs of this kind of machine are kept.
+        The folder of the programs for this kind of machine.
     """
     known = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     if known is not None:

@@ -1,4 +1,4 @@
-"""Loggers of the metrics of a training."""
+"""Loggers of metrics: console, JSON lines, TensorBoard, Weights & Biases."""
 
 import abc
 import contextlib
@@ -20,10 +20,7 @@ from jaxagents.core.folders import folder
 
 
 class Logger(Protocol):
-    """Anything that takes named numbers at a step.
-
-    Trainings only call `log`; whoever makes a logger that has to be closed closes it.
-    """
+    """Anything with a method `log`. Agents never close a logger: whoever opens one closes it."""
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Records the metrics of a step."""
@@ -34,7 +31,7 @@ def as_loggers(loggers: object) -> list[Logger]:
     """Loggers as a list.
 
     Raises:
-        TypeError: They are a single logger, or something else.
+        TypeError: They are not a list of loggers.
     """
     if hasattr(loggers, "log"):
         kind = f"a single {type(loggers).__name__}: put it in brackets"
@@ -49,7 +46,7 @@ def as_loggers(loggers: object) -> list[Logger]:
 
 
 class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):
-    """A logger with an end: use it in a `with` statement, or call `close`.
+    """A logger to close: use it in a `with` statement, or call `close`.
 
     ```python
     with TensorBoardLogger("runs/1") as logger:
@@ -100,18 +97,17 @@ class ConsoleLogger(ClosingLogger):
 
 
 class JSONLLogger(ClosingLogger):
-    """Appends a line of JSON for each step to a file, with NaN as `null` and infinity as `"inf"`."""
+    """Appends a line of JSON to a file for each step, with NaN as `null` and infinity as `"inf"`."""
 
     def __init__(self, path: str | os.PathLike, step_name: str = "update_step") -> None:
-        """Takes the file's path; what it already holds is kept.
+        """Takes the path of a file, and keeps what it holds.
 
         Args:
-            path: The file, which need not exist, nor its folder. It stays the same where a script
-                changes its folder.
-            step_name: Name of the step's number: agents count updates, loops on the host `"step"`.
+            path: The file. It and its folder need not exist. A later `chdir` does not change it.
+            step_name: Key of the step: agents count `"update_step"`, loops on the host `"step"`.
 
         Raises:
-            IsADirectoryError: It is a folder.
+            IsADirectoryError: The path is a folder.
         """
         self._path = Path(path).expanduser().absolute()
         if self._path.is_dir():
@@ -128,7 +124,7 @@ class JSONLLogger(ClosingLogger):
         Raises:
             TypeError: A metric is not a number.
             ValueError: A metric has the name of the step's number.
-            OSError: The line cannot be written; then nothing of it is. Symbolic links are not followed.
+            OSError: The line cannot be written; nothing of it stays. Symbolic links are not followed.
         """
         if self._step_name in metrics:
             raise ValueError(
@@ -157,7 +153,7 @@ class TensorBoardLogger(ClosingLogger):
         """
         tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
         path = os.fspath(folder("directory", directory))
-        # Points are seen while training goes on, also where nobody closes the logger.
+        # Points show up during the run, even if nobody closes the logger.
         self._writer = tensorboard.SummaryWriter(path, flush_secs=1)
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
@@ -174,7 +170,7 @@ class WandbLogger(ClosingLogger):
     """Logs to a run of its own on Weights & Biases (extra `wandb`).
 
     Attributes:
-        run: The run, for anything else that is to be kept in it.
+        run: The run of wandb, for anything else that you log to it.
     """
 
     def __init__(
@@ -191,13 +187,14 @@ class WandbLogger(ClosingLogger):
 
         Args:
             project: The project.
-            name: What the run is called; the time is appended, so that runs of one name differ.
-            group: Runs that belong together, such as the seeds of an experiment.
-            config: What distinguishes the run: a dataclass, or a dict that may hold dataclasses
-                (such as an agent's configuration and its hyperparameters).
-            mode: `"online"`, `"offline"` or `"disabled"`; by default what the environment variable
-                `WANDB_MODE` says, or online.
-            directory: Folder for the run's files, which need not exist; by default the working one.
+            name: Name of the run. The time is appended, so that runs of one name differ.
+            group: Group of runs that belong together, such as the seeds of an experiment.
+            config: The settings of the run: a dataclass, or a dict that may hold dataclasses, such as
+                the configuration and the hyperparameters of an agent.
+            mode: `"online"`, `"offline"` or `"disabled"`; by default the environment variable
+                `WANDB_MODE`, or online.
+            directory: Folder for the files of the run, which need not exist; by default the working
+                directory.
             **settings: Further arguments of `wandb.init`, such as `entity`, `tags` and `settings`.
 
         Raises:
@@ -229,24 +226,24 @@ class WandbLogger(ClosingLogger):
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
-    """Metrics as Python numbers, those of single precision with their own digits."""
-    return {name: _number(name, value) for name, value in metrics.items()}
-
-
-def _number(name: str, value: object) -> float:
-    array = np.asarray(value)
-    if array.ndim == 0 and jnp.issubdtype(array.dtype, jnp.floating):
-        return float(str(array[()]))
-    if array.ndim == 0 and array.dtype.kind in "biu":
-        return array.item()
-    found = f"an array of shape {array.shape}" if array.ndim else repr(value)
-    raise TypeError(
-        f"Metric {name!r} must be a number, got {found}: log its mean, or leave it out."
-    )
+    """Metrics as Python numbers, single precision with its own digits: 0.1, not 0.10000000149."""
+    numbers = {}
+    for name, value in metrics.items():
+        array = np.asarray(value)
+        if array.ndim == 0 and jnp.issubdtype(array.dtype, jnp.floating):
+            numbers[name] = float(str(array[()]))
+        elif array.ndim == 0 and array.dtype.kind in "biu":
+            numbers[name] = array.item()
+        else:
+            found = f"an array of shape {array.shape}" if array.ndim else repr(value)
+            raise TypeError(
+                f"Metric {name!r} must be a number, got {found}: log its mean, or leave it out."
+            )
+    return numbers
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Appends lines to a file, all of the data or nothing, after what a kill may have left of a line."""
+    """Appends a line, whole or not at all, on a line of its own even where a kill cut off the last."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     file = os.open(path, flags, 0o666)
     try:

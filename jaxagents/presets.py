@@ -1,4 +1,4 @@
-"""Settings that were tuned, by name: those of the results pages."""
+"""Tuned settings by name, as on the results pages."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ from jaxagents.td3 import TD3, TD3Learner
 
 
 class Preset(NamedTuple):
-    """An agent in an environment, with all that it needs but data.
+    """An agent and an environment, with tuned settings.
 
     Attributes:
         env: The name of the environment, for `gymnax.make`.
         agent: The class of the agent.
         config: Its configuration.
         hyperparams: Its hyperparameters.
-        anneals: Whether the optimizer of the configuration has the learning rate fall to zero.
+        anneals: Whether the optimizer of the configuration anneals the learning rate to zero.
     """
 
     env: str
@@ -38,7 +38,7 @@ def preset_names() -> list[str]:
 
 
 def preset(name: str) -> Preset:
-    """The settings of a name.
+    """The tuned settings with a name.
 
     ```python
     chosen = preset("dqn-cartpole")
@@ -53,7 +53,7 @@ def preset(name: str) -> Preset:
         The agent, its environment, its configuration and its hyperparameters.
 
     Raises:
-        ValueError: There is no such name; the error says which is nearest.
+        ValueError: There is no such preset; the error names the nearest.
     """
     if name not in PRESETS:
         raise ValueError(unknown("preset", name, PRESETS))
@@ -70,7 +70,7 @@ def preset(name: str) -> Preset:
 
 
 def with_values(hyperparams: Any, values: Fields) -> Any:
-    """Hyperparameters with other values: dicts for the parameters of optimizers and linear schedules."""
+    """Replaces hyperparameters; dicts stand for the parameters of an optimizer or a linear schedule."""
     values = dict(values)
     for name, value in values.items():
         if isinstance(value, dict):
@@ -81,10 +81,7 @@ def with_values(hyperparams: Any, values: Fields) -> Any:
 
 
 class HeldNoiseTD3(TD3):
-    """TD3 that explores with one draw of noise for each update step, instead of one for each action.
-
-    Its noise lasts: it is meant for cars that must swing to climb a mountain.
-    """
+    """TD3 that holds its exploration noise for a whole update step, for cars that must gain momentum."""
 
     def _explore(
         self, key: Key[Array, ""], learner: TD3Learner, obs: PyTree, n_steps: Float[Array, ""]

@@ -3,7 +3,6 @@
 import os
 
 from jaxagents.checkpoints.records import AgentStore, SweepStore
-from jaxagents.host.checkpoint import HostStore
 
 
 def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
@@ -17,7 +16,7 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     Those that a training removes meanwhile are left out.
 
     Args:
-        checkpoint_dir: Folder of the training of an agent, of a sweep, or of a training on the host.
+        checkpoint_dir: Folder of the run of an agent, or of a sweep.
 
     Returns:
         By step: `None` where the checkpoint is whole, or what is wrong with it.
@@ -25,7 +24,7 @@ def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
     Raises:
         FileNotFoundError: The folder holds no checkpoints.
     """
-    stores = HostStore(checkpoint_dir), SweepStore(checkpoint_dir), AgentStore(checkpoint_dir)
+    stores = SweepStore(checkpoint_dir), AgentStore(checkpoint_dir)
     store = next((store for store in stores if store.holds(store.item)), stores[-1])
     store.warn_of_renamed()
     steps = store.steps()

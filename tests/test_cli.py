@@ -20,10 +20,11 @@ from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
+from jaxagents.agents.annealing import annealed_adam
 from jaxagents.catalogue import CATALOGUE, PRESETS
-from jaxagents.cli import annealed_adam, main, training
+from jaxagents.cli import main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
-from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, option, options_of
+from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
@@ -527,8 +528,8 @@ def test_a_sweep_that_is_stopped_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_values_come_in_every_combination():
-    kind = options_of("ppo", own=[option("seed", int, 3, "")], several=True)
-    words = ["--learning-rate", "1", "2", "--gamma", "0.5", "0.9", "--vf-coeff", "3"]
+    kind = options_of("ppo", is_sweep=True)
+    words = ["--seed", "3", "--learning-rate", "1", "2", "--gamma", "0.5", "0.9", "--vf-coeff", "3"]
     options = parse(kind, words, "sweep", "")
     assert options.seed == 3
     sets = chosen_sets(options)
@@ -545,7 +546,7 @@ def test_values_come_in_every_combination():
 
 
 def test_a_value_that_is_given_twice_is_tried_once():
-    kind = options_of("ppo", several=True)
+    kind = options_of("ppo", is_sweep=True)
     words = ["--learning-rate", "1", "1", "--gamma", "0.9", "0.90"]
     assert len(chosen_sets(parse(kind, words, "sweep", ""))) == 1
 

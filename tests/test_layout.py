@@ -15,7 +15,7 @@ FLOORS = [
     ["networks", "envs", "data"],
     ["learners"],
     ["checkpoints"],
-    ["running"],
+    ["engine"],
     ["agents"],
     ["host"],
     ["a2c", "bc", "dqn", "ppo", "pqn", "reinforce", "sac", "td3", "verification"],

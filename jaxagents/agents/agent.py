@@ -215,7 +215,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key, or its seed, as for a fresh training. Where there are checkpoints, the
                 training must have begun with it.
-            hyperparams: Hyperparameters; `None` takes the default ones.
+            hyperparams: Hyperparameters; `None` takes the default ones, or keeps those of the
+                checkpoint.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the training; they need not be as many as before.
@@ -234,10 +235,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 "resume needs a checkpoint_dir in the configuration, with restore_agent=True; without "
                 "one, call train."
             )
-        key, hyperparams, runner = single_key(rng, "resume"), self._or_default(hyperparams), None
+        key, runner = None if rng is None else single_key(rng, "resume"), None
         if checkpoint.saved_steps(self.config.checkpoint_dir):
             checkpoint.check_first_key(self.config.checkpoint_dir, key)
             runner, _ = self.restore("last", hyperparams=hyperparams)
+        else:
+            hyperparams = self._or_default(hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._last.is_evaluated):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
@@ -251,7 +254,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         executor: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
     ) -> RunnerT:
         if runner is None:
-            assert key is not None
+            key = single_key(key, "train")
             if isinstance(executor, OnDevice):
                 executor.compile(key, hyperparams)
             return executor.start(key, hyperparams)

@@ -191,4 +191,4 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
         traj = Transition(value=NOT_YET, **rollout._asdict())
         return agent._update_from(runner.replace(rng=keys.next_runner), traj, keys.epochs)
 
-    return HostCollection(draw, act, begin, learn)
+    return HostCollection(agent.initial_carry, draw, act, begin, learn)

@@ -308,6 +308,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         return after_observing(agent, runner, played), Report(numbers, played.nonfinite)
 
     return HostCollection(
+        lambda learner: agent._initial_memories(),
         draw,
         acting_by(agent._explore),
         begin,
@@ -315,5 +316,4 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         n_first=config.n_warmup_steps,
         act_first=acting_by(agent._act_randomly),
         store=store,
-        initial_carry=lambda learner: agent._initial_memories(),
     )

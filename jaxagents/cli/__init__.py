@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import jaxagents
 from jaxagents.cli.mistakes import CommandError, StoppedError, check_known
@@ -45,11 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line.
 
     Args:
-        arguments: Words of the command line; those of the process by default.
+        arguments: Words of the command line; by default those that the process was given.
 
     Raises:
-        SystemExit: With 2 after a mistake, with 130 after Ctrl-C, with 1 after a failure or where nobody
-            reads what is printed any more.
+        SystemExit: With 2 after a mistake, 130 after Ctrl-C, 1 after a failure or a broken pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -57,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _run(words)
         finally:
             sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # a reader such as `head` has seen enough: nothing more is written to it
+    except BrokenPipeError:  # a reader such as `head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
@@ -79,12 +75,3 @@ def _run(words: list[str]) -> None:
         check_known("command", words[0], _COMMANDS)
         module, function, _ = _COMMANDS[words[0]]
         getattr(importlib.import_module(f"jaxagents.cli.{module}"), function)(words[1:])
-
-
-def __getattr__(name: str) -> Any:
-    """Imports `annealed_adam`, which moved to `jaxagents.agents.annealing`, once it is used."""
-    if name == "annealed_adam":
-        from jaxagents.agents.annealing import annealed_adam
-
-        return annealed_adam
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The commands that look at runs: `eval`, `export`, `plot`, `replay`, `verify` and `list`."""
+"""The commands for existing runs: `eval`, `export`, `plot`, `replay`, `verify`; and `list`."""
 
 import sys
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def plot(words: Sequence[str]) -> None:
 
 
 def replay(words: Sequence[str]) -> None:
-    """Makes updates of a run once more, and prints each: `jaxagents replay FOLDER --from 1200`."""
+    """Repeats updates of a run, and prints each: `jaxagents replay FOLDER --from 1200`."""
     options = parse(Replay, words, "replay", "Repeats updates of a run, and prints each.")
     with told_in_a_line():
         numbers.positive("--updates", options.updates)
@@ -84,7 +84,7 @@ def replay(words: Sequence[str]) -> None:
 
 
 def _check_film(agent: Any, path: Path | None) -> None:
-    """Raises before anything is played if an episode could not be filmed."""
+    """Raises early if no episode could be filmed."""
     from jaxagents.envs.films import check_can_film
 
     if path is not None:
@@ -119,7 +119,7 @@ def _print_stretch(stretch: Any) -> None:
 
 
 def verify(words: Sequence[str]) -> None:
-    """Says of each checkpoint whether it is whole (else exits with 1): `jaxagents verify FOLDER`."""
+    """Checks each checkpoint, and exits with 1 if one is damaged: `jaxagents verify FOLDER`."""
     options = parse(Verify, words, "verify", "Checks whether checkpoints are damaged.")
     import jaxagents
 
@@ -135,7 +135,7 @@ def verify(words: Sequence[str]) -> None:
 
 
 def list_names(words: Sequence[str]) -> None:
-    """Lists what can be chosen: `jaxagents list agents`, `list envs` or `list presets`."""
+    """Lists names: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
         print(*environment_names(), *_names_of_suites(), sep="\n")
@@ -149,10 +149,7 @@ def list_names(words: Sequence[str]) -> None:
 
 
 def _names_of_suites() -> list[str]:
-    """The names of the environments of the suites that are installed, which are imported.
-
-    Those of Gymnasium, which is always installed, are not listed one by one.
-    """
+    """The environments of all installed suites but Gymnasium, which are imported for it."""
     from_suites = []
     for suite in SUITES:
         if suite != GYMNASIUM and is_installed(suite):
@@ -163,7 +160,7 @@ def _names_of_suites() -> list[str]:
 
 
 def _print_further_suites() -> None:
-    """Says, beside the names and not among them, where there are more."""
+    """Prints to stderr where more names are."""
     missing = [name for name in SUITES if name != GYMNASIUM and not is_installed(name)]
     if missing:
         names = f"{', '.join(missing[:-1])} or {missing[-1]}" if missing[1:] else missing[0]

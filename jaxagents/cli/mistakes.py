@@ -1,4 +1,4 @@
-"""Errors of the command line, each told in one line, and the names of environments."""
+"""Errors of the command line, each one line long, and the names of environments."""
 
 import ast
 import importlib.util
@@ -51,8 +51,8 @@ def told_in_a_line(*kinds: type[Exception], fields: Collection[str] = ()) -> Ite
     """Turns errors into mistakes.
 
     Args:
-        *kinds: Kinds of errors; by default those of what checks the user's choices.
-        fields: Names of fields that options set, which are told as the options.
+        *kinds: Kinds of errors; by default those that checks of the user's choices raise.
+        fields: Names of fields, which the message shows as options.
     """
     kinds = kinds or _OF_CHOICES
     try:

@@ -8,13 +8,12 @@ import dataclasses
 import itertools
 import json
 import typing
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxagents.catalogue import PRESETS, Fields
+from jaxagents.catalogue import CATALOGUE, PRESETS, Fields, Settings
 from jaxagents.cli.parsing import leaves
 from jaxagents.core.numbers import OTHER_NAMES, by_own_names
 
@@ -28,6 +27,46 @@ SHARED = {
 _NAMED = tyro.conf.arg(metavar="FOLDER")
 Folder = Annotated[tyro.conf.Positional[Path], _NAMED]
 Checkpoint = Literal["best", "last"] | int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train:
+    """Options of `train`, besides those of the agent.
+
+    Attributes:
+        seed: Seed of everything random.
+        run_dir: Folder for all results, by default a new one under runs/ with the agent, the environment
+            and the time.
+        preset: Settings by name, on top of which the other options are; see 'jaxagents list presets'.
+        anneal_learning_rate: Whether Adam's learning rate falls linearly to zero over the training.
+    """
+
+    seed: int = 0
+    run_dir: Path | None = None
+    preset: str | None = None
+    anneal_learning_rate: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sweep(Train):
+    """Options of `sweep`, besides those of the agent.
+
+    Attributes:
+        seeds: Number of seeds.
+    """
+
+    seeds: int = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FromData:
+    """The option of agents that learn from data.
+
+    Attributes:
+        dataset: File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them.
+    """
+
+    dataset: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,40 +174,26 @@ class List:
     kind: tyro.conf.Positional[Literal["agents", "envs", "presets"]]
 
 
-Option = tuple[str, Any, Any]
-"""A name, a type and a default, as `dataclasses.make_dataclass` takes them."""
-
-
-def option(name: str, kind: Any, default: Any, text: str) -> Option:
-    """An option with its help."""
-    return name, Annotated[kind, tyro.conf.arg(help=text)], default
-
-
-def options_of(
-    agent: str, preset: str | None = None, own: Sequence[Option] = (), several: bool = False
-) -> type:
-    """A dataclass of the options of an agent, with its defaults or those of a preset.
+def options_of(agent: str, preset: str | None = None, is_sweep: bool = False) -> type:
+    """A dataclass of the options of `train` or `sweep`, with the defaults of an agent or of a preset.
 
     Args:
         agent: The name of the agent in the catalogue.
         preset: The name of a preset of this agent.
-        own: The options of the command, which come first.
-        several: Whether a hyperparameter takes several values.
+        is_sweep: Whether a hyperparameter takes several values.
 
     Returns:
         The class, whose fields `config` and `hyperparams` hold the options of the agent.
     """
     table = json.loads(FILE.read_text(encoding="utf-8"))
     places = table["agents"][agent]
-    settings = PRESETS[preset] if preset else None
-    config = _config(table, places["config"], settings.config if settings else {})
-    hyperparams = _hyperparams(
-        table, places["hyperparams"], settings.hyperparams if settings else {}, several
-    )
+    settings = PRESETS[preset] if preset else Settings(agent, "", {}, {})
+    config = _config(table, places["config"], settings.config)
+    hyperparams = _hyperparams(table, places["hyperparams"], settings.hyperparams, is_sweep)
     names = [name for name, _ in leaves(hyperparams)]
-    kind, nothing = (tuple[float, ...], ()) if several else (float | None, None)
+    kind, nothing = (tuple[float, ...], ()) if is_sweep else (float | None, None)
     shared = [
-        option(name, kind, nothing, text)
+        _option(name, kind, nothing, text)
         for name, text in SHARED.items()
         if any(full_name.endswith(name) for full_name in names)
     ]
@@ -176,7 +201,13 @@ def options_of(
         (name, Annotated[group, tyro.conf.arg(name="", help="")], group())
         for name, group in (("config", config), ("hyperparams", hyperparams))
     ]
-    return _dataclass("Options", [*own, *shared, *groups])
+    own = Sweep if is_sweep else Train
+    bases = (FromData, own) if CATALOGUE[agent].learns_from_data else (own,)
+    of_preset = [
+        ("preset", str | None, preset),
+        ("anneal_learning_rate", bool, settings.anneals),
+    ]
+    return _dataclass("Options", [*of_preset, *shared, *groups], bases)
 
 
 def _config(table: Fields, defaults: Fields, chosen: Fields) -> type:
@@ -188,7 +219,7 @@ def _config(table: Fields, defaults: Fields, chosen: Fields) -> type:
     for place, default in defaults.items():
         name = place.rsplit(".", 1)[1]
         value = _with_tuples(chosen.get(name, default))
-        options.append(option(name, hints[place], value, table["texts"][place]))
+        options.append(_option(name, hints[place], value, table["texts"][place]))
     return _dataclass("Config", options)
 
 
@@ -211,12 +242,19 @@ def _hyperparams(table: Fields, defaults: Fields, chosen: Fields, several: bool)
         kind = float if value is not None else float | None
         if several:
             kind, value = tuple[float, ...], () if value is None else (value,)
-        options.append(option(name, kind, value, table["texts"][place]))
+        options.append(_option(name, kind, value, table["texts"][place]))
     return _dataclass("Hyperparameters", options)
 
 
-def _dataclass(name: str, options: list[Option]) -> type:
-    return dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
+def _option(name: str, kind: Any, default: Any, text: str) -> tuple[str, Any, Any]:
+    """An option with its help, as a field of a dataclass to be."""
+    return name, Annotated[kind, tyro.conf.arg(help=text)], default
+
+
+def _dataclass(
+    name: str, options: list[tuple[str, Any, Any]], bases: tuple[type, ...] = ()
+) -> type:
+    return dataclasses.make_dataclass(name, options, bases=bases, frozen=True, kw_only=True)
 
 
 def chosen_config(options: Any) -> Fields:

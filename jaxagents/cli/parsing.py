@@ -1,4 +1,4 @@
-"""Reading options by tyro, with mistakes told in one line."""
+"""Parsing options with tyro, with mistakes in one line."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from jaxagents.core.other_names import advice
 T = TypeVar("T")
 
 _TYPES = ConstructorRegistry()
-"""How words become values, where it is otherwise than tyro has it."""
+"""Our own ways from words to values."""
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
 _RULE = re.compile("[-─]{5,}")

@@ -13,7 +13,7 @@ _EPISODES = 128
 
 
 def report_start(agent: Any, folder: Path) -> None:
-    """Says what is trained, where, and what of the configuration is other than by default."""
+    """Prints the agent, its folder, and the settings that are not the defaults."""
     from jaxagents.core.describe import describe, to_json
 
     chosen, default = to_json(agent.config), to_json(type(agent.config)())
@@ -98,10 +98,10 @@ def report_sweep(result: Any, run: Run, folder: Path) -> None:
 
 
 def draw_runs(folders: Sequence[Path], metric: str, path: Path) -> None:
-    """Draws a metric of runs into one picture, over environment steps if these are known of all.
+    """Draws a metric of several runs into one picture, over environment steps if all know them.
 
     Args:
-        folders: Folders of trainings or sweeps, of the command line or not.
+        folders: Folders of runs or sweeps, from the command line or from Python.
         metric: The metric.
         path: File of the picture.
 
@@ -145,7 +145,7 @@ def _close_pictures() -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows in columns, of which those of numbers are on the right."""
+    """Prints rows in columns, numbers aligned on the right."""
     columns = list(zip(head, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     are_numbers = [all(map(_is_number, column[1:])) for column in columns]

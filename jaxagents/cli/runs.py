@@ -82,7 +82,7 @@ class Run:
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:
-        """Writes the run in place of that of a folder, which is locked before and until the end.
+        """Replaces the description in a folder, and holds the lock of the folder until the end.
 
         Raises:
             MistakeError: A training is writing to the folder.

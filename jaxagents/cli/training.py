@@ -22,7 +22,7 @@ from jaxagents.cli.mistakes import (
     check_known,
     told_in_a_line,
 )
-from jaxagents.cli.options import Option, Resume, chosen_config, chosen_sets, option, options_of
+from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run, check_holds_no_run
 from jaxagents.core import numbers
@@ -55,7 +55,7 @@ def sweep(words: Sequence[str]) -> None:
 
 
 def resume(words: Sequence[str]) -> None:
-    """Goes on with a run that was interrupted, or is to have more updates: `jaxagents resume FOLDER`."""
+    """Continues a run that was stopped, or trains it for longer: `jaxagents resume FOLDER`."""
     options = parse(Resume, words, "resume", "Continues a run from its last checkpoint.")
     run, folder = Run.read(options.folder), options.folder
     given = {"n_steps": options.n_steps, "n_updates": options.n_updates}
@@ -78,8 +78,7 @@ def resume(words: Sequence[str]) -> None:
 
 def _begin(command: str, words: Sequence[str]) -> None:
     choice, is_sweep = _choose(command, words), command == "sweep"
-    own = _own_options(choice, is_sweep)
-    kind = options_of(choice.agent, choice.preset, own, several=is_sweep)
+    kind = options_of(choice.agent, choice.preset, is_sweep)
     name = f"{command} {choice.agent}"
     options: Any = parse(kind, choice.words, name, _SUMMARIES[command], "ENV")
     if not choice.environment:
@@ -149,37 +148,6 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
     return Choice(names[0], "".join(names[1:]), preset, left)
 
 
-def _own_options(choice: Choice, is_sweep: bool) -> list[Option]:
-    options = [
-        option("seed", int, 0, "Seed of everything random."),
-        option(
-            "run_dir",
-            Path | None,
-            None,
-            "Folder for all results, by default a new one under runs/ with the agent, the environment "
-            "and the time.",
-        ),
-        option(
-            "preset",
-            str | None,
-            choice.preset,
-            "Settings by name, on top of which the other options are; see 'jaxagents list presets'.",
-        ),
-        option(
-            "anneal_learning_rate",
-            bool,
-            choice.preset is not None and PRESETS[choice.preset].anneals,
-            "Whether Adam's learning rate falls linearly to zero over the training.",
-        ),
-    ]
-    if is_sweep:
-        options.append(option("seeds", int, 4, "Number of seeds."))
-    if CATALOGUE[choice.agent].learns_from_data:
-        text = "File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them."
-        options.append(option("dataset", Path | None, None, text))
-    return options
-
-
 @contextlib.contextmanager
 def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
     """A given folder, or a new one that no other run has, removed again if nothing came into it."""
@@ -206,7 +174,7 @@ def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
 
 
 def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
-    """Makes what is missing of a run, of which the folder holds nothing yet unless it is begun."""
+    """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
     with _resumable(folder), _noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
@@ -251,7 +219,7 @@ def _how_to_go_on(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Says of a run that ends early how to go on."""
+    """Adds how to go on to the message of a run that ends early."""
     try:
         yield
     except KeyboardInterrupt:
@@ -267,10 +235,10 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _noting_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Notes Ctrl-C as well as raising `KeyboardInterrupt`.
+    """Remembers Ctrl-C, besides raising `KeyboardInterrupt`.
 
-    Python drops the error where nothing can be raised, such as in what JAX does at each garbage
-    collection, and imported modules may swallow it.
+    Python drops the error inside callbacks, such as JAX's at each garbage collection, and modules may
+    swallow it while they are imported.
 
     Yields:
         A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.

@@ -71,19 +71,18 @@ Check = Callable[[str, Any], Any]
 """Takes the name of a field and a value; returns the value to keep, or raises."""
 
 
-def check_arguments(cls: type, arguments: Iterable[str], others: Sequence[str] = ()) -> None:
+def check_arguments(cls: type, arguments: Iterable[str]) -> None:
     """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
 
     Args:
         cls: A dataclass, or a class that inherits from one.
         arguments: The names of the arguments of its constructor.
-        others: Names that it takes besides those of its fields.
 
     Raises:
         TypeError: There is one.
     """
     check_defaults(cls)
-    check_known_fields(cls, arguments, [*field_names(cls), *others])
+    check_known_fields(cls, arguments, field_names(cls))
 
 
 def checked(default: Any, check: Check) -> Any:
@@ -94,8 +93,8 @@ def checked(default: Any, check: Check) -> Any:
     memory: Memory | None = checked(None, one_of(Memory))
     ```
 
-    A subclass that declares the field anew, with another default, keeps the check. `None` is passed over
-    where the type of the field allows it.
+    A subclass that declares the field anew, with another default, keeps the check. `None` is not
+    checked where the type of the field allows it.
 
     Args:
         default: Its default.

@@ -68,15 +68,15 @@ class Dataset(rows.Sampled):
     It is read like a dict, but its length is that of its arrays, and it equals nothing but itself. It
     is a pytree of the arrays, which it keeps as they are given, without a copy.
 
-    Datasets made from it are sampled with its seed too, those of `split` with two others derived from
-    it. `Dataset({**dataset}, seed)` has a seed of your choice.
+    Datasets made from it are sampled with its seed too, and the parts of a `split` with two others
+    derived from it. `Dataset({**dataset}, seed)` has a seed of your choice.
 
     Keys that have a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where
     the environment ended the episode, so that nothing follows, else 1) and `ends` (whether the row is
     the last of its episode, be it terminated or truncated).
     """
 
-    _seed: int = 0  # for datasets that were pickled without one
+    _seed: int = 0  # of datasets that JAX makes
     _single_steps: "Dataset | None" = None
 
     def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
@@ -151,7 +151,7 @@ class Dataset(rows.Sampled):
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[rows.Arrays]) -> "Dataset":
-        """Makes a dataset of whatever JAX has made of the arrays, sampled with a seed of 0."""
+        """Makes a dataset of the arrays that JAX gives back, sampled with a seed of 0."""
         dataset = object.__new__(cls)
         dataset._arrays = children[0]
         dataset._rng = np.random.default_rng(0)
@@ -234,9 +234,9 @@ class Dataset(rows.Sampled):
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
 
         The reward of row $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its successor, mask and
-        end those of row $t + m - 1$, with $m = n$ or what is left of the episode or of the dataset. A
-        new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The rows must
-        follow each other in time: take it before `split`, not after.
+        end are taken from row $t + m - 1$, with $m = n$, or less at the end of the episode or the
+        dataset. A new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The
+        rows must follow each other in time: take it before `split`, not after.
 
         It is a view: the successors stay rows of this dataset's arrays, and are copied as batches are
         drawn. Asking for `next_observations` itself, or saving them, copies all of them each time.
@@ -286,7 +286,7 @@ class Dataset(rows.Sampled):
             keys: Such as `("observations", "next_observations")`; nested ones are joined with slashes.
 
         Returns:
-            The dataset, and the map by which a policy's observations have to be normalised.
+            The dataset, and the map that normalises a policy's observations.
 
         Raises:
             KeyError: A key is missing.

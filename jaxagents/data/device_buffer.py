@@ -41,8 +41,8 @@ class DeviceBuffer(struct.PyTreeNode):
     Transitions are dicts as [`ReplayBuffer`][jaxagents.data.ReplayBuffer] has them, with the *true*
     successor as `next_observations`, `masks` (0 where the environment ended the episode, so that nothing
     follows, else 1) and `ends` (whether the row is the last of its episode, be it terminated or
-    truncated). Rows lie in order of time, those of one time in order of the environments: the next row
-    in time after row `i` is row `(i + n_envs) % capacity`.
+    truncated). Rows lie in order of time, and at each time in order of the environments: the next row in
+    time after row `i` is row `(i + n_envs) % capacity`.
 
     Environments may be split into groups, each of which gives its part of every batch, so that devices
     that share out the groups draw batches without asking each other for rows. Arrays then have a leading
@@ -215,8 +215,8 @@ class DeviceBuffer(struct.PyTreeNode):
     ) -> Int[Array, "n_sequences length"]:
         """Numbers of rows that follow each other in time, drawn uniformly, with replacement.
 
-        A sequence is of one environment, and may hold ends of episodes. So many times must have been
-        added.
+        A sequence is from one environment, and may hold ends of episodes. Each environment must have
+        added `length` rows.
 
         Args:
             key: Random key.
@@ -264,7 +264,7 @@ class DeviceBuffer(struct.PyTreeNode):
         r"""Transitions over up to `n` steps, none of them over the end of an episode.
 
         The reward of the row at time $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its
-        successor, mask and end those of the row at time $t + m - 1$, with $m = n$ or what is left of the
+        successor, mask and end are taken from time $t + m - 1$, with $m = n$, or less at the end of the
         episode or of its environment's rows. A new key `discounts` holds $\gamma^m$, which weighs the
         value of the successor.
 
@@ -310,8 +310,8 @@ class DeviceBuffer(struct.PyTreeNode):
 
         $$P_i = \frac{p_i}{\sum_j p_j}$$
 
-        Rows whose priority is zero are never drawn: with a `prioritised_length`, those that are not
-        followed by so many. If all are zero, the first row is drawn each time, with a probability that
+        Rows without priority are never drawn: with a `prioritised_length`, rows that are not followed by
+        so many. If all are zero, the first row is drawn each time, with a probability that
         is not a number.
 
         Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
@@ -332,7 +332,7 @@ class DeviceBuffer(struct.PyTreeNode):
             n_rows = self._of_each(batch_size)
             indices, within = self._draw(lambda x, key: x.sample_prioritised(key, n_rows), key)
             return indices, within.reshape(-1) / self.n_groups
-        return self.priority_tree().sample(key, batch_size)
+        return self._priority_tree().sample(key, batch_size)
 
     def with_priorities(
         self, indices: Int[Array, "n"], priorities: Float[Array, "n"]
@@ -354,12 +354,12 @@ class DeviceBuffer(struct.PyTreeNode):
             split = self._split(priorities)
             after = self._of_groups(DeviceBuffer.with_priorities, indices, split, gives_buffer=True)
             return self.replace(priorities=after.priorities)
-        return self.replace(priorities=self.priority_tree().set(indices, priorities))
+        return self.replace(priorities=self._priority_tree().set(indices, priorities))
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of what the buffer holds, on the host.
 
-        The rows of an environment follow each other in time, then come those of the next one. The newest
+        The rows of the first environment come in order of time, then the rows of the next. The newest
         row of each is an end, even in the middle of an episode, so that
         [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment. Tuples
         and dataclasses, such as observations or memories may be, become dicts of their parts.
@@ -391,12 +391,7 @@ class DeviceBuffer(struct.PyTreeNode):
             held["ends"][n_times - 1 :: n_times] = True
         return Dataset(rows.unflatten(held), seed)
 
-    def priority_tree(self) -> PriorityTree:
-        """The priorities.
-
-        Raises:
-            ValueError: The buffer has none.
-        """
+    def _priority_tree(self) -> PriorityTree:
         if self.priorities is None:
             raise ValueError("The buffer has no priorities: create it with prioritised=True.")
         return self.priorities

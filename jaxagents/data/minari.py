@@ -135,7 +135,7 @@ def _check_bounded(space: Any) -> None:
     from gymnasium import spaces
 
     if not isinstance(space, spaces.Box) or not space.is_bounded():
-        raise ValueError(f"Only actions of a bounded box can be rescaled, not those of {space}.")
+        raise ValueError(f"Only actions of a bounded box can be rescaled, not actions of {space}.")
 
 
 def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
@@ -162,8 +162,8 @@ def to_minari(
         dataset: Transitions with the keys that `from_minari` gives.
         dataset_id: Name that is not taken yet, such as `"pendulum/expert-v0"`.
         env: The environment that the transitions are of, its identifier or its specification.
-        observation_space: Space of the observations, if not that of `env`.
-        action_space: Space of the actions, if not that of `env`.
+        observation_space: Space of the observations; by default `env.observation_space`.
+        action_space: Space of the actions; by default `env.action_space`.
         **metadata: Further arguments of `minari.create_dataset_from_buffers`: `author`, `author_email`,
             `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
 

@@ -1,6 +1,5 @@
 """A replay buffer on the host."""
 
-import functools
 import os
 from collections.abc import Collection, Mapping
 
@@ -13,7 +12,6 @@ from jaxagents.core.arrays import AnyArray
 from jaxagents.data import files, rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.priorities import PriorityTree
 
 ENVIRONMENTS = "environments"
 """The key of the number of the environment that a transition is from, where there are several."""
@@ -214,7 +212,7 @@ class ReplayBuffer(rows.Sampled):
         self._count(n_new)
 
     def _columns_of(self, given: PyTree, subject: str, n_axes: int) -> list[AnyArray]:
-        """What is added to each array, with so many leading axes, after a check that it fits."""
+        """The value for each array, with so many leading axes, after a check that it fits."""
         values = []
         for name, path, shape, dtype in self._columns:
             value = given
@@ -246,8 +244,7 @@ class ReplayBuffer(rows.Sampled):
             self._n_added += n_new
             return
         for _ in range(n_new // self._n_envs):
-            numbering = self._numbering().replace(priorities=None)
-            self._priorities = _priorities_after_adding(self._priorities, numbering)
+            self._priorities = _add(self._numbering(), {}).priorities
             self._n_added += self._n_envs
 
     # Choosing rows.
@@ -380,8 +377,8 @@ class ReplayBuffer(rows.Sampled):
         Raises:
             ValueError: The buffer has no priorities.
         """
-        tree = self._numbering().priority_tree()
-        self._priorities = _set_priorities(tree, indices, priorities)
+        after = _with_priorities(self._numbering(), indices, priorities)
+        self._priorities = after.priorities
         return self
 
     def _numbering(self) -> DeviceBuffer:
@@ -424,7 +421,7 @@ class ReplayBuffer(rows.Sampled):
     def end_episodes(self, environments: Collection[int] | None = None) -> list[int]:
         """Marks the newest transition of environments as the last of its episode.
 
-        So no row goes on in one that is added later, such as that of another training.
+        So no row goes on in one that is added later, such as by another run.
 
         Args:
             environments: Their numbers; those without transitions do not matter. By default all.
@@ -563,14 +560,8 @@ class ReplayBuffer(rows.Sampled):
 _sample_indices = jax.jit(DeviceBuffer.sample_indices, static_argnums=2)
 _sample_sequences = jax.jit(DeviceBuffer.sample_sequences, static_argnums=(2, 3))
 _sample_prioritised = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
-_set_priorities = jax.jit(PriorityTree.set, donate_argnums=0)
-
-
-@functools.partial(jax.jit, donate_argnums=0)
-def _priorities_after_adding(
-    priorities: PriorityTree, numbering: DeviceBuffer
-) -> PriorityTree | None:
-    return numbering.replace(priorities=priorities).add({}).priorities
+_add = jax.jit(DeviceBuffer.add, donate_argnums=0)
+_with_priorities = jax.jit(DeviceBuffer.with_priorities, donate_argnums=0)
 
 
 def _kind(state: Mapping[str, PyTree]) -> tuple[int, bool, int]:

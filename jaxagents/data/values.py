@@ -14,7 +14,7 @@ from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset, Normalisation
 
 _KINDS = "biufV"
-"""Kinds of the types that JAX takes, of which it has some of its own, such as `bfloat16`."""
+"""Kinds of the types that JAX takes, including its own, such as `bfloat16`."""
 _ROWS_AT_ONCE = 2**16
 _MOST_AXES = 3
 """Axes of rows of tables; arrays with more hold images, which are not normalised."""
@@ -95,8 +95,7 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
         arrays: An array with a first axis of rows, or a pytree of them.
 
     Returns:
-        [`Moments`][jaxagents.ops.Moments] for each array, of whatever type; for images the moments of no
-        samples.
+        [`Moments`][jaxagents.ops.Moments] for each array; for images the moments of no samples.
     """
 
     def moments(array: np.ndarray) -> ops.Moments:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from jaxagents.core.config import StaticConfig, check_arguments, checked, field_names, names
+from jaxagents.core.config import StaticConfig, check_known_fields, checked, field_names, names
 from jaxagents.core.folders import folder
 from jaxagents.core.keys import Seed, as_key
 from jaxagents.core.numbers import OTHER_NAMES, by_own_names, counted, multiples_near, positive
@@ -174,7 +174,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
             ValueError: Numbers contradict each other, or are not positive.
         """
         own, others = field_names(cls), cls.other_names()
-        check_arguments(cls, given, others)
+        check_known_fields(cls, given, [*own, *others])
         fields = dict(given)
         if fields.keys() >= set(own):  # as dataclasses.replace gives them, with what stays the same
             for field in {OTHER_NAMES[x] for x in others if x in given}:

@@ -119,7 +119,7 @@ class _Playing:
         self._episodes, self._jitted, self._behaviour = episodes, jitted, behaviour
         self._block = behaviour.config.rollout_length
         goes_on = episodes.go_to(_played(runner), runner.obs)
-        self._initial = jitted.initial_carry(behaviour._acting(runner))
+        self._initial = jitted.initial(behaviour._acting(runner))
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
     def collect(
@@ -163,7 +163,7 @@ class _OnHost(NamedTuple):
     draw: Jitted
     act: Jitted
     act_first: Jitted
-    initial_carry: Jitted
+    initial: Jitted
     store: Jitted
     learn: Jitted
 
@@ -190,7 +190,7 @@ def _on_host(program: Program) -> _OnHost:
         draw=jax.jit(collection.draw),
         act=jax.jit(at_time(collection.act)),
         act_first=jax.jit(at_time(collection.act_first)),
-        initial_carry=quick_jit(collection.initial_carry or program.behaviour.initial_carry),
+        initial=quick_jit(collection.initial),
         store=jit_in_place(collection.store or (lambda runner, rollout: runner)),
         learn=jit_in_place(learn),
     )

@@ -116,7 +116,8 @@ class HostPlayer:
         self._behaviour, self._program = agent.behaviour, agent.program
         self._jitted = agent.compiled.get(HostPlayer, lambda it: _host_player(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
-        self._most_envs = getattr(agent.config, "batch_size", _MOST_ENVS)
+        plays = agent.behaviour.host_collection is not None
+        self._most_envs = agent.config.batch_size if plays else _MOST_ENVS
         self._terms = terms_of(agent.episodes)
 
     def play_point(self, runner: Any) -> Metrics:

@@ -43,6 +43,7 @@ class HostCollection(NamedTuple):
     of environments.
 
     Attributes:
+        initial: Maps what acts to the memories at the start of an episode.
         draw: Maps a runner and a number to the random numbers of as many steps as an update has, time
             first; further numbers give further ones.
         act: Maps what acts, memories, observations and the random numbers of one step, of all
@@ -53,10 +54,9 @@ class HostCollection(NamedTuple):
         n_first: Number of steps that fresh runners take by `act_first` in each environment.
         act_first: As `act`, for these.
         store: Maps a fresh runner and those steps to a runner that has stored them.
-        initial_carry: Maps what acts to the memories at the start of an episode; `None` for those of
-            the policy alone.
     """
 
+    initial: Callable[[Any], PyTree]
     draw: Callable[[Any, Any], PyTree]
     act: Callable[..., tuple[PyTree, PyTree, PyTree]]
     begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
@@ -64,7 +64,6 @@ class HostCollection(NamedTuple):
     n_first: int = 0
     act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
     store: Callable[[Any, HostRollout], Any] | None = None
-    initial_carry: Callable[[Any], PyTree] | None = None
 
 
 class Rows:

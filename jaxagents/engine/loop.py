@@ -1,8 +1,6 @@
 """The loop that drives every training: from evaluation point to point, in chunks, observed."""
 
 import contextlib
-import heapq
-import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -35,20 +33,6 @@ class Executor(Protocol[RunnerT]):
         ...
 
 
-class Chunks(Protocol):
-    """Splits the updates between two points, so that a training may stop between two chunks.
-
-    Attributes:
-        stopped: Whether the training is to stop before the next point.
-    """
-
-    stopped: bool
-
-    def split(self, length: int, /) -> Iterator[int]:
-        """Yields numbers of updates that sum to `length`, or to less if the training is to stop."""
-        ...
-
-
 def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list[int]:
     """Numbers of updates before each evaluation point; the first point is before any update.
 
@@ -70,7 +54,7 @@ def drive(
     runner: RunnerT,
     lengths: Sequence[int],
     observers: Sequence[Observer],
-    chunks: Chunks,
+    chunks: "TimedChunks",
     alone: bool = True,
 ) -> tuple[RunnerT, Metrics]:
     """Runs a training from point to point, in chunks short enough to be interrupted.
@@ -163,37 +147,3 @@ class TimedChunks:
             fitting = math.floor(n_updates * self._seconds / elapsed)
             size = max(1, min(fitting, 8 * n_updates))
             self._size = processes.agreed(size) if self._together else size
-
-
-class AlignedChunks:
-    """Ends chunks at multiples of given numbers of updates; an interruption stops before the next one.
-
-    Attributes:
-        stopped: Whether it has stopped.
-    """
-
-    def __init__(self, interruption: Interruption, first: int, frequencies: Sequence[int]) -> None:
-        """Begins anywhere.
-
-        Args:
-            interruption: Says when to stop.
-            first: Number of updates made earlier.
-            frequencies: Chunks end at multiples of each.
-        """
-        self.stopped = False
-        self._interruption = interruption
-        self._step = first
-        self._frequencies = frequencies
-
-    def split(self, length: int) -> Iterator[int]:
-        """Yields chunks."""
-        last = self._step + length
-        multiples = [range(self._step - self._step % n + n, last, n) for n in self._frequencies]
-        for end in itertools.chain(heapq.merge(*multiples), [last]):
-            if end == self._step:
-                continue
-            self.stopped = self.stopped or self._interruption.requested
-            if self.stopped:
-                return
-            n_updates, self._step = end - self._step, end
-            yield n_updates

@@ -44,7 +44,6 @@ class ProgressBar(Observer):
         first: int,
         n_steps: int,
         disable: bool = False,
-        unit: str = "update",
     ) -> None:
         """Makes a bar.
 
@@ -53,10 +52,8 @@ class ProgressBar(Observer):
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             disable: Whether to show nothing.
-            unit: The name of what is counted.
         """
         self._title = title if isinstance(title, str) else repr(title).strip("<>")
-        self._unit = unit
         self._first = self._done = first
         self._n_steps = n_steps
         self._disable = disable or sys.stderr is None  # as in programs without a console
@@ -67,7 +64,7 @@ class ProgressBar(Observer):
             total=self._first + self._n_steps,
             initial=self._first,
             desc=self._title,
-            unit=self._unit,
+            unit="update",
             dynamic_ncols=True,
             disable=self._disable,
         )
@@ -98,7 +95,7 @@ class ProgressBar(Observer):
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Says where training stopped."""
         total = self._first + self._n_steps
-        self.say(f"Interrupted after {self._done} of {total} {self._unit}s.")
+        self.say(f"Interrupted after {self._done} of {total} updates.")
 
     def say(self, text: str) -> None:
         """Writes a line to the standard error, above the bar, unless nothing is to be shown."""
@@ -162,7 +159,6 @@ class CallbackObserver(Observer):
         say: Callable[[str], None],
         together: bool = False,
         earlier: Metrics | None = None,
-        step_name: str = "update_step",
     ) -> None:
         """Calls nothing yet.
 
@@ -174,7 +170,6 @@ class CallbackObserver(Observer):
             together: Whether several processes train together. The first of them calls, and all end
                 at once.
             earlier: Metrics of the trainings that this one goes on from.
-            step_name: Name of the steps among the metrics.
         """
         self._callbacks = callbacks
         self._step = first
@@ -182,7 +177,6 @@ class CallbackObserver(Observer):
         self._say = say
         self._together = together
         self._earlier = earlier
-        self._step_name = step_name
         self._history = earlier or {}
         self._began = time.monotonic()
 
@@ -193,7 +187,7 @@ class CallbackObserver(Observer):
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool:
         """Calls the callbacks."""
-        self._history = join(self._earlier, history, self._step_name)
+        self._history = join(self._earlier, history)
         return self._any_ends("on_point", runner)
 
     def _any_ends(self, when: str, runner: PyTree) -> bool:
@@ -246,8 +240,6 @@ class Watch(Observer):
         vital_arrays: Callable[[PyTree], dict[str, PyTree]],
         first: int,
         stops: bool,
-        unit: str = "update",
-        is_due: Callable[[int], bool] = lambda step: True,
         together: bool = False,
     ) -> None:
         """Looks at nothing yet.
@@ -256,16 +248,12 @@ class Watch(Observer):
             vital_arrays: Maps a runner to the arrays to watch, by name.
             first: Number of updates made earlier.
             stops: Whether to end the training, rather than to warn once.
-            unit: The unit of its steps, in messages.
-            is_due: Whether to look after a number of updates.
             together: Whether all processes do this at once, and so stop at once.
         """
         self._vital_arrays = vital_arrays
         self._seen = self._step = first
-        self._is_due = is_due
         self._together = together
         self._stops = stops
-        self._unit = unit
         self._warned = self._warned_of_returns = False
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
@@ -275,11 +263,11 @@ class Watch(Observer):
             NotFiniteError: Some of its numbers are not finite, and the training is to stop.
         """
         self._step += n_updates
-        if self._warned or not self._is_due(self._step):
+        if self._warned:
             return
         before, self._seen = self._seen, self._step
         found = not_finite(self._vital_arrays(runner))
-        told = [f"since {self._unit} {text}" for text in in_words(first)]
+        told = [f"since update {text}" for text in in_words(first)]
         is_nonfinite = bool(found or told)
         if not (processes.in_any(is_nonfinite) if self._together else is_nonfinite):
             return
@@ -297,10 +285,10 @@ class Watch(Observer):
 
     def _when(self, before: int, is_after_others: bool) -> str:
         if is_after_others:
-            return f"and by {self._unit} {self._step}"
+            return f"and by update {self._step}"
         if self._step == before + 1:
-            return f"since {self._unit} {self._step}"
-        return f"since some {self._unit} after {before} and up to {self._step}"
+            return f"since update {self._step}"
+        return f"since some update after {before} and up to {self._step}"
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Warns, once, of returns that are not finite: such a checkpoint is never the best."""
@@ -310,7 +298,7 @@ class Watch(Observer):
             return
         self._warned_of_returns = True
         warnings.warn(
-            f"The evaluation after {self._unit} {self._step} came upon rewards or observations that are "
+            f"The evaluation after update {self._step} came upon rewards or observations that are "
             f"not finite, in episodes {episodes.tolist()}: this checkpoint is never the best.",
             stacklevel=3,
         )

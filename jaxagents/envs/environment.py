@@ -20,7 +20,7 @@ class Step(NamedTuple):
         terminated: Whether the environment ended the episode, so that nothing follows `obs`.
         truncated: Whether the environment cut an episode that could have gone on from `obs`. A step that
             is both counts as terminated.
-        info: More about the step, by name; may be empty.
+        info: Further values, by name; may be empty.
     """
 
     obs: PyTree
@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The moment of a training at which an environment is played.
+    """The moment of a run at which an environment is played.
 
     Attributes:
-        update_step: Number of update steps made before.
-        params: Parameters that hyperparameters give, in place of the environment's own, by name.
+        update_step: Number of updates made before.
+        params: Parameters given by hyperparameters, which replace the environment's own, by name.
     """
 
     update_step: ArrayLike
@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """The names that messages use for an environment.
+    """The names of an environment and its methods in messages.
 
     Attributes:
         environment: The class that its author wrote.
@@ -77,7 +77,7 @@ class Environment(abc.ABC):
             declared.
         max_steps: Longest episode, in steps, if the environment has a limit of its own.
         params: Description of the environment in checkpoints, besides its name.
-        render_fps: Steps a second at which films of episodes play.
+        render_fps: Steps a second at which videos of episodes play.
         on_host: Whether it is stepped on the host, so that compiled programs know its shapes alone.
     """
 
@@ -106,37 +106,36 @@ class Environment(abc.ABC):
 
         Args:
             key: Random key.
-            state: State, as `reset` or the step before gave it.
+            state: State, as `reset` or the step before returned it.
             action: Action, within the bounds of a box; with several actors one for each, along a leading
                 axis.
 
         Returns:
-            The outcome, whose observation and state have the structure, shapes and dtypes of those of
-            `reset`.
+            The outcome, whose observation and state are structured, shaped and typed as from `reset`.
         """
 
     def action_mask(self, state: PyTree) -> PyTree[Bool[Array, "*actors n_actions"]] | None:
-        """Which actions a state allows; an environment in which all always are need not say so.
+        """The actions that a state allows; override it unless all always are.
 
-        Agents then observe a dict of what the environment gives, as `"observation"`, and this, as
-        `"action_mask"`. An environment may also give such dicts itself.
+        Agents then observe a dict of the environment's own observation, as `"observation"`, and of this
+        mask, as `"action_mask"`. An environment may also return such dicts itself.
 
         Args:
-            state: State, as `reset` or `step` gave it.
+            state: State, as `reset` or `step` returned it.
 
         Returns:
-            Whether each discrete action is allowed (for each actor); `None` if nothing is said of it.
+            Whether each discrete action is allowed (for each actor); `None` if all are.
         """
         return None
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """The view that a centralised critic has of a state, such as the positions of all actors.
+        """The input of a centralised critic, such as the positions of all actors.
 
-        It is asked for by [`MAPPO`][jaxagents.mappo.MAPPO] alone. An environment may also give it in
+        Only [`MAPPO`][jaxagents.mappo.MAPPO] asks for it. An environment may also return it in
         observations that are dicts, as `"critic_state"`.
 
         Args:
-            state: State, as `reset` or `step` gave it.
+            state: State, as `reset` or `step` returned it.
 
         Returns:
             A pytree of arrays; `None` if there is nothing beyond the observations of all actors.
@@ -144,31 +143,31 @@ class Environment(abc.ABC):
         return None
 
     def actor_mask(self, state: PyTree) -> Bool[Array, "actors"] | None:
-        """Which actors still play in a state; an environment that no actor leaves early need not say so.
+        """The actors that still play in a state; override it if actors leave before the others.
 
-        Actors that have left weigh nothing in what on-policy agents learn, but are asked for actions
-        until the episode ends for all. What they are still rewarded counts for what they did before. An
-        environment may also give this in observations that are dicts, as `"actor_mask"`.
+        Steps of actors that have left have no weight in on-policy losses, but these actors are asked for
+        actions until the episode ends for all, and their later rewards count for their earlier steps. An
+        environment may also return this in observations that are dicts, as `"actor_mask"`.
 
         Args:
-            state: State, as `reset` or `step` gave it.
+            state: State, as `reset` or `step` returned it.
 
         Returns:
-            Whether each actor still plays; `None` if nothing is said of it.
+            Whether each actor still plays; `None` if all do.
         """
         return None
 
     def at(self, moment: Moment) -> "Environment":
-        """The environment as it is at a moment of a training.
+        """The environment at a moment of a run; override it if it changes with updates.
 
         Args:
             moment: The moment, whose numbers may be traced.
 
         Returns:
-            The environment; itself if it is the same throughout.
+            The environment; itself if it stays the same.
 
         Raises:
-            TypeError: Hyperparameters give parameters, of which it has none, or none of these names.
+            TypeError: Hyperparameters give parameters that it does not have.
         """
         if moment.params:
             raise TypeError(
@@ -179,12 +178,12 @@ class Environment(abc.ABC):
         return self
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state; an environment need not, unless episodes are to be filmed.
+        """Draws a state; override it for videos of episodes.
 
         It is called on the host, outside of compiled programs, and may use any library.
 
         Args:
-            state: State, as `reset` or `step` gave it, as NumPy arrays.
+            state: State, as `reset` or `step` returned it, as NumPy arrays.
 
         Returns:
             The picture: red, green and blue as bytes.

@@ -1,4 +1,4 @@
-"""Episodes of an environment: actions into bounds, the time limit, and the reset."""
+"""Episodes of an environment: bounds of actions, the time limit, and resets."""
 
 import copy
 from typing import Any, NamedTuple
@@ -25,9 +25,9 @@ from jaxagents.envs.spaces import (
 )
 
 _MANY_ENVIRONMENTS = 256
-"""From this many on, some episode ends in nearly every step, but few do in one."""
-_TURNS_OF_ALL = 16
-"""The approximate number of turns in which the episodes of all environments would be started."""
+"""From this many on, some episode ends in nearly every step, but few end in the same one."""
+_N_TURNS = 16
+"""The number of turns, about, in which a CPU would reset all of many environments."""
 
 
 class EpisodeState(struct.PyTreeNode):
@@ -52,7 +52,7 @@ class Timestep(NamedTuple):
         terminated: Whether the environment ended the episode.
         truncated: Whether a time limit cut the episode.
         next_obs: True successor, before any reset.
-        info: What the environment reports.
+        info: Further values that the environment reports, by name.
     """
 
     obs: PyTree
@@ -65,11 +65,11 @@ class Timestep(NamedTuple):
 
 
 class InfoNames(NamedTuple):
-    """Names of entries of the info that an environment gives at each step.
+    """Names of entries of the info that an environment returns at each step.
 
     Attributes:
-        final: Those whose values at the last step of an episode are kept.
-        summed: Those whose sums over an episode are kept.
+        final: Entries that are kept as they are at the last step of an episode.
+        summed: Entries that are summed up over an episode.
     """
 
     final: tuple[str, ...] = ()
@@ -80,20 +80,20 @@ class InfoNames(NamedTuple):
         return {name: info[name] for name in (*self.final, *self.summed)}
 
     def on_host(self, shape: tuple[int, ...]) -> dict[str, Float[Array, "*actors"]]:
-        """Zeros for the entries of a step on the host, of which all are numbers, one for each actor."""
+        """Zeros for the entries of a step on the host: a number for each actor."""
         return {name: jnp.zeros(shape, jnp.float32) for name in (*self.final, *self.summed)}
+
+    def before_an_episode(self, info: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
+        """The entries of an episode without steps, given the shapes of a step's info."""
+        last = {name: jnp.zeros(info[name].shape, info[name].dtype) for name in self.final}
+        sums = {name: jnp.zeros(info[name].shape, jnp.float32) for name in self.summed}
+        return last | sums
 
     def of_episode(self, earlier: dict[str, PyTree], info: dict[str, PyTree]) -> dict[str, PyTree]:
         """The entries of an episode after a further step."""
         last = {name: info[name] for name in self.final}
         sums = {name: earlier[name] + info[name] for name in self.summed}
         return last | {name: x.astype(earlier[name].dtype) for name, x in sums.items()}
-
-    def before_an_episode(self, info: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
-        """The entries of an episode without steps, by the shapes of those of a step."""
-        last = {name: jnp.zeros(info[name].shape, info[name].dtype) for name in self.final}
-        sums = {name: jnp.zeros(info[name].shape, jnp.float32) for name in self.summed}
-        return last | sums
 
 
 class Episodes:
@@ -107,7 +107,7 @@ class Episodes:
         max_steps: Longest episode, in steps: the shorter of both limits.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
         info_names: Names of the entries of the environment's info that are kept.
-        shows_critic_state: Whether observations hold what a centralised critic sees.
+        shows_critic_state: Whether observations include the input of a centralised critic.
         terminate_at_limits: Whether truncated episodes count as terminated.
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
@@ -130,12 +130,12 @@ class Episodes:
             max_steps: Longest episode, in steps.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
             info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
-            shows_critic_state: Whether observations hold what a centralised critic sees.
+            shows_critic_state: Whether observations include the input of a centralised critic.
             terminate_at_limits: Whether truncated episodes count as terminated.
 
         Raises:
             TypeError: The environment declares something else than spaces, or its limit is no integer.
-            ValueError: Its limit is not positive, or integers that it gives do not start at 0.
+            ValueError: Its limit is not positive, or its integers do not start at 0.
         """
         name = env.wording.environment
         check_is_space(env.action_space, f"{name}.action_space")
@@ -160,24 +160,11 @@ class Episodes:
         return int(space.n) if is_discrete(space) else None
 
     def at(self, moment: Moment) -> "Episodes":
-        """The episodes of the environment as it is at a moment of a training.
-
-        Args:
-            moment: The moment.
-
-        Returns:
-            The episodes, themselves if the environment is the same throughout.
-        """
+        """The episodes of the environment at a moment of a run; themselves if it stays the same."""
         return self.within(self.env.at(moment))
 
     def within(self, env: Any) -> "Episodes":
-        """The same episodes in another environment, whose spaces and states are alike.
-
-        Args:
-            env: The environment.
-
-        Returns:
-            The episodes, with the same time limit.
+        """The same episodes, with the same limit, in another environment with like spaces and states.
 
         Raises:
             TypeError: It is no `Environment`.
@@ -212,7 +199,7 @@ class Episodes:
         Args:
             key: Random key.
             state: State of the episode.
-            action: Action; values outside of a box action space are clipped to it.
+            action: Action, clipped to the bounds of a box.
 
         Returns:
             The outcome.
@@ -249,7 +236,7 @@ class Episodes:
         Args:
             key: Random key.
             state: State of the episode.
-            action: Action; values outside of a box action space are clipped to it.
+            action: Action, clipped to the bounds of a box.
 
         Returns:
             The outcome, whose `obs` is the true successor.
@@ -276,7 +263,7 @@ class Episodes:
         )
 
     def _with_entries(self, obs: PyTree, envstate: PyTree) -> PyTree:
-        """An observation, with allowed actions, who is playing and, if it is shown, what critics see."""
+        """An observation, with the masks of the state and the input of critics beside it."""
         state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
         entries = {
             ACTION_MASK: self.env.action_mask(envstate),
@@ -293,37 +280,29 @@ class Episodes:
     ) -> tuple[PyTree, EpisodeState]:
         """Starts the next episode where one is over.
 
-        Of few environments, no reset is computed if none is. To ask whether one is makes an accelerator
-        wait, so that it resets many in every step; a CPU is faster if it resets a few of them at a time.
+        In few environments, no reset is computed if no episode is over. To ask for that makes an
+        accelerator wait, so it resets many environments in every step; a CPU is faster if it resets a
+        few of them at a time.
         """
-
-        def with_restarts(current: tuple[PyTree, EpisodeState]) -> tuple[PyTree, EpisodeState]:
-            return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
-
-        if len(over) < _MANY_ENVIRONMENTS:
-            return jax.lax.cond(over.any(), with_restarts, lambda current: current, current)
-        if jax.default_backend() == "cpu":
-            return self._restart_in_turn(over, keys, current)
-        return with_restarts(current)
-
-    def _restart_in_turn(
-        self,
-        over: Bool[Array, "environments"],
-        keys: Key[Array, "environments"],
-        current: tuple[PyTree, EpisodeState],
-    ) -> tuple[PyTree, EpisodeState]:
-        """Starts the next episode where one is over, in a few environments at a time."""
         n_envs = len(over)
 
-        def restart_some(state: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        def reset_all(current: tuple[PyTree, EpisodeState]) -> tuple[PyTree, EpisodeState]:
+            return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
+
+        if n_envs < _MANY_ENVIRONMENTS:
+            return jax.lax.cond(over.any(), reset_all, lambda current: current, current)
+        if jax.default_backend() != "cpu":
+            return reset_all(current)
+
+        def reset_some(state: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             over, _ = state
-            (some,) = jnp.nonzero(over, size=n_envs // _TURNS_OF_ALL, fill_value=n_envs)
+            (some,) = jnp.nonzero(over, size=n_envs // _N_TURNS, fill_value=n_envs)
             fresh = jax.vmap(self.reset)(keys.at[some].get(mode="clip"))
             return jax.tree.map(
                 lambda x, new: x.at[some].set(new, mode="drop"), state, (False, fresh)
             )
 
-        _, current = jax.lax.while_loop(lambda state: state[0].any(), restart_some, (over, current))
+        _, current = jax.lax.while_loop(lambda state: state[0].any(), reset_some, (over, current))
         return current
 
 

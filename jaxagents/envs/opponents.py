@@ -13,8 +13,7 @@ from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.wrappers import Remembered, Wrapper
 
 Play = Callable[[Int[Array, ""], Key[Array, ""], PyTree, Bool[Array, " n_actions"]], Int[Array, ""]]
-"""Chooses the action of an opponent: of its number, a random key, what it observes, and the actions
-allowed."""
+"""Maps the number of an opponent, a random key, its observation and the allowed actions to an action."""
 
 
 class Opponents(Wrapper):
@@ -29,13 +28,12 @@ class Opponents(Wrapper):
     env = Opponents(jaxagents.make("pgx:connect_four"), 8, play)
     ```
 
-    The game is a game of pgx, or an environment with a method `against(opponent)`, which gives the same
-    game with another opponent: a function of a random key, what the opponent observes and the actions
-    allowed.
+    The game is a game of pgx, or an environment with a method `against(opponent)`, which returns it with
+    another opponent: a function of a random key, the opponent's observation and the allowed actions.
 
     Attributes:
         n_opponents: Number of opponents.
-        play: Chooses the action of one of them; `None` if all play as in the game that was given.
+        play: Chooses the action of one of them; `None` if all play as in the given game.
     """
 
     def __init__(self, env: Any, n_opponents: int, play: Play | None = None) -> None:
@@ -44,8 +42,8 @@ class Opponents(Wrapper):
         Args:
             env: The game.
             n_opponents: Number of opponents.
-            play: Chooses the action of one of them, of its number, a random key, what it observes, and
-                the actions allowed. `None` has all of them play as in the game that was given.
+            play: Maps the number of one of them, a random key, its observation and the allowed actions
+                to its action. With `None`, all of them play as in the given game.
 
         Raises:
             TypeError: The game has no method `against`.
@@ -70,11 +68,8 @@ class Opponents(Wrapper):
         """The same game with other opponents, as many as before.
 
         Args:
-            play: Chooses the action of one of them, as in the constructor. Inside of a compiled program
-                it may read traced arrays, such as parameters of policies.
-
-        Returns:
-            The game.
+            play: Chooses the action of one of them, as in the constructor. Inside a compiled program it
+                may read traced arrays, such as parameters of policies.
         """
         twin = copy.copy(self)
         twin.play = play

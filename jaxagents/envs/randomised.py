@@ -1,4 +1,4 @@
-"""Environments whose parameters differ from episode to episode."""
+"""Domain randomisation: parameters of environments that differ from episode to episode."""
 
 import inspect
 from collections.abc import Callable
@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Key, PyTree, UInt8
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.trees import check_same_structure, check_same_tree
 from jaxagents.envs.adapters import as_environment
@@ -15,10 +14,8 @@ from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Environment, Moment, Step
 from jaxagents.envs.wrappers import Remembered, Wrapper
 
-_OF_A_CURRICULUM = 3
-"""Number of arguments of a function that is given the update step too."""
 _PARAMETERS = "RandomParams: the parameters"
-"""How messages name what is drawn."""
+"""The name of the drawn parameters in messages."""
 
 
 class RandomParams(Wrapper):
@@ -35,8 +32,8 @@ class RandomParams(Wrapper):
     agent = PPO(RandomParams(env, draw, env_params), None, config)
     ```
 
-    A function of three arguments is also given the number of update steps made before the episode began
-    (a curriculum):
+    A function of three arguments is also given the number of updates made before the episode began (a
+    curriculum):
 
     ```python
     def draw(key, params, update_step):
@@ -46,11 +43,11 @@ class RandomParams(Wrapper):
         )
     ```
 
-    Spaces and the time limit are those of the parameters that are given.
+    Spaces and the time limit come from the given parameters.
 
     Attributes:
         draw: Draws the parameters.
-        update_step: Number of update steps made before, 0 outside of trainings.
+        update_step: Number of updates made before, 0 outside of runs.
     """
 
     update_step: ArrayLike = 0
@@ -61,24 +58,30 @@ class RandomParams(Wrapper):
         Args:
             env: An environment with parameters beside it: of gymnax, or an object with `reset_env` and
                 `step_env`.
-            draw: Gives the parameters of an episode, of a random key, of those below and, if it takes
-                three arguments, of the update step; with the same structure, shapes and dtypes.
+            draw: Maps a random key, the parameters below and, if it takes three arguments, the update
+                step to the parameters of an episode, of the same structure, shapes and dtypes.
             params: Its parameters; `None` takes `env.default_params`.
 
         Raises:
             TypeError: The environment has no parameters beside it.
-            ValueError: The parameters that are drawn are structured otherwise.
+            ValueError: The drawn parameters have another structure.
         """
         inside = as_environment(env, params)
         if not isinstance(inside, Functional) or inside.params is None:
+            name, around = inside.wording.environment, type(inside).__name__
+            advice = (
+                f"{around} is to go around it, as in {around}(RandomParams(env, draw, params))."
+                if isinstance(inside, Wrapper)
+                else f"{name} holds its own: draw them in its reset, and keep them in its state."
+            )
             raise TypeError(
                 "RandomParams needs an environment whose parameters are given beside it, such as one of "
-                f"gymnax; {_what_to_do_with(inside)}"
+                f"gymnax; {advice}"
             )
         super().__init__(inside)
         self.env: Functional = inside
         self.draw = draw
-        self._is_curriculum = _n_arguments(draw) == _OF_A_CURRICULUM
+        self._is_curriculum = _takes_update_step(draw)
         self.observation_space = inside.observation_space
         own = jax.tree.map(jnp.asarray, inside.params)
         drawn = jax.eval_shape(self._draw_params, jax.random.key(0))
@@ -90,7 +93,7 @@ class RandomParams(Wrapper):
         return f"{self.env.name}, random parameters"
 
     def at(self, moment: Moment) -> Environment:
-        """The environment that draws as at a moment of a training; see `Environment`."""
+        """The environment at a moment of a run; see `Environment`."""
         inside = self.env.at(moment)
         if inside is self.env and not self._is_curriculum:
             return self
@@ -107,24 +110,11 @@ class RandomParams(Wrapper):
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
-        step = self.env.with_params(state.past).step(key, state.envstate, action)
+        step = self._env_of(state).step(key, state.envstate, action)
         return step._replace(state=Remembered(step.state, state.past))
 
-    def action_mask(self, state: Remembered) -> PyTree:
-        """Which actions a state allows, as the environment inside says."""
-        return self.env.with_params(state.past).action_mask(state.envstate)
-
-    def critic_state(self, state: Remembered) -> PyTree:
-        """The view that a centralised critic has of a state, as the environment inside gives it."""
-        return self.env.with_params(state.past).critic_state(state.envstate)
-
-    def actor_mask(self, state: Remembered) -> Bool[Array, "actors"] | None:
-        """Which actors still play, as the environment inside says."""
-        return self.env.with_params(state.past).actor_mask(state.envstate)
-
-    def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state, as the environment inside does."""
-        return self.env.with_params(state.past).render(state.envstate)
+    def _env_of(self, state: Remembered) -> Environment:
+        return self.env.with_params(state.past)
 
     def _draw_params(self, key: Key[Array, ""]) -> PyTree:
         step = (jnp.asarray(self.update_step, jnp.int32),) if self._is_curriculum else ()
@@ -133,20 +123,11 @@ class RandomParams(Wrapper):
         return jax.tree_util.tree_map_with_path(_as_given, self.params, drawn)
 
 
-def _what_to_do_with(env: Environment) -> str:
-    """Advice, where an environment has no parameters beside it."""
-    if isinstance(env, Wrapper):
-        around = type(env).__name__
-        return f"{around} is to go around it, as in {around}(RandomParams(env, draw, params))."
-    name = env.wording.environment
-    return f"{name} holds its own: draw them in its reset, and keep them in its state."
-
-
 def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -> Array:
-    """A parameter that is drawn, in the dtype of the one that is given.
+    """A drawn parameter in the dtype of the given one.
 
     Raises:
-        ValueError: It would lose what it has after the point.
+        ValueError: It would lose its fraction.
     """
     kind, own = jnp.result_type(drawn), jnp.result_type(given)
     if not jnp.can_cast(kind, own, "same_kind"):
@@ -159,11 +140,12 @@ def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -
     return jnp.asarray(drawn, own)
 
 
-def _n_arguments(function: Callable[..., PyTree]) -> int | None:
-    """Number of arguments that a function needs; `None` if it does not say."""
+def _takes_update_step(draw: Callable[..., PyTree]) -> bool:
+    """Whether a function needs three arguments; if it does not say, it needs two."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(draw).parameters.values()
     except (TypeError, ValueError):
-        return None
+        return False
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(x.kind in by_place and x.default is inspect.Parameter.empty for x in parameters)
+    needed = [x for x in parameters if x.kind in by_place and x.default is inspect.Parameter.empty]
+    return len(needed) == len(("key", "params", "update_step"))

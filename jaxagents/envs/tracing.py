@@ -86,8 +86,8 @@ def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
         raise TypeError(
             f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
             "that float(), int(), bool(), if, and functions of NumPy fail on them. Use jax.numpy, such "
-            "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is driven on "
-            "the host: see jaxagents.host.train_online."
+            "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is stepped "
+            "on the host: give it the interface of Gymnasium."
         ) from error
 
 

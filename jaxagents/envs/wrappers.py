@@ -1,4 +1,4 @@
-"""Environments around others, which show actors more of the past."""
+"""Wrappers of environments, which show actors more of the past."""
 
 import copy
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key, PyTree, UInt8
+from jaxtyping import Array, Bool, Key, PyTree, UInt8
 
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import (
@@ -34,11 +34,11 @@ WrapperT = TypeVar("WrapperT", bound="Wrapper")
 
 
 class Remembered(NamedTuple):
-    """State of an environment, with what is remembered of its past.
+    """State of a wrapped environment.
 
     Attributes:
         envstate: State of the environment inside.
-        past: What is remembered.
+        past: What the wrapper remembers of the episode.
     """
 
     envstate: PyTree
@@ -46,7 +46,7 @@ class Remembered(NamedTuple):
 
 
 class Wrapper(Environment):
-    """Base of environments around another: actions, rewards, ends and drawings are those of that one.
+    """Base of wrappers: actions, rewards, ends, masks and drawings come from the environment inside.
 
     Attributes:
         env: The environment inside.
@@ -61,7 +61,7 @@ class Wrapper(Environment):
 
         Raises:
             TypeError: It is stepped on the host.
-            ValueError: Integers that it gives do not start at 0.
+            ValueError: Its integers do not start at 0.
         """
         self.env = as_environment(env, params)
         if self.env.on_host:
@@ -79,29 +79,33 @@ class Wrapper(Environment):
         self.render_fps = self.env.render_fps
 
     def at(self, moment: Moment) -> Environment:
-        """The same around the environment inside as it is at a moment of a training."""
+        """The wrapper around the environment inside at a moment of a run; see `Environment`."""
         inside = self.env.at(moment)
         return self if inside is self.env else self._around(inside)
 
     def _around(self: WrapperT, inside: Environment) -> WrapperT:
-        """The same around another environment, whose states, observations and spaces are alike."""
+        """The same wrapper around another environment with like states, observations and spaces."""
         other = copy.copy(self)
         other.env, other.params = inside, inside.params
         return other
 
     @property
     def against(self) -> Callable[[Any], Environment]:
-        """The same around a game with another opponent, who sees what the game inside shows.
+        """The same wrapper around a game with another opponent, who sees what the game inside shows.
 
-        Only where the environment inside has such a method is there this one.
+        It exists only where the environment inside has such a method.
         """
         inside: Any = self.env
         replaced = inside.against
         return lambda opponent: self._around(replaced(opponent))
 
+    def _env_of(self, state: Remembered) -> Environment:
+        """The environment inside, as it is in a state."""
+        return self.env
+
     def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""
-        return self.env.render(state.envstate)
+        return self._env_of(state).render(state.envstate)
 
     @property
     def can_draw(self) -> bool:
@@ -119,25 +123,27 @@ class Wrapper(Environment):
         return self.env.wording
 
     def action_mask(self, state: Remembered) -> PyTree:
-        """Which actions a state allows, as the environment inside says."""
-        return self.env.action_mask(state.envstate)
+        """The actions that a state allows, from the environment inside."""
+        return self._env_of(state).action_mask(state.envstate)
 
     def critic_state(self, state: Remembered) -> PyTree:
-        """The view that a centralised critic has of a state, as the environment inside gives it."""
-        return self.env.critic_state(state.envstate)
+        """The input of a centralised critic, from the environment inside."""
+        return self._env_of(state).critic_state(state.envstate)
 
     def actor_mask(self, state: Remembered) -> Bool[Array, "actors"] | None:
-        """Which actors still play, as the environment inside says."""
-        return self.env.actor_mask(state.envstate)
-
-    @property
-    def _observation_space_inside(self) -> Space:
-        return network_space(self.env.observation_space)
+        """The actors that still play, from the environment inside."""
+        return self._env_of(state).actor_mask(state.envstate)
 
     def _network_input(self, obs: PyTree) -> PyTree:
-        """An observation without a mask of actions, in which a single integer is one-hot."""
-        space, obs = self._observation_space_inside, network_input(obs)
+        """An observation without masks, in which a single integer is one-hot."""
+        space, obs = network_space(self.env.observation_space), network_input(obs)
         return jax.nn.one_hot(obs, int(space.n)) if is_discrete(space) else obs
+
+    @property
+    def _input_space(self) -> Space:
+        """The space of `_network_input`."""
+        space = network_space(self.env.observation_space)
+        return _box(0.0, 1.0, (int(space.n),)) if is_discrete(space) else space
 
 
 class FrameStack(Wrapper):
@@ -148,7 +154,7 @@ class FrameStack(Wrapper):
     ```
 
     They are joined along the last axis: vectors become longer, and images get more channels. An episode
-    begins as if its first observation had been made before. Replay buffers hold all of them.
+    begins with copies of its first observation. Replay buffers hold all frames.
     """
 
     def __init__(self, env: Any, n_frames: int = 4, params: PyTree = None) -> None:
@@ -161,19 +167,26 @@ class FrameStack(Wrapper):
         """
         super().__init__(env, params)
         self.n_frames = positive("n_frames", n_frames)
-        inside = _one_hot_space(self._observation_space_inside)
-        self.observation_space = _stacked_space(inside, self.n_frames)
+        self.observation_space = _stacked_space(self._input_space, self.n_frames)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
-        frames = jax.tree.map(self._repeated, self._network_input(obs))
+        frames = jax.tree.map(
+            lambda x: jnp.concatenate([jnp.atleast_1d(x)] * self.n_frames, axis=-1),
+            self._network_input(obs),
+        )
         return observed_beside(frames, **entries_beside(obs)), Remembered(envstate, frames)
 
     def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
-        frames = jax.tree.map(self._after, state.past, self._network_input(step.obs))
+
+        def shifted(frames: Array, x: PyTree) -> Array:
+            new = jnp.atleast_1d(x).astype(frames.dtype)
+            return jnp.concatenate([frames[..., new.shape[-1] :], new], axis=-1)
+
+        frames = jax.tree.map(shifted, state.past, self._network_input(step.obs))
         return step._replace(
             obs=observed_beside(frames, **entries_beside(step.obs)),
             state=Remembered(step.state, frames),
@@ -183,13 +196,6 @@ class FrameStack(Wrapper):
     def name(self) -> str:
         """The name of the environment inside, and the number of frames."""
         return f"{self.env.name}, {self.n_frames} frames"
-
-    def _repeated(self, x: PyTree) -> Array:
-        return jnp.concatenate([jnp.atleast_1d(x)] * self.n_frames, axis=-1)
-
-    def _after(self, frames: Array, x: PyTree) -> Array:
-        new = jnp.atleast_1d(x).astype(frames.dtype)
-        return jnp.concatenate([frames[..., new.shape[-1] :], new], axis=-1)
 
 
 class WithPrevious(Wrapper):
@@ -227,7 +233,9 @@ class WithPrevious(Wrapper):
                 f"{self.env.wording.environment} is {space!r}: pass action=False."
             )
         self.shows_action, self.shows_reward = bool(action), bool(reward)
-        self.observation_space = self._space()
+        if self._input_space is not None:
+            spaces = {OBSERVATION: self._input_space, **self._spaces_of_past()}
+            self.observation_space = Composite(spaces)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
         """Starts an episode; see `Environment`."""
@@ -241,10 +249,15 @@ class WithPrevious(Wrapper):
         step = self.env.step(key, state.envstate, action)
         past = {}
         if self.shows_action:
-            past["previous_action"] = self._action_vector(action)
+            space = self.action_space
+            past["previous_action"] = (
+                jax.nn.one_hot(action, int(space.n))
+                if is_discrete(space)
+                else jnp.asarray(action, jnp.float32)
+            )
         if self.shows_reward:
             reward = jnp.asarray(step.reward, jnp.float32)
-            past["previous_reward"] = reward.reshape(*self._actors, 1)
+            past["previous_reward"] = reward.reshape(*self._actors_shape, 1)
         return step._replace(obs=self._with_past(past, step.obs), state=Remembered(step.state, ()))
 
     @property
@@ -257,44 +270,27 @@ class WithPrevious(Wrapper):
         return {OBSERVATION: self._network_input(obs), **past, **entries_beside(obs)}
 
     @property
-    def _actors(self) -> tuple[int, ...]:
+    def _actors_shape(self) -> tuple[int, ...]:
         return () if self.n_actors is None else (int(self.n_actors),)
-
-    def _action_vector(self, action: PyTree) -> Float[Array, "..."]:
-        if is_discrete(self.action_space):
-            return jax.nn.one_hot(action, int(self.action_space.n))
-        return jnp.asarray(action, jnp.float32)
 
     def _spaces_of_past(self) -> dict[str, Box]:
         spaces, space = {}, self.action_space
-        if self.shows_action and is_discrete(space):
-            spaces["previous_action"] = _box(0.0, 1.0, (*self._actors, int(space.n)))
-        elif self.shows_action:
-            spaces["previous_action"] = _box(*box_bounds(space), (*self._actors, *space.shape))
+        if self.shows_action:
+            is_vector = is_discrete(space)
+            bounds = (0.0, 1.0) if is_vector else box_bounds(space)
+            shape = (int(space.n),) if is_vector else space.shape
+            spaces["previous_action"] = _box(*bounds, (*self._actors_shape, *shape))
         if self.shows_reward:
-            spaces["previous_reward"] = _box(-np.inf, np.inf, (*self._actors, 1))
+            spaces["previous_reward"] = _box(-np.inf, np.inf, (*self._actors_shape, 1))
         return spaces
-
-    def _space(self) -> Space:
-        inside = _one_hot_space(self._observation_space_inside)
-        if inside is None:
-            return None
-        return Composite({"observation": inside, **self._spaces_of_past()})
 
 
 def _box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Box:
     return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape, np.dtype(dtype))
 
 
-def _one_hot_space(space: Space) -> Space:
-    """The space of what `_network_input` gives."""
-    if is_discrete(space):
-        return _box(0.0, 1.0, (int(space.n),))
-    return space
-
-
 def _stacked_space(space: Space, n_frames: int) -> Space:
-    """The space of several observations together; `None` if that is not known."""
+    """The space of several observations together; `None` if it is not known."""
     inside = parts(space)
     if inside is not None:
         spaces = {name: _stacked_space(part, n_frames) for name, part in inside.items()}

@@ -1,4 +1,4 @@
-"""Policies that are read from files."""
+"""Reading policies from files."""
 
 import contextlib
 import functools
@@ -28,21 +28,21 @@ EXTRA = "jaxagents[export]"
 """The extra that reading and writing them needs."""
 
 Program = Callable[..., PyTree]
-"""Maps weights, memories, observations and perhaps random keys to memories and actions, of a batch."""
+"""Maps weights and batches of memories, observations and possibly keys to memories and actions."""
 
 
 class ExportedPolicy:
-    """A policy that was read from a file, and needs neither its agent nor its environment.
+    """A policy read from a file, which needs neither its agent nor its environment.
 
     ```python
     policy = jaxagents.load_policy("policy.safetensors")
     action = policy(observation)
     ```
 
-    It is as well called in programs of JAX, inside of `jax.jit`, `jax.vmap` and `jax.lax.scan`.
+    It may be called inside `jax.jit`, `jax.vmap` and `jax.lax.scan`.
 
     Attributes:
-        weights: The arrays that it acts by, by name, as in the networks of the agent.
+        weights: The weights by name, as in the networks of the agent.
         metadata: Texts about it: `agent` and `environment`, or `learner`, and the versions of
             `jaxagents` and `jax` that wrote it.
     """
@@ -77,9 +77,9 @@ class ExportedPolicy:
             One action, or a batch of them.
 
         Raises:
-            TypeError: The policy has a memory, or the observation is of other numbers.
-            ValueError: The observation is shaped otherwise, its entries have other names, or its
-                integers are out of range; or there are several random keys, or one of another kind.
+            TypeError: The policy has a memory, or the observation has another dtype.
+            ValueError: The observation has another shape, other entries, or integers out of range; or
+                there are several random keys, or one of another implementation.
         """
         if self._carry:
             raise TypeError(
@@ -105,8 +105,8 @@ class ExportedPolicy:
         """The action of a policy with or without a memory.
 
         Args:
-            carry: The memory: at first that of `initial_carry`, then what this gives. `None` or `()`
-                serves a policy without one.
+            carry: The memory: first `initial_carry()`, then the one returned. `None` or `()` without a
+                memory.
             observation: One observation, or a batch of them along a first axis.
             rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
@@ -114,10 +114,10 @@ class ExportedPolicy:
             The memory afterwards, and one action, or a batch of them.
 
         Raises:
-            TypeError: The observation is of other numbers.
-            ValueError: The observation or the memory is shaped otherwise, or entries of the observation
-                have other names or integers out of range; or there are several random keys, or one of
-                another kind.
+            TypeError: The observation has another dtype.
+            ValueError: The observation or the memory has another shape, or the observation other entries
+                or integers out of range; or there are several random keys, or one of another
+                implementation.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
@@ -129,7 +129,7 @@ class ExportedPolicy:
         return call(bool(batch), self.weights, *inputs)
 
     def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
-        """The arrays of an observation, of which lists of numbers are some."""
+        """The arrays of an observation, which may have lists of numbers in their place."""
         if len(self._observed) == 1 and isinstance(observation, list):
             observation = _array_of(observation)
         named = leaves_by_name(_with_arrays(observation, self._entries))
@@ -172,18 +172,18 @@ class ExportedPolicy:
 
 
 def load_policy(path: str | os.PathLike) -> ExportedPolicy:
-    """Reads a policy that `export_policy` of an agent or a learner has written.
+    """Reads a policy that `export_policy` of an agent or a learner wrote.
 
     Args:
         path: The file.
 
     Returns:
-        The policy, on any device that JAX has here.
+        The policy, for any device.
 
     Raises:
         FileNotFoundError: There is no such file.
         ImportError: safetensors or flatbuffers is not installed.
-        ValueError: The file is none of a policy, or of a later version, or its programs are damaged.
+        ValueError: The file holds no policy, or one of a later version, or its programs are damaged.
     """
     safetensors = require("safetensors", EXTRA)
     require("flatbuffers", EXTRA)
@@ -213,14 +213,14 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
 def _programs_of(
     path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> dict[str, export.Exported]:
-    """The programs of a file by name, of greedy actions and of drawn ones."""
+    """The programs for greedy and for drawn actions."""
     programs = _under("program/", tensors)
     missing = [f"program/{name}" for name in ("greedy", "drawn") if name not in programs]
     if missing:
         raise ValueError(f"{path} lacks {missing}, which export_policy writes.")
     try:
         return {name: export.deserialize(bytearray(code)) for name, code in programs.items()}
-    except Exception as error:  # whatever comes of bytes that make no sense
+    except Exception as error:  # damaged bytes may raise anything
         raise ValueError(
             f"JAX {jax.__version__} cannot read the programs of {path}, which JAX "
             f"{metadata.get('jax')} has written ({type(error).__name__}: {error}): the file is damaged, "
@@ -229,10 +229,7 @@ def _programs_of(
 
 
 def _check_entries(given: list[str], expected: list[str]) -> None:
-    """Raises unless an observation has the entries that a policy takes, and no others.
-
-    It may have what critics see, which a policy does not take unless it reads it.
-    """
+    """Raises unless an observation has the entries that a policy takes, and others for critics alone."""
     missing = [name for name in expected if name not in given]
     others = [name for name in given if name not in expected]
     unknown = [name for name in others if name.split("/")[0] != CRITIC_STATE]
@@ -257,14 +254,14 @@ def _with_arrays(observation: PyTree, entries: list[str]) -> PyTree:
 
 
 def _array_of(numbers: list) -> np.ndarray | list:
-    """Lists of numbers as an array; as they are if they are of several lengths, or traced."""
+    """Lists of numbers as an array, unless they are ragged or traced."""
     with contextlib.suppress(ValueError, TypeError):
         return np.asarray(numbers)
     return numbers
 
 
 def _compiled(call: Program) -> Program:
-    """The program of batches as one of a batch, or of a single observation."""
+    """A program of batches, compiled for a batch or for a single observation."""
     mappable = _mappable(call)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -319,12 +316,12 @@ def _of_words(words: int) -> str:
 
 
 def _as_array(x: ArrayLike) -> AnyArray:
-    """An array of JAX as it is, which may be traced, and anything else as one of NumPy."""
+    """A JAX array, possibly traced, as it is; anything else as a NumPy array."""
     return x if isinstance(x, Array) else np.asarray(x)
 
 
 def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
-    """Numbers in the dtype that a program takes; those that it would round or wrap are refused."""
+    """Numbers in the dtype that a program takes. Raises if the cast would round or wrap them."""
     whole = np.bool_, jnp.integer
     kinds = whole if jnp.issubdtype(dtype, jnp.integer) else (*whole, jnp.floating)
     if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):

@@ -1,4 +1,4 @@
-"""Policies that are written to files."""
+"""Writing policies to files."""
 
 import json
 import os
@@ -23,10 +23,10 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 _ENDING = ".safetensors"
 
 Act = Callable[..., tuple[PyTree, PyTree]]
-"""Maps what acts, a memory, one observation and perhaps a random key to the memory and an action."""
+"""Maps an actor, its memory, one observation and possibly a random key to the memory and an action."""
 
 
-@jax.disable_jit(False)  # programs are written, which only compilation makes
+@jax.disable_jit(False)  # exporting needs compilation
 def export_policy(
     path: str | os.PathLike,
     act: Act,
@@ -39,12 +39,12 @@ def export_policy(
 
     Args:
         path: The file, which must not exist, and whose name ends in `.safetensors` or not at all.
-        act: Maps what acts, a memory, one observation and perhaps a random key to the memory and an
+        act: Maps an actor, its memory, one observation and possibly a random key to the memory and an
             action.
-        acting: What acts, such as a network with its parameters.
+        acting: The actor, such as a network with its parameters.
         carry: The memory at the start of an episode.
         observation: One observation, as shapes.
-        metadata: Texts that are kept with it.
+        metadata: Texts to store with it.
 
     Raises:
         ValueError: The name of the file has another ending.
@@ -112,7 +112,7 @@ def export_policy(
 
 
 def _filled(tree: PyTree, values: Mapping[str, Array]) -> PyTree:
-    """A pytree with other arrays by name, and zeros for those that are not given but random keys."""
+    """A pytree with the given arrays by name and zeros for the others; random keys stay."""
     leaves = [
         x if is_key(x) else values[name] if name in values else jnp.zeros(x.shape, x.dtype)
         for name, x in leaves_by_name(tree).items()
@@ -121,7 +121,7 @@ def _filled(tree: PyTree, values: Mapping[str, Array]) -> PyTree:
 
 
 def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTree) -> PyTree:
-    """Whether a program reads its inputs, for each of their arrays."""
+    """For each array of the inputs, whether a program reads it."""
     kept = export.export(jax.jit(step))(*inputs).module_kept_var_idx
     leaves, structure = jax.tree.flatten(inputs)
     return jax.tree.unflatten(structure, [i in kept for i in range(len(leaves))])
@@ -130,7 +130,7 @@ def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTre
 def _export_batched(
     step: Callable[..., tuple[list[Array], PyTree]], weights: Mapping[str, Array], *inputs: PyTree
 ) -> export.Exported:
-    """The program of a batch of any size."""
+    """The program for a batch of any size."""
     (size,) = export.symbolic_shape("batch")
 
     def batched(weights: Mapping[str, Array], *inputs: PyTree) -> tuple[list[Array], PyTree]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
 from jaxagents.learners.losses import check_mean_loss
-from jaxagents.networks.failures import noting_inputs, shapes_of
+from jaxagents.networks.initialisation import noting_inputs, shapes_of
 from jaxagents.networks.nnx_modules import name_of_network
 from jaxagents.networks.normalised import OBSERVED
 

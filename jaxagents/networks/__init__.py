@@ -2,7 +2,6 @@
 
 from jaxagents.core.remembered import Remembered
 from jaxagents.networks.cells import MinGRUCell
-from jaxagents.networks.convolution import PatchConv
 from jaxagents.networks.critics import (
     ActionCritic,
     Critic,
@@ -12,7 +11,12 @@ from jaxagents.networks.critics import (
     ValueCritic,
 )
 from jaxagents.networks.dense import Dense
-from jaxagents.networks.encoding import DictEncoder, WithEncoder
+from jaxagents.networks.encoding import (
+    DictEncoder,
+    ObservationEncoder,
+    WithEncoder,
+    observation_encoder,
+)
 from jaxagents.networks.ensembles import Ensemble, PerActor, ensemblize
 from jaxagents.networks.heads import (
     CategoricalActor,
@@ -25,10 +29,9 @@ from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.masks import CriticView, Masked, ObservationOnly
 from jaxagents.networks.noisy import NoisyDense, with_noise
 from jaxagents.networks.normalised import Normalised, normalised
-from jaxagents.networks.observations import ObservationEncoder, observation_encoder
 from jaxagents.networks.policies import CategoricalPolicy, Policy
 from jaxagents.networks.recurrent import Recurrent, WithMemory, Wrapper, remembers
-from jaxagents.networks.torsos import MLP, Torso
+from jaxagents.networks.torsos import MLP, PatchConv, Torso
 
 __all__ = [
     "MLP",

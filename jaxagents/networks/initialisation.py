@@ -1,17 +1,18 @@
 """Fresh parameters of a network."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.failures import noting_inputs
-from jaxagents.networks.nnx_modules import initial_variables
+from jaxagents.networks.nnx_modules import initial_variables, name_of_network
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -138,3 +139,24 @@ def initialise_params(
             "normalisation."
         )
     return variables.get("params", {})
+
+
+def shapes_of(inputs: Sequence[PyTree]) -> str:
+    """The shapes of a network's inputs, in words."""
+    return ", ".join(str(jax.tree.map(np.shape, x)) for x in inputs)
+
+
+@contextlib.contextmanager
+def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None]:
+    """Adds the shapes of a network's inputs to the errors that come of it.
+
+    Args:
+        network: The network.
+        inputs: Its inputs.
+    """
+    try:
+        yield
+    except Exception as error:
+        name = name_of_network(network)
+        error.add_note(f"This happened in {name}, given inputs of shape {shapes_of(inputs)}.")
+        raise

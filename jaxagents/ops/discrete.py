@@ -1,4 +1,4 @@
-"""Distributions of discrete actions, and masks of those that are allowed."""
+"""Distributions of discrete actions, and action masks."""
 
 import functools
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def allowed_actions(mask: ArrayLike) -> Bool[Array, "*batch n_actions"]:
 def among_allowed(
     values: Float[Array, "*batch n_actions"], mask: ArrayLike | None
 ) -> Float[Array, "*batch n_actions"]:
-    """Values of actions, of which those that may not be taken are never the largest.
+    """Masks values, so that an action that may not be taken never has the largest.
 
     Args:
         values: Values of all actions, or their logits.

@@ -92,7 +92,7 @@ class Joint(Reparametrised):
     Attributes:
         parts: Distributions in a dict or a tuple, which may be nested. Actions have its structure.
         stacked: Whether the parts of an action are stacked along a last axis of one array (static), as
-            those of a space of several discrete actions are.
+            in a `MultiDiscrete` space.
     """
 
     parts: PyTree

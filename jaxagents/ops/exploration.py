@@ -67,7 +67,7 @@ def factorised_noise(
         outputs: Standard normal numbers $\varepsilon_j$, one for each output.
 
     Returns:
-        The noise of the weights, and that of the biases.
+        The noise of the weights, and of the biases.
     """
     inputs, outputs = (jnp.sign(x) * jnp.sqrt(jnp.abs(x)) for x in (inputs, outputs))
     return jnp.outer(inputs, outputs), outputs

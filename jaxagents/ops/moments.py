@@ -1,4 +1,4 @@
-"""Means and variances of samples, running ones too, and what is normalised by them."""
+"""Means and variances of samples, running statistics, and normalisation by them."""
 
 import math
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jaxagents.ops.returns import steps_at_once
 MOST_SAMPLES = 2**30 - 1
 """The largest count; from then on each batch weighs as if this were the number of samples."""
 _EPSILON = 1e-8
-"""Added to variances, so that what is constant becomes zero."""
+"""Added to variances, so that constants become zero."""
 
 
 def weighted_mean(
@@ -69,10 +69,9 @@ class Moments(NamedTuple):
 
     Attributes:
         mean: Mean of each number.
-        variance: Variance of each number, of the samples themselves (not an estimate of that beyond
-            them).
-        count: Number of samples, at most 2^30 - 1; one of each actor, in a shape that broadcasts to that
-            of a sample, where some have fewer than others.
+        variance: Population variance of each number.
+        count: Number of samples, at most 2^30 - 1; one for each actor, in a shape that broadcasts to a
+            sample, where some actors have fewer than others.
     """
 
     mean: Float[Array | np.ndarray, "*shape"]
@@ -81,7 +80,7 @@ class Moments(NamedTuple):
 
 
 def no_moments(shape: tuple[int, ...] = (), counts: tuple[int, ...] = ()) -> Moments:
-    """The moments before there are samples, by which nothing is shifted or scaled.
+    """The moments before there are samples, which neither shift nor scale anything.
 
     Args:
         shape: Shape of one sample.
@@ -111,11 +110,11 @@ def moments_of(
     Args:
         samples: Samples along the first axes.
         n_axes: Number of these axes.
-        weights: 1 for each sample that counts and 0 for the others, in a shape that broadcasts to that
-            of the samples, with the same first axes; `None` counts all.
+        weights: 1 for each sample that counts and 0 for the others, in a shape that broadcasts to the
+            samples, with the same first axes; `None` counts all.
 
     Returns:
-        Their moments; those before there are samples where none counts.
+        Their moments, or `no_moments` where none counts.
     """
     axes = tuple(range(n_axes))
     samples = samples.astype(jnp.float32)
@@ -182,8 +181,8 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
     written for variances, whose size does not grow, instead of sums of squares.
 
     Args:
-        moments: Those of many samples ($a$), or of none yet.
-        others: Those of further ones ($b$).
+        moments: Moments of many samples ($a$), or of none yet.
+        others: Moments of further samples ($b$).
 
     Returns:
         The moments. Where counts would exceed the largest, that is taken.
@@ -275,11 +274,11 @@ def running_returns(
         rewards: Rewards.
         over: Whether an episode is over after a step, terminated or truncated; with the first axes of
             the rewards.
-        before: What is carried over from before the first step.
+        before: The discounted return carried over from before the first step.
         gamma: Discount.
 
     Returns:
-        The returns $R_t$, and what is carried over to the step after the last.
+        The returns $R_t$, and the discounted return carried over to the next step.
     """
     over = over.reshape(*over.shape, *[1] * (rewards.ndim - over.ndim))
 

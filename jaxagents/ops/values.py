@@ -128,7 +128,7 @@ def quantile_huber_loss(
 
     Args:
         quantiles: Estimates $\theta$ at the [midpoints][jaxagents.ops.quantile_midpoints] $\hat\tau$.
-        targets: Samples $y$ of what is estimated.
+        targets: Samples $y$ of the return.
         kappa: Error $\kappa$ from which the loss is linear; 0 gives the loss of quantile regression,
             with $H_0(u) = |u|$.
 
@@ -156,7 +156,7 @@ def expectile_loss(
 
     Args:
         value: Estimates $V(s)$.
-        target: Samples $y$ of what is estimated.
+        target: Samples $y$ of the target.
         expectile: $\tau$; 0.5 gives half of the squared error, whose minimum is the mean, and values
             towards 1 the largest target.
 
@@ -191,7 +191,7 @@ def conservative_penalty(
     log_prob: Scalar | Float[Array, "*#batch samples"],
     data_value: Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
-    r"""The excess of the values of all actions over that of the action in the data.
+    r"""The excess of the values of all actions over the value of the action in the data.
 
     $$C = \log \sum_i \frac{\exp Q(s, a_i)}{\mu(a_i | s)} - Q(s, a)$$
 

@@ -1,4 +1,4 @@
-"""The parts that all pictures of trainings share: axes, colours, lines, statistics of runs and files."""
+"""The parts that all plots share: axes, colours, lines, statistics over runs, and files."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXTRA = "jaxagents[plot]"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Those of Okabe and Ito, which colour-blind people tell apart, the darkest first."""
+"""The palette of Okabe and Ito for colour-blind readers, darkest first."""
 _ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00")
 _STYLES = ("-", "--", ":", "-.")
 
@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
     """An inter-quartile mean with its interval.
 
     Attributes:
-        mean: The mean of the middle half of the runs; of fewer than four, that of all.
+        mean: The mean of the middle half of the runs, or of all if there are fewer than four.
         low: Lower end of the interval.
         high: Upper end.
     """
@@ -41,19 +41,19 @@ class Estimate(NamedTuple):
 
 
 def middle_mean(values: Float[np.ndarray, "runs ..."]) -> Float[np.ndarray, "..."]:
-    """The inter-quartile mean over runs by itself, which is NaN where a run is."""
+    """The inter-quartile mean over runs, NaN where a run is NaN."""
     return require("scipy.stats", EXTRA).trim_mean(values, _CUT, axis=0)
 
 
 def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
-    """The inter-quartile mean over runs, in its 95 % percentile bootstrap interval.
+    """The inter-quartile mean over runs, with its 95 % percentile bootstrap interval.
 
     As Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
-    advise for few runs. It is the same whenever it is computed. The interval of a single run is that run
-    alone.
+    advise for few runs. Deterministic: the resampling has a fixed seed. The interval of a single run has
+    width zero.
 
     Args:
-        values: One finite number of each run, or many.
+        values: One or more finite numbers per run.
 
     Returns:
         The estimate, without the axis of runs.
@@ -76,7 +76,7 @@ def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
 
 
 def in_words(n_runs: int) -> str:
-    """The label of a curve of that many runs."""
+    """The label of a curve over that many runs."""
     if n_runs == 1:
         return "one run"
     return f"inter-quartile mean of {n_runs} runs, {100 * _CONFIDENCE:.0f} % interval"
@@ -92,7 +92,7 @@ def new_axes(figsize: tuple[float, float] = (7, 4)) -> "Axes":
 
 
 def colours_on(axes: "Axes") -> tuple[str, ...]:
-    """Colours that stand out from the background."""
+    """The palette for the background of the axes."""
     red, green, blue = require("matplotlib.colors", EXTRA).to_rgb(axes.get_facecolor())
     is_dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.4
     return _ON_DARK if is_dark else COLOURS
@@ -106,7 +106,7 @@ def draw_curve(
     band: tuple[np.ndarray, np.ndarray] | None = None,
     **look: Any,
 ) -> None:
-    """Draws a curve, with a dot where a point has no finite neighbour that a stroke would lead to.
+    """Draws a curve, with dots for isolated finite points, which no line would show.
 
     Args:
         axes: The axes.
@@ -114,8 +114,7 @@ def draw_curve(
         y: Numbers.
         label: Name in the legend.
         band: Lower and upper ends of a band around it.
-        **look: How it is drawn; by default in the next colour, or with the next stroke once all colours
-            are taken.
+        **look: Line properties; by default the next colour, and the next line style after all colours.
     """
     if not look:
         colours, number = colours_on(axes), len(axes.lines)
@@ -132,9 +131,9 @@ def draw_curve(
 def draw_runs(
     axes: "Axes", x: np.ndarray, values: Float[np.ndarray, "runs points"], label: str
 ) -> None:
-    """Draws the inter-quartile mean over runs in its interval, where all of them are finite.
+    """Draws the inter-quartile mean over runs with its interval, where all runs are finite.
 
-    Of a single run it draws the numbers, and leaves out those that are NaN.
+    A single run is drawn as it is, without its NaNs.
     """
     if len(values) == 1:
         known = ~np.isnan(values[0])
@@ -145,7 +144,7 @@ def draw_runs(
 
 
 def name_steps(axes: "Axes", label: str) -> None:
-    """Labels the horizontal axis, with 200k for 200,000, unless its numbers have a form already."""
+    """Labels the x axis, with 200k for 200,000 unless its numbers are formatted already."""
     ticker = require("matplotlib.ticker", EXTRA)
     axes.set_xlabel(label)
     if isinstance(axes.xaxis.get_major_formatter(), ticker.ScalarFormatter):
@@ -153,7 +152,7 @@ def name_steps(axes: "Axes", label: str) -> None:
 
 
 def finish(axes: "Axes", title: str | None) -> None:
-    """Sets the title, unless it is to stay as it is, the margins and the grid."""
+    """Sets the title if there is one, the margins and the grid."""
     if title is not None:
         axes.set_title(title)
     axes.margins(x=0.01)
@@ -161,7 +160,7 @@ def finish(axes: "Axes", title: str | None) -> None:
 
 
 def save(axes: "Axes", path: str | os.PathLike | None) -> None:
-    """Saves the figure, if there is a path; of several processes, the first one does.
+    """Saves the figure, if there is a path, in the first process only.
 
     Raises:
         ValueError: The path names no file.

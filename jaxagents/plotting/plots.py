@@ -33,7 +33,7 @@ _ORDER = ("loss", "norm", "entropy", "kl")
 _N_COLUMNS = 3
 _N_IN_ROW = 2
 _INCHES_PER_ROW = 0.22
-"""Of the legend, in which so many sets are side by side."""
+"""Of the legend of `plot_losses`, which has two sets in a row."""
 _INCHES_PER_SET = 0.32
 
 
@@ -48,15 +48,16 @@ def plot_learning_curve(
     x_label: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draws a metric over the steps of one training, of several runs, or of a sweep.
+    """Plots a metric over the steps of one run, several runs, or a sweep.
 
-    Of one training it draws the mean over episodes, in a band from their 10 % to their 90 % quantile. A
-    metric with one number for each point, such as `episode_return` or a loss, is drawn as a line
-    without a band, from one number to the next: points that are NaN are left out.
+    One run: the mean over episodes, with a band from the 10 % to the 90 % quantile. A metric with one
+    number per point, such as `episode_return` or a loss, is a line without a band, which skips NaNs.
 
-    Of several runs it draws the inter-quartile mean of the runs' means over episodes, in its 95 %
-    bootstrap interval, at the points where the numbers of all runs are finite. Of a sweep it draws such
-    a curve for each set of hyperparameters; of more than six sets, all but the last six best in grey.
+    Several runs: the inter-quartile mean of their means over episodes, with its 95 % bootstrap interval,
+    at the points where all runs are finite.
+
+    A sweep: such a curve for each set of hyperparameters. The six best sets at the last point are in
+    colour, the others in grey.
 
     ```python
     plot_learning_curve(metrics, "one.png")
@@ -66,29 +67,29 @@ def plot_learning_curve(
     ```
 
     Args:
-        metrics: Metrics of one training, as `train`, `train_online` or `train_offline` returns them;
-            those of seeds under `jax.vmap`, with a first axis of seeds; what `sweep` returns; the folder
-            of a training or a sweep, which knows the means of episodes alone; or a list of trainings.
-        path: File to save the picture to; of several processes, the first one does.
-        metric: Name of the metric, of each training shaped `(points,)`, `(points, episodes)` or
+        metrics: Metrics that `train`, `train_online` or `train_offline` returned; the same for seeds
+            trained under `jax.vmap`, with a first axis of seeds; the result of `sweep`; the folder of a
+            run or a sweep, which has only means over episodes; or a list of runs.
+        path: File to save the picture to. Only the first process writes it.
+        metric: Name of a metric, which each run has in the shape `(points,)`, `(points, episodes)` or
             `(points, episodes, n_actors)`.
-        steps_per_update: Environment steps of an agent's update (`batch_size * rollout_length`);
-            without it the axis counts what the metrics count.
+        steps_per_update: Environment steps per update (`batch_size * rollout_length`). Without it, the x
+            axis has the steps of the metrics.
         title: Title.
-        label: Name of the curve in the legend; the curves of several actors are numbered besides, and
-            those of a sweep have the values of their hyperparameters. By default it says what is drawn.
-        x_label: What the axis counts; by default what the metrics do: updates of an agent or of
-            `train_offline`, or environment steps of `train_online` (or with `steps_per_update`).
-        ax: Axes to draw on, such as those of another curve; by default new ones.
+        label: Name of the curve in the legend. Curves of several actors are numbered, and curves of a
+            sweep are named after their hyperparameters. The default describes the curve.
+        x_label: Label of the x axis. The default is the unit of the steps: updates of an agent or of
+            `train_offline`, environment steps of `train_online` or with `steps_per_update`.
+        ax: Axes to draw on, for example with other curves; by default new ones.
 
     Returns:
-        The axes. Nothing is shown; `matplotlib.pyplot.show()` does.
+        The axes. Call `matplotlib.pyplot.show()` to show them.
 
     Raises:
-        KeyError: The metrics hold no such metric.
-        TypeError: `metrics` is something else, or `steps_per_update` no integer.
-        ValueError: The metrics hold no points or count no steps, `steps_per_update` is not positive, or
-            runs have no evaluation points in common or not as many actors.
+        KeyError: There is no such metric.
+        TypeError: `metrics` is of another type, or `steps_per_update` is not an integer.
+        ValueError: The metrics have no points or no step counter, `steps_per_update` is not positive, or
+            runs have no evaluation points in common or different numbers of actors.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
@@ -123,7 +124,7 @@ def _draw_sets(
     values: Float[np.ndarray, "sets runs points actors"],
     labels: list[str],
 ) -> None:
-    """Draws the sets of a sweep, in their order, all but the best of them in grey."""
+    """Draws the sets of a sweep in their order, the best ones in colour, the others in grey."""
     last = [middle_mean(of_set[:, -1].mean(axis=-1)) for of_set in values]
     order = np.argsort(-np.nan_to_num(last, nan=-np.inf), kind="stable")
     for number in sorted(order[: len(COLOURS)]):
@@ -155,26 +156,26 @@ def plot_losses(
     steps_per_update: int | None = None,
     title: str | None = None,
 ) -> list["Axes"]:
-    """Draws the losses, gradient norms, entropy, KL divergence and all else that updates report.
+    """Plots losses, gradient norms, entropy, KL divergence and other metrics of updates in small panels.
 
-    Each has a small panel. Of several runs it draws the inter-quartile mean in its 95 % bootstrap
-    interval; of a sweep, that of each set of hyperparameters.
+    Several runs: the inter-quartile mean with its 95 % bootstrap interval. A sweep: a curve for each set
+    of hyperparameters.
 
     Args:
-        metrics: Trainings, as [`plot_learning_curve`][jaxagents.plotting.plot_learning_curve] takes
-            them.
-        path: File to save the picture to; of several processes, the first one does.
-        names: Names of the metrics, or of one; by default all that are not of episodes.
-        steps_per_update: Environment steps of an agent's update, for an axis that counts these.
+        metrics: Metrics, in any form that
+            [`plot_learning_curve`][jaxagents.plotting.plot_learning_curve] takes.
+        path: File to save the picture to. Only the first process writes it.
+        names: Names of the metrics, or one name; by default all metrics of updates.
+        steps_per_update: Environment steps per update, for an x axis in environment steps.
         title: Title of the figure.
 
     Returns:
-        The axes of the panels. Nothing is shown.
+        The axes of the panels.
 
     Raises:
-        KeyError: The metrics hold no such metric.
-        TypeError: `metrics` is something else, or `steps_per_update` no integer.
-        ValueError: There are no such numbers, or `steps_per_update` is not positive.
+        KeyError: There is no such metric.
+        TypeError: `metrics` is of another type, or `steps_per_update` is not an integer.
+        ValueError: There are no metrics of updates, or `steps_per_update` is not positive.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
@@ -251,12 +252,12 @@ def plot_sweep(
     title: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draws how well each set of hyperparameters of a sweep did at the last evaluation.
+    """Plots the result of each set of hyperparameters of a sweep at the last evaluation.
 
-    Each set has a row, named after the hyperparameters that differ and their values: the inter-quartile
-    mean over the seeds in its 95 % bootstrap interval, and a small dot for each seed. Several actors
-    count by their mean. The set with the highest mean over all seeds, the `best` of the sweep, has
-    another colour. A set with numbers that are not finite has no mean.
+    Each set has a row, named after the hyperparameters that differ: the inter-quartile mean over seeds
+    with its 95 % bootstrap interval, and a small dot for each seed. Several actors are averaged. The set
+    with the highest mean over all seeds, the `best` of the sweep, has another colour. A set with
+    non-finite numbers has no mean.
 
     ```python
     result = agent.sweep(jax.random.split(jax.random.key(0), 8), hyperparams)
@@ -264,18 +265,18 @@ def plot_sweep(
     ```
 
     Args:
-        result: What `sweep` returns, its metrics, or its folder.
-        path: File to save the picture to; of several processes, the first one does.
+        result: The result of `sweep`, its metrics, or its folder.
+        path: File to save the picture to. Only the first process writes it.
         metric: Name of the metric.
         title: Title.
-        ax: Axes to draw on; by default new ones, as high as the number of sets needs.
+        ax: Axes to draw on; by default new ones with room for all sets.
 
     Returns:
-        The axes. Nothing is shown.
+        The axes.
 
     Raises:
-        KeyError: There is no such metric, such as `returns` without evaluation during training.
-        TypeError: `result` is something else.
+        KeyError: There is no such metric: `returns` needs evaluation during training.
+        TypeError: `result` is of another type.
         FileNotFoundError: The folder holds no metrics.
         ImportError: matplotlib is not installed.
     """

@@ -1,4 +1,4 @@
-"""Trainings in whatever form they come, brought into one."""
+"""Metrics of runs, read from any source into one form."""
 
 import functools
 import itertools
@@ -17,7 +17,7 @@ from jaxagents.core.numbers import positive
 
 _METRICS = "metrics.jsonl"
 _COUNTERS = ("update_step", "step")
-"""Names of the metric that counts the steps of an agent, or of a loop on the host."""
+"""Step counters of agents and of loops on the host."""
 _MEMBER = ("set", "seed")
 _LEADING = 3
 """Number of the axes of sets, runs and points."""
@@ -39,18 +39,17 @@ class Sweep(Protocol):
 
 
 Source: TypeAlias = Mapping[str, Any] | Sweep | str | os.PathLike | Sequence["Source"]
-"""Metrics of one training, of seeds that `jax.vmap` trained, or of a sweep; what `sweep` returned; a
-folder (`checkpoint_dir`) of a training or a sweep; or a list of such trainings, which are the runs of
-one experiment."""
+"""Metrics of one run, of seeds trained under `jax.vmap`, or of a sweep; the result of `sweep`; the
+folder (`checkpoint_dir`) of a run or a sweep; or a list of these, as the runs of one experiment."""
 
 
 class Trainings(NamedTuple):
-    """Metrics of trainings: of every set of hyperparameters, so many runs.
+    """Metrics of runs with one or more sets of hyperparameters.
 
     Attributes:
         metrics: Arrays shaped `(sets, runs, points, ...)`.
-        counter: Name of the metric that counts the steps.
-        labels: What tells the sets apart, in words.
+        counter: Name of the step counter.
+        labels: A label for each set, with the values that differ.
     """
 
     metrics: dict[str, np.ndarray]
@@ -69,7 +68,7 @@ class Trainings(NamedTuple):
         return self.metrics[self.counter][0, 0]
 
     def steps_in(self, steps_per_update: int | None) -> np.ndarray:
-        """The steps of the points, or as many environment steps.
+        """The steps of the points, in environment steps if their number per update is given.
 
         Raises:
             TypeError: `steps_per_update` is not an integer.
@@ -87,11 +86,11 @@ class Trainings(NamedTuple):
         return "environment steps" if "episode_return" in self.metrics else "updates"
 
     def has_episodes(self, name: str) -> bool:
-        """Whether there are numbers of several episodes for each point."""
+        """Whether a metric has an axis of episodes."""
         return self.metrics[name].ndim > _LEADING
 
     def values(self, name: str) -> Float[np.ndarray, "sets runs points episodes actors"]:
-        """A metric, with axes of length one where it has none.
+        """A metric with all five axes, of length one where it has none.
 
         Raises:
             KeyError: There is no such metric.
@@ -104,19 +103,19 @@ class Trainings(NamedTuple):
 
 
 def read_trainings(source: Source) -> Trainings:
-    """Trainings in whatever form they come.
+    """Reads the metrics of runs from any source.
 
     Args:
         source: Metrics, a sweep, a folder, or a list of them.
 
     Returns:
-        The trainings.
+        The metrics.
 
     Raises:
         FileNotFoundError: A folder holds no metrics.
-        TypeError: It is something else.
-        ValueError: The metrics hold no points or count no steps, or runs have no points or not the same
-            actors in common.
+        TypeError: The source is of another type.
+        ValueError: The metrics have no points or no step counter, or runs have no points in common or
+            different numbers of actors.
     """
     if isinstance(source, Mapping):
         return _of_metrics(source, {})
@@ -135,7 +134,7 @@ def read_trainings(source: Source) -> Trainings:
 
 
 def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Trainings:
-    """Trainings from their metrics and the hyperparameters of all sets, as JSON has them."""
+    """From metrics, and the hyperparameters of all sets as in JSON."""
     counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
@@ -161,7 +160,7 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Training
 
 
 def _joined(runs: list[Trainings]) -> Trainings:
-    """All runs as those of one experiment, at the points that all have."""
+    """Stacks the runs of one experiment, at the points that all have."""
     first, *others = runs
     if not others:
         return first
@@ -192,14 +191,14 @@ def _joined(runs: list[Trainings]) -> Trainings:
 
 
 def _means(run: Trainings, name: str) -> np.ndarray:
-    """Means over episodes, an axis that only the metrics of several actors keep."""
+    """Means over episodes; with several actors, the axis of episodes stays, of length one."""
     values = run.metrics[name]
     n_axes = values.ndim - _LEADING
     return values.mean(axis=_LEADING, keepdims=n_axes > 1) if n_axes else values
 
 
 def _of_folder(path: Path) -> Trainings:
-    """The training or the sweep of a folder, or of one in which there is only a sweep."""
+    """From the folder of a run or a sweep, or the parent folder of a sweep."""
     path = path.parent if path.name == _METRICS else path
     if not (path / _METRICS).exists() and (path / "sweep" / _METRICS).exists():
         path = path / "sweep"
@@ -227,13 +226,13 @@ def _of_folder(path: Path) -> Trainings:
 
 
 def read_points(file: Path) -> list[dict[str, Any]]:
-    """The points in a file of metrics, in the order of their lines.
+    """The evaluation points in a file of metrics, in order.
 
-    Where a training began anew, or went on from an earlier point, the later points that were made before
-    are left out, and so are lines that a kill has cut off, and the last one while it is written.
+    Where a run restarted, or resumed from an earlier point, its abandoned points are left out. So are
+    lines cut off by a kill, and a last line that is still being written.
 
     Raises:
-        ValueError: There are none yet, or a line is not what a training writes.
+        ValueError: There are no points yet, or a line is not a point.
     """
     points = []
     for number, line in enumerate(file.read_text(encoding="utf-8").split("\n")[:-1], 1):
@@ -260,10 +259,9 @@ def read_points(file: Path) -> list[dict[str, Any]]:
 
 
 def _columns(points: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Numbers by name, one for each point.
+    """Metrics by name, shaped `(points,)`.
 
-    Those of several actors, `name/0`, `name/1` and so on, have axes `(1, n_actors)` besides, and replace
-    their mean.
+    `name/0`, `name/1`, ... of several actors are stacked to `(points, 1, n_actors)` and replace `name`.
     """
     names = dict.fromkeys(name for point in points for name in point)
     columns = {name: np.array([_number(point.get(name)) for point in points]) for name in names}
@@ -275,14 +273,14 @@ def _columns(points: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def _number(value: Any) -> float:
-    """A number as the logger writes it: NaN as `null`, infinity as a word."""
+    """A number from JSON, which has NaN as `null` and infinity as a string."""
     return np.nan if value is None else float(value)
 
 
 def _flat(
     tree: Mapping[str, Any], prefix: str = "", separator: str = "."
 ) -> dict[str, Float[np.ndarray, "n_sets"]]:
-    """Numbers of all sets by name, those of schedules with spaces, as in `learning_rate initial`."""
+    """Hyperparameters of all sets by full name, such as `optimizer.eps` or `learning_rate initial`."""
     flat = {}
     for name, value in tree.items():
         if isinstance(value, list) and all(isinstance(part, list) for part in value):
@@ -296,16 +294,16 @@ def _flat(
 
 
 def labels_of(sets: Mapping[str, Float[np.ndarray, "n_sets"]], n_sets: int) -> list[str]:
-    """One label for each set of hyperparameters, such as `learning_rate 0.001, ent_coeff 0.01`.
+    """A label for each set of hyperparameters, such as `learning_rate 0.001, ent_coeff 0.01`.
 
-    Hyperparameters that have the same values in each set, such as two learning rates, are named once.
+    Hyperparameters with equal values in each set, such as two learning rates, share a name.
 
     Args:
-        sets: Values by the full name of the hyperparameter; empty if they are not known.
+        sets: Values by full name; empty if unknown.
         n_sets: Number of sets.
 
     Returns:
-        The labels; numbers where the sets do not differ.
+        The labels; `set 0`, `set 1`, ... if the sets do not differ.
     """
     columns: dict[tuple[str, ...], list[str]] = {}
     for name, values in sets.items():
@@ -327,7 +325,7 @@ def labels_of(sets: Mapping[str, Float[np.ndarray, "n_sets"]], n_sets: int) -> l
 
 
 def _texts(values: Float[np.ndarray, "n_sets"]) -> tuple[str, ...]:
-    """Numbers with three digits if these tell them apart, or else all that they have."""
+    """Numbers with three digits, or with all if three do not tell them apart."""
     numbers = [float(str(np.float32(value))) for value in values]
     short = tuple(f"{number:.3g}" for number in numbers)
     if len(set(short)) == len(set(numbers)):

@@ -12,6 +12,7 @@ from registry import AGENTS
 
 from jaxagents import A2C, load_policy
 from jaxagents.a2c import AgentConfig
+from jaxagents.agents.fits import fits_of
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
@@ -106,8 +107,8 @@ def rollouts(case, agent, n):
 
     @jax.jit
     def collected(runner):
-        played = agent._rollout(runner)
-        return played.traj, agent._ready_to_learn(played).traj
+        after, traj, _ = agent._collect(runner)
+        return traj, agent._with_rewards(after, traj)[1]
 
     runner = agent.start(KEY, case.hyperparams())
     for _ in range(n):
@@ -122,12 +123,12 @@ def test_the_first_ratio_of_an_update_is_1():
 
     @jax.jit
     def kl(runner, observes_before):
-        later, traj, _ = agent._collect(runner)
+        later, traj = agent._with_targets(*agent._collect(runner)[:2])
         actor = later.actor_training
         given = jax.tree.map(
             lambda x, y: jnp.where(observes_before, x, y), actor.observe(traj.obs), actor
         )
-        actor, _ = agent._fits(later.replace(actor_training=given), traj)
+        actor, _ = fits_of(agent, later.replace(actor_training=given), traj)
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), actor.inputs)
         _, info = actor.loss_fn(given, *actor.prepare(*elements))
         return info["kl"].mean()

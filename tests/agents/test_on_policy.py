@@ -14,8 +14,8 @@ from flax import linen as nn
 from flax import struct
 
 from jaxagents import PPO, ops
-from jaxagents.agents import rollout
-from jaxagents.learners import gradients
+from jaxagents.agents import collect
+from jaxagents.agents.targets import steps_at_once
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -31,10 +31,9 @@ CONFIG = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2
 def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_a_cpu(
     monkeypatch, largest, backend, expected
 ):
-    agent = make()
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", largest)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert agent._steps_at_once() == expected
+    assert steps_at_once(CONFIG) == expected
 
 
 def make(agent=PPO, config=CONFIG, name="CartPole-v1"):
@@ -50,15 +49,20 @@ def started(agent):
 def updated(agent):
     """The shapes of a runner after an update, for which nothing is compiled."""
     program = agent.program
-    return jax.eval_shape(lambda: program.advance(program.start(KEY, HyperParameters()), 1))
+    return jax.eval_shape(lambda: program.advance(program.start(KEY, HyperParameters()), 1))[0]
+
+
+def with_targets(agent):
+    """A function that plays a rollout and makes targets of it."""
+    return lambda runner: agent._with_targets(*agent._collect(runner)[:2])
 
 
 @pytest.mark.parametrize("largest", [30, 7])
 def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch, largest):
-    monkeypatch.setattr(gradients, "_SAMPLES_OF_A_PART", largest)
+    monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", largest)
     agent = make()
     runner = started(agent)
-    _, traj, _ = jax.jit(agent._collect)(runner)
+    _, traj = jax.jit(with_targets(agent))(runner)
     values = jax.jit(jax.vmap(jax.vmap(runner.critic_training)))
     for obs, found in ((traj.obs, traj.value), (traj.next_obs, traj.next_value)):
         assert found.shape == (5, 6)
@@ -71,12 +75,13 @@ def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypa
 def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     monkeypatch, name, ahead
 ):
-    monkeypatch.setattr(rollout, "_MOST_NOISE", 2 if ahead else 0)
+    monkeypatch.setattr(collect, "_MOST_NOISE", 2 if ahead else 0)
     agent = make(name=name)
     runner = started(agent)
-    _, traj, _ = jax.jit(agent._rollout)(runner)
+    _, traj, _ = jax.jit(agent._collect)(runner)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
-    key = jax.random.split(agent._keys(runner).rollout, 1 + 2 * math.prod(shape))[0]
+    of_rollout = collect.keys_of_update(CONFIG, runner.rng).rollout
+    key = jax.random.split(of_rollout, 1 + 2 * math.prod(shape))[0]
 
     def expected(drawn, obs):
         policy = agent._distribution(actor, actor.params, obs)
@@ -148,7 +153,7 @@ class ByCategorical(ByDistribution):
     "agent_type", [FirstAction, FirstActionOfAnAttribute, ByDistribution, ByCategorical]
 )
 def test_policies_draw_in_their_own_way(agent_type):
-    _, traj, _ = jax.jit(make(agent_type)._rollout)(started(make()))
+    _, traj, _ = jax.jit(make(agent_type)._collect)(started(make()))
     assert (np.asarray(traj.action) == 0).all()
 
 
@@ -201,43 +206,48 @@ def test_hooks_of_trajectories_return_two_arrays(output, error, message):
         updated(make(Own))
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"mine": jnp.zeros(())}, r"Own\._training_step.* by \['mine'\].*dict that a loss returns"),
-        ({"kl": jnp.zeros(4)}, r"Own: .* one number each, got the shapes \{'kl': \(4,\)\}"),
-    ],
-)
-def test_updates_that_report_something_else_than_before_are_named(entry, message):
-    class Own(PPO):
-        def _learn(self, runner, traj, rngs):
-            runner = super()._learn(runner, traj, rngs)
-            return runner.replace(info={**runner.info, **entry})
+class Reporting(PPO):
+    """Reports a number of its own."""
 
-    with pytest.raises(ValueError, match=message):
-        updated(make(Own))
+    entry = 0.5
+
+    def _learn(self, runner, traj, rngs):
+        runner, numbers = super()._learn(runner, traj, rngs)
+        return runner, {**numbers, "mine": self.entry}
 
 
-def test_updates_that_return_no_runner_or_do_not_count_are_named():
+def test_updates_report_what_learning_gives():
+    class Several(Reporting):
+        entry = jnp.zeros(4)
+
+    runner, metrics = make(Reporting).train(KEY, HyperParameters(), progress=False)
+    assert runner.info["mine"] == metrics["mine"][-1] == 0.5
+    assert {"explained_variance", "kl", "actor_loss"} <= runner.info.keys()
+    with pytest.raises(
+        ValueError, match=r"Several: .* one number each, got the shapes \{'mine': \(4,\)\}"
+    ):
+        updated(make(Several))
+
+
+def test_updates_that_return_something_else_are_named():
     class Silent(PPO):
         def _learn(self, runner, traj, rngs):
             super()._learn(runner, traj, rngs)
+
+    class Former(PPO):
+        def _learn(self, runner, traj, rngs):
+            return super()._learn(runner, traj, rngs)[0]
 
     class Nothing(PPO):
         def _training_step(self, runner):
             super()._training_step(runner)
 
-    class Uncounted(PPO):
-        def _training_step(self, runner):
-            after = super()._training_step(runner)
-            return after.replace(update_step=runner.update_step)
-
     with pytest.raises(TypeError, match=r"Silent\._learn must return the runner .* a NoneType"):
         make(Silent).train(KEY, HyperParameters(), progress=False)
-    with pytest.raises(TypeError, match=r"Nothing\._training_step must return .* a NoneType"):
+    with pytest.raises(TypeError, match=r"Former\._learn must return the runner .* a Runner"):
+        updated(make(Former))
+    with pytest.raises(TypeError, match=r"Nothing\._training_step.* must return .* NoneType"):
         updated(make(Nothing))
-    with pytest.raises(ValueError, match=r"Uncounted\._training_step.*\(update_step=runner\.upd"):
-        updated(make(Uncounted))
 
 
 def test_hooks_of_trajectories_may_give_flags_and_counts():
@@ -252,7 +262,7 @@ def test_hooks_of_trajectories_may_give_flags_and_counts():
             return positive, positive
 
     def learned_from(agent):
-        _, traj, _ = jax.jit(make(agent)._collect)(started(make()))
+        _, traj = jax.jit(with_targets(make(agent)))(started(make()))
         return traj.advantage, traj.target
 
     of_flags, of_numbers = learned_from(Flags), learned_from(Numbers)
@@ -326,7 +336,7 @@ def test_networks_may_compute_in_half_precision():
     networks = {"actor_network": InHalfPrecision(2), "critic_network": InHalfPrecision(1)}
     agent = make(config=CONFIG.replace(**networks))
     runner = jax.eval_shape(agent.program.start, KEY, HyperParameters())
-    _, traj, _ = jax.eval_shape(agent._collect, runner)
+    _, traj = jax.eval_shape(with_targets(agent), runner)
     assert {traj.value.dtype, traj.next_value.dtype, traj.target.dtype} == {jnp.dtype("float32")}
 
 
@@ -353,5 +363,5 @@ def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
     other = make(config=CONFIG.replace(optimizer=optax.nadam))
     runner, _ = other.train(None, None, started(make()), progress=False)
     own = jax.eval_shape(other.program.start, KEY, HyperParameters())
-    assert jax.tree.structure(runner) == jax.tree.structure(own)
+    assert jax.tree.structure(runner.replace(info={})) == jax.tree.structure(own)
     assert runner.update_step == 1

@@ -13,6 +13,7 @@ from probes import Probe
 from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
+from jaxagents.agents.fits import fits_of
 from jaxagents.agents.playing import playing, playing_in_minibatch
 from jaxagents.learners.fit import gradients
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic, WithMemory
@@ -82,9 +83,9 @@ def first_rollout(agent):
     """The runner after a first rollout, what is learnt from it, and samples of a minibatch of all."""
 
     def collected(key):
-        runner, traj, _ = agent._rollout(agent.program.start(key, CASE.hyperparams()))
-        runner, traj = agent._with_learning_targets(runner, traj)
-        samples = [fit.prepare(*flat(fit.inputs)) for fit in agent._fits(runner, traj)]
+        runner, traj, _ = agent._collect(agent.program.start(key, CASE.hyperparams()))
+        runner, traj = agent._with_targets(*agent._with_rewards(runner, traj))
+        samples = [fit.prepare(*flat(fit.inputs)) for fit in fits_of(agent, runner, traj)]
         return runner, traj, samples
 
     return jax.jit(collected)(KEY)
@@ -94,7 +95,7 @@ def first_rollout(agent):
 def minibatch(agent):
     """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
     runner, traj, samples = first_rollout(agent)
-    return list(agent._fits(runner, traj)), samples
+    return list(fits_of(agent, runner, traj)), samples
 
 
 def gradients_of(fits, samples, n_parts):

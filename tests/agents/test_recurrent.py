@@ -10,7 +10,11 @@ from jaxagents.agents.critic import RecurrentCritic
 from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from probes import Allowed, Recall
 
+<<<<<<< HEAD
+from jaxagents import IPPO, MAPPO, PPO, PPOBase
+=======
 from jaxagents import IPPO, MAPPO, PPO, PPOBase, ops
+>>>>>>> eng
 from jaxagents.agents.sequences import elements
 from jaxagents.agents.transitions import Transition
 from jaxagents.learners.train_state import TrainState
@@ -76,23 +80,6 @@ def test_an_actor_learns_what_only_a_memory_can(learnt):
     agent, metrics = learnt
     assert is_right(agent.eval(KEY, n_evals=64)["returns"]).all()
     assert metrics["explained_variance"][-1] < 0.6
-
-
-def test_unrolls_as_it_steps_and_forgets_where_an_episode_begins():
-    rng = np.random.default_rng(0)
-    obs = rng.normal(size=(7, 2)).astype(np.float32)
-    first = np.array([False, False, True, False, False, True, False])
-    carry = rng.normal(size=8).astype(np.float32)
-    variables = jax.jit(MEMORY.init)(KEY, MEMORY.initial(), obs[0])
-    network = TrainState.from_variables(MEMORY, variables)
-    policy = RecurrentPolicy(ops.Categorical)
-    step = jax.jit(lambda carry, obs: policy.step(network, carry, obs))
-    initial = np.asarray(policy.initial(network))
-    logits = jax.jit(lambda *inputs: policy.unroll(network, *inputs).logits)(carry, obs, first)
-    for t in range(7):
-        carry = initial if first[t] else carry
-        carry, distribution = step(carry, obs[t])
-        np.testing.assert_allclose(logits[t], distribution.logits, rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_ratio_of_an_update_is_one(learnt):
@@ -200,11 +187,15 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     carry = jax.tree.map(lambda x: rng.normal(size=(3, *x.shape)).astype(np.float32), initial)
     terminated, truncated = np.zeros((2, 7, 3), bool)
     terminated[2, 0] = truncated[4, 1] = truncated[6, 2] = True
-    traj = Transition(obs, None, None, None, None, next_obs, terminated, truncated)
-    critic = RecurrentCritic(lambda x: x)
+    reward = np.zeros((7, 3), np.float32)
+    traj = Transition(obs, None, None, None, reward, next_obs, terminated, truncated)
+    sizes = {"rollout_length": 7, "batch_size": 3, "minibatch_size": 3}
+    agent = make(actor_network=FORGETFUL, critic_network=network, **sizes)
+    runner = jax.jit(agent.program.start)(KEY, hyperparams())
+    runner = runner.replace(critic_training=training, critic_carry=carry)
     step = jax.jit(lambda memory, obs: training(memory, obs))
-    judge = jax.jit(lambda carry, traj: critic.judge(training, carry, traj, steps_at_once=2))
-    after, judged = jax.tree.map(np.asarray, judge(carry, traj))
+    with_targets = jax.jit(agent._with_targets)
+    after, judged = jax.tree.map(np.asarray, with_targets(runner, traj))
     for i in range(3):
         memory = jax.tree.map(lambda x, i=i: x[i], carry)
         for t in range(7):
@@ -216,14 +207,17 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
             _, value = step(memory, next_obs[t, i])
             np.testing.assert_allclose(judged.next_value[t, i], value, rtol=1e-5, atol=1e-6)
             memory = initial if terminated[t, i] or truncated[t, i] else memory
-        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], after), memory)
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], after.critic_carry), memory)
 
     @jax.jit
     def values(judged):
-        sequences = jax.tree.map(lambda x: x[0], elements(critic.inputs(judged)))
-        return critic.values(training, sequences)
+        inputs = agent._critic_loss_input(runner, judged)
+        sequences = jax.tree.map(lambda x: x[0], elements(inputs))
+        return agent._values(training, sequences[0])
 
     trees.assert_close(values(judged), judged.value.T.reshape(-1))
+    _, again = with_targets(after, judged)
+    trees.assert_close(again.value, judged.value)  # from the memories before the rollout
 
 
 def several(agent):

@@ -28,7 +28,7 @@ def test_a_rollout_is_played_in_the_environment_of_its_update():
     config = CASE.config(actor_network=nn.Dense(4), critic_network=critic)
     agent = Adapting(Opponents(Pennies(), 2), None, config, eval_during_training=False)
     runner = jax.jit(agent.program.start)(KEY, CASE.hyperparams())
-    collect = jax.jit(agent._rollout)
+    collect = jax.jit(agent._collect)
     for update in range(3):
         _, traj, _ = collect(runner.replace(update_step=np.int32(update)))
         wins = np.asarray(traj.action) == update
@@ -45,7 +45,7 @@ def test_what_is_no_environment_is_refused():
     agent = Forgetful(Opponents(Pennies(), 2), None, config, eval_during_training=False)
     runner = jax.eval_shape(agent._create_runner, KEY, CASE.hyperparams())
     with pytest.raises(TypeError, match=r"must be a jaxagents\.envs\.Environment, .* got None"):
-        jax.eval_shape(agent._rollout, runner)
+        jax.eval_shape(agent._collect, runner)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from flax import linen as nn
 from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
-from jaxagents.agents import shared_trunk
+from jaxagents.agents import sequences, shared_trunk
 from jaxagents.networks import (
     CategoricalActor,
     Normalised,
@@ -53,7 +53,7 @@ def test_a_step_goes_down_the_sum_of_both_losses(trunk):
 
     @jax.jit
     def networks_and_gradients(runner):
-        collected, traj, _ = agent._collect(runner)
+        collected, traj = agent._with_targets(*agent._collect(runner)[:2])
         inputs = inputs_of(agent, collected, traj)
 
         def total(actor_params, critic_params):
@@ -90,10 +90,10 @@ def inputs_of(agent, runner, traj):
     recurrent = agent.config.trunk is RECURRENT
     parts = agent._actor_loss_input(runner, traj), agent._critic_loss_input(runner, traj)
     if recurrent:
-        parts = agent._policy.elements(parts)
+        parts = sequences.elements(parts)
     actor, critic = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
     if recurrent:
-        actor, critic = agent._policy.samples((actor, critic))
+        actor, critic = sequences.samples((actor, critic))
     return agent._actor_minibatch(*actor), critic
 
 

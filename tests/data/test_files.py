@@ -85,16 +85,6 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_hdf5_groups_nest_as_the_dicts_do(tmp_path):
-    h5py = pytest.importorskip("h5py")
-    path = tmp_path / "data.h5"
-    Dataset(arrays()).save(path)
-    with h5py.File(path) as file:
-        robot = file["observations"]["robot"]
-        assert robot["joints"].shape == (N, 2)
-        assert robot["on"].dtype == bool
-
-
 def test_hdf5_of_others_is_read(tmp_path):
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "data.hdf5"

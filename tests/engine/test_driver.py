@@ -136,6 +136,15 @@ def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
         agent.resume(4)
 
 
+def test_without_hyperparameters_a_training_goes_on_with_those_it_had(tmp_path):
+    files = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    hyperparams = CASE.hyperparams()
+    CASE.make(MatchSign, **files).train(3, hyperparams, n_steps=2, progress=False)
+    runner, _ = CASE.make(MatchSign, **files).resume(3, progress=False)
+    whole, _ = CASE.make(MatchSign).train(3, hyperparams, progress=False)
+    trees.assert_equal(runner, whole)
+
+
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
     agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
     silent = jax.jit(agent.train).trace(KEY, hyperparams)

@@ -1,10 +1,10 @@
-"""The loop over points and chunks, which knows nothing of what it drives."""
+"""The loop over points and chunks: their sizes, and where an interruption stops."""
 
 import numpy as np
 import pytest
 
 from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import AlignedChunks, TimedChunks, drive, updates_between_points
+from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,11 @@ def driven(chunks_of, at=None, lengths=(0, 2, 1)):
 
 
 def one_by_one(interruption):
-    return AlignedChunks(interruption, 0, (1,))
+    return TimedChunks(interruption, seconds=1e-12)
 
 
-@pytest.mark.parametrize("chunks_of", [one_by_one, lambda i: TimedChunks(i, seconds=1e-12)])
-def test_observers_see_every_chunk_and_every_point(chunks_of):
-    runner, metrics, seen = driven(chunks_of)
+def test_observers_see_every_chunk_and_every_point():
+    runner, metrics, seen = driven(one_by_one)
     assert runner == 3
     assert list(metrics) == ["step", "half"]
     np.testing.assert_array_equal(metrics["half"], [0, 1, 1.5])
@@ -90,16 +89,39 @@ def test_an_interruption_lets_a_timed_chunk_end_and_skips_its_point():
         assert seen == [("point", 0, [0]), ("chunk", 1, 1), ("interruption", 1, [0])]
 
 
-def test_an_interruption_stops_aligned_chunks_at_once_but_not_before_a_point_that_is_due():
-    *_, seen = driven(one_by_one, ("chunk", 2))
-    assert seen[-2:] == [("point", 2, [0, 2]), ("interruption", 2, [0, 2])]
-    *_, seen = driven(one_by_one, ("point", 0))
-    assert seen == [("point", 0, [0]), ("interruption", 0, [0])]
-    runner, _, seen = driven(one_by_one, ("point", 3))
-    assert (runner, seen[-1][0]) == (3, "point")
-
-
 def test_what_stops_before_its_first_point_has_no_metrics():
     runner, metrics, seen = driven(one_by_one, ("chunk", 1), lengths=(5,))
     assert (runner, metrics) == (1, {})
     assert seen == [("chunk", 1, 1), ("interruption", 1, [])]
+
+
+def test_chunks_cover_every_update():
+    chunks = TimedChunks(Interruption())
+    for length in (0, 1, 7, 1000, 3):
+        assert sum(chunks.split(length)) == length
+
+
+def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
+    quick = list(TimedChunks(Interruption(), seconds=10.0).split(10_000))
+    assert quick[:4] == [1, 8, 64, 512]
+    assert set(TimedChunks(Interruption(), seconds=1e-12).split(10)) == {1}
+
+
+def test_timed_chunks_stop_after_the_chunk_in_which_it_was_requested():
+    interruption = Requested()
+    chunks, made = TimedChunks(interruption, seconds=1e-12), 0
+    for n_updates in chunks.split(10):
+        made += n_updates
+        interruption.requested = made == 3
+    assert chunks.stopped
+    assert made == 3
+
+
+def test_a_point_does_not_stop_timed_chunks_before_another_chunk():
+    interruption = Requested()
+    chunks = TimedChunks(interruption)
+    interruption.requested = True
+    assert list(chunks.split(0)) == []
+    assert not chunks.stopped
+    assert list(chunks.split(10)) == [1]
+    assert chunks.stopped

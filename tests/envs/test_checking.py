@@ -110,12 +110,18 @@ def test_tells_all_mistakes_in_shapes_at_once():
     refused(
         with_step(
             obs=lambda step: jnp.ones(2),
+            state=lambda step: jnp.zeros((), jnp.int32),
             reward=lambda step: jnp.ones(3),
             terminated=lambda step: jnp.ones(2, bool),
+            truncated=lambda step: jnp.ones(2, bool),
+            info=lambda step: None,
         ),
-        "from reset but shape (2,)",
-        "Faulty.step: reward must have shape ()",
+        "from reset but shape (2,) and dtype float32 from step",
+        "the state is shape ()",
+        "Faulty.step: reward must have shape (), got shape (3,)",
         "Faulty.step: terminated must have shape ()",
+        "Faulty.step: truncated must have shape ()",
+        "Faulty.step: info must be a dict, got None",
     )
     refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
 

@@ -1,4 +1,4 @@
-"""Episodes: termination, truncation, resets, and what is refused of an environment."""
+"""Episodes: termination, truncation and resets."""
 
 import functools
 
@@ -11,7 +11,7 @@ import trees
 from flax import linen as nn
 from probes import Box, Discrete, Endless, Probe
 
-from jaxagents import A2C, IPPO, PPO, PPOBase, reinforce
+from jaxagents import A2C, IPPO, PPO
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -60,11 +60,21 @@ def test_an_episode_terminates_and_the_next_begins():
     np.testing.assert_array_equal(steps.envstate.step, [1, 2, 3, 4, 0, 1])
 
 
-def test_a_time_limit_truncates():
-    steps = play(Episodes(as_environment(Counter()), 2), 4)
-    np.testing.assert_array_equal(steps.truncated, [0, 1, 0, 1])
-    np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
-    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 1, 2])
+@pytest.mark.parametrize("terminates", [False, True])
+@pytest.mark.parametrize(
+    ("env", "max_steps"),
+    [
+        (Counter(), 3),
+        (Counter(truncate_at=3), 100),
+        (Counter(truncate_at=3, done_is_either=False), 100),
+    ],
+)
+def test_limits_truncate_or_terminate_if_they_are_to(env, max_steps, terminates):
+    episodes = Episodes(as_environment(env), max_steps, terminate_at_limits=terminates)
+    steps, ends = play(episodes, 4), np.array([0, 0, 1, 0])
+    np.testing.assert_array_equal(steps.truncated, ends * (not terminates))
+    np.testing.assert_array_equal(steps.terminated, ends * terminates)
+    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])
 
 
 def test_termination_at_the_time_limit_is_no_truncation():
@@ -73,29 +83,10 @@ def test_termination_at_the_time_limit_is_no_truncation():
     assert not steps.truncated[4]
 
 
-@pytest.mark.parametrize("done_is_either", [True, False])
-def test_a_truncation_that_the_environment_reports(done_is_either):
-    steps = play(
-        Episodes(as_environment(Counter(truncate_at=3, done_is_either=done_is_either)), 100), 4
-    )
-    np.testing.assert_array_equal(steps.truncated, [0, 0, 1, 0])
-    np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0])
-
-
-@pytest.mark.parametrize(("truncate_at", "max_steps"), [(None, 3), (3, 100)])
-def test_truncated_episodes_terminate_if_they_are_to(truncate_at, max_steps):
-    env = as_environment(Counter(truncate_at=truncate_at))
-    steps = play(Episodes(env, max_steps, terminate_at_limits=True), 4)
-    np.testing.assert_array_equal(steps.terminated, [0, 0, 1, 0])
-    np.testing.assert_array_equal(steps.truncated, [0, 0, 0, 0])
-    np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])
-
-
 def test_gymnax_parameters_limit_the_time():
     env, params = gymnax.make("MountainCar-v0")
     episodes = Episodes(as_environment(env, params.replace(max_steps_in_episode=3)), 100)
-    steps = play(episodes, 3)
-    np.testing.assert_array_equal(steps.truncated, [0, 0, 1])
+    np.testing.assert_array_equal(play(episodes, 3).truncated, [0, 0, 1])
 
 
 def test_agrees_with_gymnax_step_by_step():
@@ -145,9 +136,8 @@ def rollout_with_targets(agent, runner):
 
     @jax.jit
     def collect(runner):
-        runner, traj, _ = agent._rollout(runner)
-        runner, traj = agent._with_values(runner, traj)
-        return agent._with_targets(runner, traj)
+        runner, traj, _ = agent._collect(runner)
+        return agent._with_targets(runner, traj)[1]
 
     return jax.tree.map(np.asarray, collect(runner))
 
@@ -199,7 +189,7 @@ def test_random_numbers_belong_to_the_index_of_an_environment():
         config = AgentConfig(**{**SMALL, "batch_size": batch_size})
         env, params = gymnax.make("CartPole-v1")
         agent = PPO(env, params, config)
-        return jax.jit(lambda: agent._rollout(agent.program.start(KEY, HyperParameters()))[1].obs)()
+        return jax.jit(lambda: agent._collect(agent.program.start(KEY, HyperParameters()))[1].obs)()
 
     few, many = (np.asarray(rollout(batch_size)) for batch_size in (4, 8))
     np.testing.assert_array_equal(few[0], many[0, :4])
@@ -305,151 +295,10 @@ def test_trains_on_images_integers_and_boxes(name, fields):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(runner.actor_training.params))
 
 
-def refused(message, env, agent=PPO, error=ValueError, **fields):
-    with pytest.raises(error) as raised:
-        agent(env, None, AgentConfig(**{**SMALL, **fields}))
-    assert message in str(raised.value)
-
-
-def wrong(**methods):
-    return type("Wrong", (Probe,), methods)()
-
-
-def test_refuses_what_is_no_environment():
-    refused(
-        "object is not an environment: it lacks reset_env and step_env", object(), error=TypeError
-    )
-
-
-def test_refuses_observations_that_change():
-    class Grows(Probe):
-        def step_env(self, *args):
-            obs, *rest = super().step_env(*args)
-            return (jnp.append(obs, 0.0), *rest)
-
-    refused("from reset_env but shape (3,)", Grows())
-
-    class Casts(Probe):
-        def step_env(self, *args):
-            obs, *rest = super().step_env(*args)
-            return (obs.astype(jnp.int32), *rest)
-
-    refused("dtype float32 from reset_env but shape (2,) and dtype int32 from step_env", Casts())
-
-    class Restructures(Probe):
-        def step_env(self, *args):
-            obs, *rest = super().step_env(*args)
-            return ({"obs": obs}, *rest)
-
-    refused("differ in structure", Restructures())
-
-
-def test_refuses_a_state_that_changes_and_names_the_leaf():
-    class Casts(Probe):
-        def step_env(self, *args):
-            obs, state, *rest = super().step_env(*args)
-            return (obs, state.replace(time=state.time.astype(float)), *rest)
-
-    refused("the state at time is shape () and dtype int32", Casts())
-
-
-def test_refuses_wrong_rewards_and_numbers_of_values():
-    refused("reward must have shape (), got shape (3,)", wrong(reward=lambda *_: jnp.ones(3)))
-    refused("terminated must have shape ()", wrong(terminated=lambda *_: jnp.ones(2, bool)))
-
-    class Old(Probe):
-        def step_env(self, *args):
-            return super().step_env(*args)[:4]
-
-    refused("must return five values", Old())
-
-
-def test_names_flags_that_are_none_or_dicts_or_states():
-    refused("terminated must be one boolean, got None", wrong(terminated=lambda *_: None))
-    each = wrong(terminated=lambda *_: {"a": jnp.array(False), "__all__": jnp.array(False)})
-    refused('terminated must be one boolean, such as done["__all__"], got a dict', each)
-
-    class OrderOfGym(Probe):
-        def step_env(self, *args):
-            obs, state, reward, done, info = super().step_env(*args)
-            return obs, reward, done, state, info
-
-    refused("(obs, state, reward, terminated, info), in this order", OrderOfGym())
-
-
-def test_refuses_observations_outside_of_their_space():
-    box = wrong(observation_space=lambda self, params: Box(-1.0, 1.0, (3,)))
-    refused(
-        "observation_space has shape (3,) and dtype float32, but reset_env returns shape (2,)", box
-    )
-
-
-def test_warns_of_observations_of_another_kind_than_their_space_declares():
-    integers = wrong(observation_space=lambda self, params: Box(-1, 1, (2,), jnp.int32))
-    with pytest.warns(UserWarning, match="has dtype int32, but reset_env returns dtype float32"):
-        PPO(integers, None, AgentConfig())
-
-
-def test_refuses_action_spaces_that_it_cannot_serve():
-    refused("acts in discrete and box spaces", wrong(action_space=lambda self, params: "anything"))
-    unbounded = wrong(action_space=lambda self, params: Box(-np.inf, np.inf, (1,)))
-    refused("squash_actions needs finite bounds", unbounded, squash_actions=True)
-
-
-def test_refuses_the_wrong_number_of_actors():
-    refused("PPO trains one actor, but Probe has 2. Use IPPO.", Probe(2))
-    refused("needs an environment of several actors, but Probe has no n_actors", Probe(), IPPO)
-
-
-def test_refuses_networks_whose_output_does_not_fit():
-    refused(
-        "the critic's value must have shape (), got shape (2,)", Probe(), critic_network=nn.Dense(2)
-    )
-    refused(
-        "A network must be a flax.linen module",
-        Probe(),
-        critic_network=lambda config: 3,
-        error=TypeError,
-    )
-
-
 def test_a_critic_may_keep_an_axis_of_one():
     program = PPO(Probe(), None, AgentConfig(**SMALL, critic_network=nn.Dense(1)), False).program
     runner = jax.eval_shape(program.start, KEY, HyperParameters())
     jax.eval_shape(program.advance, runner, np.int32(1))
-
-
-def test_refuses_policies_that_are_missing_or_do_not_fit():
-    refused(
-        "give the hooks _sample_actions, _log_prob, _entropy, policy", Probe(), PPOBase, TypeError
-    )
-
-    class Half(PPOBase):
-        def _entropy(self, training, obs):
-            return jnp.zeros(())
-
-    refused("give the hooks _sample_actions, _log_prob, policy", Probe(), Half, TypeError)
-
-    class Disagrees(PPO):
-        def policy(self, training, obs):
-            return jnp.zeros(3)
-
-    refused("dtype int32 from _sample_actions but", Probe(), Disagrees)
-
-    class Vector(PPO):
-        def _entropy(self, training, obs):
-            return jnp.zeros(3)
-
-    refused("_entropy must have shape (), got shape (3,)", Probe(), Vector)
-
-
-def test_refuses_configurations_of_another_agent():
-    with pytest.raises(
-        TypeError, match=r"PPO takes a jaxagents.ppo.AgentConfig, got a jaxagents.reinf"
-    ):
-        PPO(Probe(), None, reinforce.AgentConfig())
-    with pytest.raises(TypeError, match="Expected a random key"):
-        PPO(Probe(), None, AgentConfig(**SMALL, eval_rng=3))
 
 
 def test_environments_that_report_truncation_bootstrap():

@@ -248,7 +248,7 @@ def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch)
     )
     past = [runner.actor_training.params] * 2
     for update in range(4):
-        runner = make_update(runner)
+        runner, _ = make_update(runner)
         if update % 2 == 0:
             past[update // 2] = runner.actor_training.params
         pool = jax.tree.map(lambda *x: jnp.stack(x), *past)
@@ -257,7 +257,7 @@ def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch)
     bias = runner.extra["network"]["bias"]
     sure = bias + 100.0 * jnp.eye(4)[:2]  # the first of them always chooses 0, the other 1
     runner.extra["network"]["bias"] = sure
-    _, traj, _ = jax.jit(agent._rollout)(runner)
+    _, traj, _ = jax.jit(agent._collect)(runner)
     met = [traj.reward == jnp.where(traj.action == choice, 1.0, -1.0) for choice in (0, 1)]
     first, second = (
         np.asarray(x).reshape(4, 3, 16).all(axis=1) for x in met

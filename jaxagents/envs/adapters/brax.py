@@ -60,42 +60,19 @@ class Brax(Native):
         return list(_envs()._envs)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         state = self.env.reset(key)
         return state.obs, state
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key, which brax does not use.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome, with brax's metrics as `info`.
-        """
+        """Takes one step; see `Environment`. brax's metrics are the `info`."""
         state = self.env.step(copied(state), action)
         truncated = flag(state.info.get("truncation", False))
         terminated = flag(state.done) & ~truncated
         return Step(state.obs, state, state.reward, terminated, truncated, dict(state.metrics))
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by MuJoCo.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state by MuJoCo."""
         return self.env.render([state.pipeline_state])[0]
 
     @property

@@ -27,6 +27,8 @@ class Craftax(Native):
     episodes are cut.
     """
 
+    takes_params = True
+
     def __init__(self, env: Any, params: PyTree = None) -> None:
         """Reads what the environment declares.
 
@@ -40,19 +42,6 @@ class Craftax(Native):
         self._unlimited = self.params.replace(max_timesteps=_NEVER)
         self.action_space = env.action_space(self.params)
         self.observation_space = space_like(reset_shapes(self)[0])
-
-    @classmethod
-    def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Makes an `Environment` of an environment of the suite.
-
-        Args:
-            env: The environment.
-            params: Its parameters; `None` takes `env.default_params`.
-
-        Returns:
-            The environment.
-        """
-        return cls(env, params)
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
@@ -80,39 +69,16 @@ class Craftax(Native):
         return self.env.name.replace("-NoAutoReset", "")
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode in a new world.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode in a new world; see `Environment`."""
         return self.env.reset_env(key, self._unlimited)
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome, with the achievements of a game that is over as `info`.
-        """
+        """Takes one step; see `Environment`. The achievements of a game that is over are the `info`."""
         obs, state, reward, over, info = self.env.step_env(key, state, action, self._unlimited)
         return Step(obs, state, reward, flag(over), jnp.bool_(False), info)
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state as craftax shows it to people.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state as craftax shows it to people."""
         game = type(self.env).__module__.split(".")[1]
         renderer = importlib.import_module(f"craftax.{game}.renderer")
         pixels = renderer.make_craftax_pixel_renderer(_BLOCK)(jax.tree.map(jnp.asarray, state))

@@ -88,29 +88,13 @@ class JaxMARL(Native):
         return str(self.env.name)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         obs, state = self.env.reset(key)
         playing = jnp.ones(self.n_actors or 0, bool) if _may_leave(self.env) else None
         return self._stacked(obs), _State(state, jnp.int32(0), playing)
 
     def step(self, key: Key[Array, ""], state: _State, action: Array) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key.
-            state: State.
-            action: Action of each actor.
-
-        Returns:
-            The outcome.
-        """
+        """Takes one step; see `Environment`."""
         actions = {
             agent: action[i] if is_discrete(self.action_space) else action[i, : self._sizes[i]]
             for i, agent in enumerate(self.agents)
@@ -133,14 +117,7 @@ class JaxMARL(Native):
         )
 
     def action_mask(self, state: _State) -> Bool[Array, "actors n_actions"] | None:
-        """Which actions each actor has and is allowed.
-
-        Args:
-            state: State.
-
-        Returns:
-            Whether each action is allowed for each actor; `None` if all always are.
-        """
+        """Which actions each actor has and is allowed; see `Environment`."""
         if not is_discrete(self.action_space):
             return None
         n_actions = self.action_space.n
@@ -151,26 +128,12 @@ class JaxMARL(Native):
         return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
 
     def critic_state(self, state: _State) -> PyTree:
-        """The state of the world, as JaxMARL calls it, which SMAX and some others have.
-
-        Args:
-            state: State.
-
-        Returns:
-            The view of a centralised critic; `None` if there is none.
-        """
+        """The state of the world, which SMAX and some others have; see `Environment`."""
         see = getattr(self.env, "get_world_state", None)
         return None if see is None else see(state.native)
 
     def actor_mask(self, state: _State) -> Bool[Array, "actors"] | None:
-        """Which actors JaxMARL has not called done before the others.
-
-        Args:
-            state: State.
-
-        Returns:
-            Whether each actor is still playing; `None` where all always are.
-        """
+        """Which actors JaxMARL has not called done before the others; `None` where none leave."""
         return state.playing
 
     def _still_playing(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key, PyTree, UInt8
 from jaxagents.core.extras import require
 from jaxagents.core.observed import ACTION_MASK
 from jaxagents.envs.adapters.native import Native, TimedState, reset_shapes, space_like
-from jaxagents.envs.drawings.figures import as_picture
+from jaxagents.envs.drawings import as_picture
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -85,28 +85,12 @@ class Jumanji(Native):
         return sorted(_jumanji().registered_environments())
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         state, first = self.env.reset(key)
         return self._observation(first), TimedState(state, jnp.int32(0))
 
     def step(self, key: Key[Array, ""], state: TimedState, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key, which jumanji keeps in its states.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome, with jumanji's extras as `info`.
-        """
+        """Takes one step; see `Environment`. jumanji's extras are the `info`."""
         if self._combined:
             action = jnp.stack(jnp.unravel_index(action, self._combined))
         action = jnp.asarray(action).astype(self._action_dtype)
@@ -125,14 +109,7 @@ class Jumanji(Native):
         )
 
     def render(self, state: TimedState) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by jumanji.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state by jumanji."""
         figures: list[Any] = []
         env = copy.copy(self.env)
         env._viewer = copy.copy(self.env._viewer)

@@ -1,9 +1,9 @@
-"""The part that the adapters of suites have in common, and the choice of one."""
+"""The base of the adapters of suites, and the choice of one."""
 
 import abc
 import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxagents.envs.spaces import Box, Composite, Space
 
 
 class TimedState(NamedTuple):
-    """A state with the time, for suites that do not tell limits apart from other ends.
+    """A state with the time, for suites that do not distinguish limits from other ends.
 
     Attributes:
         native: The state, as the suite has it.
@@ -33,30 +33,24 @@ class Native(Environment):
 
     Attributes:
         env: The environment, as the suite made it, without wrappers that reset it by themselves.
+        takes_params: Whether environments of the suite have parameters beside them.
     """
 
-    def __init__(self, env: Any) -> None:
-        """Holds an environment.
+    takes_params: ClassVar[bool] = False
 
-        Args:
-            env: The environment, as the suite made it.
-        """
+    def __init__(self, env: Any) -> None:
+        """Holds an environment, as the suite made it."""
         self.env = env
 
     @classmethod
     def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Makes an `Environment` of an environment of the suite.
-
-        Args:
-            env: The environment.
-            params: Its parameters, for suites whose environments have some.
-
-        Returns:
-            The environment.
+        """Makes an `Environment` of an environment of the suite, and of its parameters if it takes any.
 
         Raises:
             TypeError: The environment has no parameters but is given some.
         """
+        if cls.takes_params:
+            return cls(env, params)  # pyright: ignore[reportCallIssue]
         if params is not None:
             raise TypeError(
                 f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
@@ -94,13 +88,7 @@ class Native(Environment):
 
 
 def adapter_named(suite: str) -> type[Native]:
-    """The adapter of a suite.
-
-    Args:
-        suite: The suite's name.
-
-    Returns:
-        Its class.
+    """The adapter of a suite, by the suite's name.
 
     Raises:
         ImportError: The suite is not installed; the message says how to install it.
@@ -111,14 +99,7 @@ def adapter_named(suite: str) -> type[Native]:
 
 
 def adapter_of(env: Any) -> type[Native] | None:
-    """The adapter of the suite that an environment comes from.
-
-    Args:
-        env: Any object.
-
-    Returns:
-        Its class; `None` if the object comes from no suite that there is an adapter of.
-    """
+    """The adapter of the suite that an object comes from; `None` if it comes from none of them."""
     bases = {f"{base.__module__}.{base.__qualname__}" for base in type(env).__mro__}
     for name, suite in SUITES.items():
         if bases & set(suite.bases):
@@ -137,14 +118,7 @@ def flag(x: ArrayLike) -> Bool[Array, ""]:
 
 
 def space_like(obs: PyTree) -> Space:
-    """The space of what a suite does not bound, or bounds wrongly.
-
-    Args:
-        obs: What is observed, as shapes: an array, or a dict or tuple of such.
-
-    Returns:
-        A box of all numbers of its type, or a space of such by name.
-    """
+    """A space of all observations of these shapes, for suites that declare none, or wrong ones."""
     if isinstance(obs, Mapping):
         return Composite({name: space_like(part) for name, part in obs.items()})
     if isinstance(obs, tuple):

@@ -49,28 +49,12 @@ class Navix(Native):
         return sorted(_navix().registry())
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         timestep = self.env.reset(key)
         return self._observation(timestep), timestep
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key, which navix keeps in its states.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome.
-        """
+        """Takes one step; see `Environment`."""
         # env.step would compute a reset as well, for states that are over, which none is here.
         timestep = self.env._step(copied(state), action)
         truncated, terminated = timestep.is_truncation(), timestep.is_termination()
@@ -79,14 +63,7 @@ class Navix(Native):
         )
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state."""
         state = jax.tree.map(jnp.asarray, state.state)
         return np.asarray(_navix().observations.rgb(state), np.uint8)
 

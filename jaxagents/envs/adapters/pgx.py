@@ -103,29 +103,13 @@ class Pgx(Native):
         return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts a game, in which the others may have moved first.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts a game, in which the others may have moved first; see `Environment`."""
         ours, theirs = jax.random.split(key)
         state, _ = self._until_our_turn(theirs, self.env.init(ours))
         return self._observation(state), state
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step of the agent, and those of the others up to its next.
-
-        Args:
-            key: Random key.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome, as the agent sees it.
-        """
+        """Takes one step of the agent, and those of the others up to its next; see `Environment`."""
         ours, theirs = jax.random.split(key)
         over, last = jnp.logical_or(state.terminated, state.truncated), state.rewards[_OURS]
         state = self.env.step(state, action, ours)
@@ -135,14 +119,7 @@ class Pgx(Native):
         return Step(self._observation(state), state, reward, state.terminated, state.truncated, {})
 
     def action_mask(self, state: PyTree) -> Bool[Array, " n_actions"]:
-        """Which actions the rules allow.
-
-        Args:
-            state: State.
-
-        Returns:
-            Whether each action is allowed.
-        """
+        """Which actions the rules allow; see `Environment`."""
         return state.legal_action_mask
 
     def _until_our_turn(self, key: Key[Array, ""], state: PyTree) -> tuple[PyTree, Array]:

@@ -59,14 +59,7 @@ class Playground(Brax):
         return list(_registry().ALL_ENVS)
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by MuJoCo.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state by MuJoCo."""
         return self.env.render([state])[0]
 
 

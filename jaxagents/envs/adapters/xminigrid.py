@@ -22,6 +22,8 @@ class XMiniGrid(Native):
     that reset are taken off.
     """
 
+    takes_params = True
+
     def __init__(self, env: Any, params: PyTree = None) -> None:
         """Reads what the environment declares.
 
@@ -37,19 +39,6 @@ class XMiniGrid(Native):
         self.max_steps = int(self.params.max_steps)
         self.action_space = Discrete(int(env.num_actions(self.params)))
         self.observation_space = space_like(reset_shapes(self)[0])
-
-    @classmethod
-    def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Makes an `Environment` of an environment of the suite.
-
-        Args:
-            env: The environment.
-            params: Its parameters; `None` takes `env.default_params()`.
-
-        Returns:
-            The environment.
-        """
-        return cls(env, params)
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
@@ -70,28 +59,12 @@ class XMiniGrid(Native):
         return list(_xminigrid().registered_environments())
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts an episode.
-
-        Args:
-            key: Random key.
-
-        Returns:
-            The first observation and the state.
-        """
+        """Starts an episode; see `Environment`."""
         timestep = self.env.reset(self.params, key)
         return self._observation(timestep), timestep
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step.
-
-        Args:
-            key: Random key, which xminigrid keeps in its states.
-            state: State.
-            action: Action.
-
-        Returns:
-            The outcome.
-        """
+        """Takes one step; see `Environment`."""
         timestep = self.env.step(self.params, state, action)
         over, terminated = timestep.last(), timestep.discount == 0
         return Step(
@@ -104,14 +77,7 @@ class XMiniGrid(Native):
         )
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture.
-        """
+        """Draws a state."""
         params = self.params.replace(render_mode="rgb_array")
         return np.asarray(self.env.render(params, state), np.uint8)
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.networks.dense import matmul
+from jaxagents.networks.torsos import patches
 
 Images = Float[Array, "batch height width channels"]
 Maps = Float[Array, "batch out_height out_width features"]
@@ -111,11 +112,8 @@ def _is_smaller(x: Array, kernel: Array) -> bool:
 
 def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     """The convolution as patches times a matrix."""
-    size, _, channels, features = kernel.shape
     x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    strips = [_every(x, i, size, stride, axis=1) for i in range(size)]
-    patches = [_every(strip, j, size, stride, axis=2) for strip in strips for j in range(size)]
-    return jnp.concatenate(patches, axis=-1) @ kernel.reshape(size * size * channels, features)
+    return patches(x, kernel.shape[:2], stride, "VALID") @ kernel.reshape(-1, kernel.shape[3])
 
 
 def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:

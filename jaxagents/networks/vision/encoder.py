@@ -1,4 +1,4 @@
-"""The base of all encoders of images."""
+"""The base of all encoders of images, and the convolutional ones of DQN and IMPALA."""
 
 import math
 from dataclasses import field
@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Shaped
+
+from jaxagents.networks.vision.convolution import Conv, max_pool
 
 Scaling = Literal["unit", "signed", "imagenet"]
 _MEAN_AND_STD: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -95,3 +97,67 @@ class Encoder(nn.Module):
         mean, std = np.array(_MEAN_AND_STD[self.scaling], np.float32)[:, *[None] * (x.ndim - 1)]
         full_range = 255.0 if jnp.issubdtype(x.dtype, jnp.integer) else 1.0
         return x.astype(jnp.float32) * (1.0 / (full_range * std)) - mean / std
+
+
+class AtariEncoder(Encoder):
+    """The three convolutions of DQN; 3136 features of images of 84 x 84 pixels.
+
+    Mnih et al., 2015, "Human-level control through deep reinforcement learning". The fully connected
+    layer that follows there is left to the network behind the encoder.
+
+    Attributes:
+        width: Factor of the numbers of channels, which are 32, 64 and 64.
+    """
+
+    width: int = 1
+
+    @property
+    def smallest_side(self) -> int:
+        """The side for which the last feature map has a single pixel."""
+        return 36
+
+    @nn.compact
+    def encode(
+        self, x: Float[Array, "batch height width channels"], train: bool
+    ) -> Float[Array, "batch features"]:
+        """Features of scaled images."""
+        for features, kernel_size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            x = nn.relu(Conv(self.width * features, kernel_size, stride, padding=0)(x))
+        return x.reshape(x.shape[0], math.prod(x.shape[1:]))
+
+
+class ImpalaEncoder(Encoder):
+    """The "deep" convolutional network of IMPALA; 2048 features of images of 64 x 64 pixels.
+
+    Espeholt et al., 2018, "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
+    architectures", figure 3. Every section has a convolution, a pooling that halves the image, and
+    residual blocks of two convolutions. The layers that follow are left to the network behind.
+
+    Attributes:
+        sections: Numbers of channels of the sections.
+        width: Factor of these numbers.
+        n_blocks: Number of residual blocks in each section.
+    """
+
+    sections: tuple[int, ...] = (16, 32, 32)
+    width: int = 1
+    n_blocks: int = 2
+
+    @property
+    def smallest_side(self) -> int:
+        """The side for which the last feature map has a single pixel."""
+        return 2 ** len(self.sections)
+
+    @nn.compact
+    def encode(
+        self, x: Float[Array, "batch height width channels"], train: bool
+    ) -> Float[Array, "batch features"]:
+        """Features of scaled images."""
+        init = nn.initializers.glorot_uniform()
+        for channels in self.sections:
+            features = self.width * channels
+            x = max_pool(Conv(features, kernel_init=init)(x))
+            for _ in range(self.n_blocks):
+                y = Conv(features, kernel_init=init)(nn.relu(x))
+                x = x + Conv(features, kernel_init=init)(nn.relu(y))
+        return nn.relu(x).reshape(x.shape[0], math.prod(x.shape[1:]))
