@@ -71,7 +71,7 @@ def test_targets_are_the_returns_of_the_true_successors(recording):
 def test_every_transition_is_learned_from_once_an_epoch(recording):
     agent, runner = recording
     _, steps, rngs = jax.jit(agent._play)(runner)
-    seen = np.asarray(jax.jit(agent._epochs)(runner, steps, rngs)[1]["targets"]).ravel()
+    seen = np.asarray(jax.jit(agent._epochs)(runner, runner.carry, steps, rngs)[1]["targets"]).ravel()
     assert seen.shape == (4,)
     assert len(np.unique(seen)) == 4
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
