@@ -121,17 +121,20 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner after one update, and its report."""
         present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
-        return self._counted(behaviour._training_step(present), runner)
+        return self._counted(behaviour._training_step(present), present, runner)
 
     def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
         """The runner after an update that learns from a rollout on the host, and its report."""
         runner = runner.replace(info={})
         present = at_present(self.behaviour, runner)
-        return self._counted(self.behaviour.host_collection.learn(present, rollout), runner)
+        outcome = self.behaviour.host_collection.learn(present, rollout)
+        return self._counted(outcome, present, runner)
 
-    def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
+    def _counted(
+        self, outcome: object, present: RunnerT, before: RunnerT
+    ) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
-        runner, report = check_update(outcome, before, type(self.behaviour).__name__, self.config)
+        runner, report = check_update(outcome, present, type(self.behaviour).__name__, self.config)
         runner = with_schedules_of(before, self.behaviour, runner)
         return runner.replace(update_step=before.update_step + 1, info={}), report
 
