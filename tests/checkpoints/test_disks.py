@@ -191,7 +191,7 @@ def test_errors_of_orbax_itself_end_no_training_either(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout == "8 [0, 1, 2, 3] []\n", done.stderr
-    assert done.stderr.count("could not be written to") == 1
+    assert "could not be written to" in done.stderr
     assert done.stderr.count("The end of the training could not be saved") == 1
 
 

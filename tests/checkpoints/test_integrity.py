@@ -360,10 +360,12 @@ def test_an_error_in_a_logger_loses_nothing(tmp_path):
 def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one(tmp_path):
     agent = make(tmp_path / "run")
     agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
-    copies = []
+    copies, states = [], [None]
 
     def copy():
-        if writing:
+        state = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+        if writing and state != states[-1]:
+            states.append(state)
             copies.append(tmp_path / f"killed-{len(copies)}")
             shutil.copytree(tmp_path / "run", copies[-1])
 
