@@ -48,9 +48,9 @@ class Store:
     """The checkpoints of a run, in a folder of its own.
 
     A checkpoint is a folder named after its step. It holds a pytree with a digest of every leaf, the
-    history of metrics up to it, and the names of its owner. One that is written again, with other
-    contents, gets a new folder (`20-2`), and the latest of them counts. A subclass says what kind of run
-    it is.
+    history of metrics up to it, and the names of its owner. If it is written again with other contents,
+    that is a new version in a new folder (`20-2`), and the latest version counts: a kill leaves the old
+    one or the new one. Subclasses say what kind of run it is.
     """
 
     item: ClassVar[str]  # name of the pytree
