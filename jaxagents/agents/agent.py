@@ -265,7 +265,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """The arrays of a runner, in the networks and optimizers of this agent."""
         if runner is self.training_runner:
             return runner
-        fresh = self._fresh_runner(runner.hyperparams)
+        fresh = self._fresh_runner(runner.hyperparams).replace(info=runner.info)
         return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(runner))
 
     def _earlier_metrics(self, runner: RunnerT) -> Metrics | None:
