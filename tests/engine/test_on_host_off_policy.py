@@ -14,7 +14,7 @@ from jaxagents.engine.observers import NotFiniteError
 from jaxagents.envs import Gymnasium
 
 KEY = jax.random.key(0)
-SIZES = {"n_steps": 6, "n_envs": 2, "features": (8,), "minibatch_size": 4, "buffer_size": 40}
+SIZES = {"n_steps": 6, "n_envs": 2, "features": (8,), "minibatch_size": 4, "buffer_size": 60}
 SIZES |= {"learning_starts": 8, "eval_frequency": 6, "n_evals": 2}
 STATISTICS = {"normalise_observations": True, "normalise_rewards": True}
 
@@ -118,18 +118,17 @@ def test_a_buffer_that_checkpoints_leave_out_is_filled_anew(tmp_path):
 def test_in_vectors_rows_follow_one_another_until_an_episode_ends(uninterrupted, mode):
     """Also where some environments wait for others, and their steps are left out."""
     env = SyncVectorEnv([Steered] * 2, autoreset_mode=mode)
-    runner, _ = make(Walks(env, eval_env=Steered), learning_starts=2).train(KEY, progress=False)
-    rows = runner.buffer.storage
-    obs, successors, ends = (
-        np.asarray(rows[name])[: 8 + 2 * 6]
-        for name in ("observations", "next_observations", "ends")
-    )
+    agent = make(Walks(env, eval_env=Steered))
+    runner, _ = agent.train(KEY, progress=False)
+    if mode == AutoresetMode.DISABLED:
+        trees.assert_equal(runner, uninterrupted[0])
+    runner, _ = agent.train(None, None, runner, n_steps=20, progress=False)
+    names, n_rows = ("observations", "next_observations", "ends"), 8 + 2 * 26
+    obs, successors, ends = (np.asarray(runner.buffer.storage[name])[:n_rows] for name in names)
     follows = ~ends[:-2]
     np.testing.assert_array_equal(obs[2:][follows], successors[:-2][follows])
     assert follows.any()
     assert ends.any()
-    if mode == AutoresetMode.DISABLED:
-        trees.assert_equal(runner, uninterrupted[0])
 
 
 def test_masks_and_memory():
@@ -151,7 +150,9 @@ class Spoilt(Steered):
 
 
 def test_rewards_that_are_not_finite_are_reported():
-    with pytest.raises(NotFiniteError, match=r"finite, since update 2: rewards of environments \[0, 1\]"):
+    with pytest.raises(
+        NotFiniteError, match=r"finite, since update 2: rewards of environments \[0, 1\]"
+    ):
         make(Walks(Spoilt, eval_env=Steered), learning_starts=2).train(KEY, progress=False)
 
 
