@@ -19,18 +19,6 @@ from jaxagents.core.keys import as_key
 from jaxagents.core.nearest import unknown
 from jaxagents.core.numbers import not_negative
 
-__all__ = [
-    "augment",
-    "augmentations",
-    "colour_jitter",
-    "gaussian_blur",
-    "grayscale",
-    "random_crop",
-    "random_flip",
-    "random_resized_crop",
-    "solarize",
-]
-
 P = ParamSpec("P")
 RandomKey = Key[Array, ""]
 AnyImages = Shaped[Array | np.ndarray, "..."]
