@@ -1,6 +1,7 @@
 """The base of every agent: train, resume, restore, eval, sweep and the rest of its life."""
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
@@ -457,10 +458,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
-        runner = self._trained_runner() if runner is None else runner
+        playing = self._trained_runner() if runner is None else runner
         key = single_key(rng, "render_episode")
-        with naming_misfits(self, runner):
-            acting, moment = self._acting(runner), self.moment(runner)
+        with naming_misfits(self, playing):
+            acting, moment = self._acting(playing), self.moment(playing)
             states, n_steps = self._executor.player.record(
                 key, acting, longest, deterministic, moment
             )

@@ -213,7 +213,7 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
             f"This training {before} so far, and its metrics go on: make the agent with "
             f"eval_during_training={was_evaluated}."
         )
-    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in reported}
+    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in runner.info}
     has = _shapes(point)
     if was_evaluated and had["lengths"] != has["lengths"]:
         (n_before,), (n_now,) = had["lengths"], has["lengths"]

@@ -18,7 +18,7 @@ from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
 from jaxagents.engine.host_rollout import HostRollout, Rows
-from jaxagents.engine.program import Program
+from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
 from jaxagents.envs.on_host.episodes import HostEpisodes
@@ -38,7 +38,7 @@ class OnHost(Generic[RunnerT]):
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
         self._behaviour, self._program = agent.behaviour, agent.program
-        self._collection = agent.behaviour.host_collection
+        self._collection = collection_of(agent.behaviour)
         self._jitted = programs_of(agent).get(OnHost, lambda it: _on_host(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
@@ -171,7 +171,7 @@ class _OnHost(NamedTuple):
 
 def _on_host(program: Program) -> _OnHost:
     """The compiled functions of equal agents whose environments are on the host."""
-    collection = program.behaviour.host_collection
+    collection = collection_of(program.behaviour)
 
     def at_time(act: Any) -> Any:
         def at(acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike) -> Any:

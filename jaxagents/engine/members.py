@@ -61,7 +61,7 @@ class MembersOnCores(Generic[RunnerT]):
         """
         self._executor = OnDevice(agent)
         self._threads = threads
-        self._called: set[Callable] = set()
+        self._called: set[str] = set()
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
         """Fresh runners."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
@@ -19,6 +18,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.engine.checks import check_metrics, check_update, takes_info
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.loop import updates_between_points
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
@@ -97,7 +97,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         _, report = jax.eval_shape(self._traced_update, runner)
 
         def next_update(
-            _: Array, carry: tuple[RunnerT, dict[str, Array], Record]
+            i: Array, carry: tuple[RunnerT, dict[str, Array], Record]
         ) -> tuple[RunnerT, dict[str, Array], Record]:
             runner, _, record = carry
             runner, report = self._traced_update(runner)
@@ -127,7 +127,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner after an update that learns from a rollout on the host, and its report."""
         runner = runner.replace(info={})
         present = at_present(self.behaviour, runner)
-        outcome = self.behaviour.host_collection.learn(present, rollout)
+        outcome = collection_of(self.behaviour).learn(present, rollout)
         return self._counted(outcome, present, runner)
 
     def _counted(
@@ -270,7 +270,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         carry: PyTree,
         obs: PyTree,
         rng: Key[Array, ""],
-        episodes: Int[np.ndarray, "environments"],
+        episodes: Int[Array, "environments"],
         time: ArrayLike,
     ) -> tuple[PyTree, PyTree]:
         """The memories after a step, and actions that are drawn, by the numbers of episode and step."""
@@ -286,6 +286,12 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def __hash__(self) -> int:
         return hash((Program, self.behaviour))
+
+
+def collection_of(behaviour: "Behaviour") -> HostCollection:
+    """How a behaviour that plays while it learns does so on the host."""
+    assert behaviour.host_collection is not None
+    return behaviour.host_collection
 
 
 def at_present(behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT) -> RunnerT:
