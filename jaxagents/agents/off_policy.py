@@ -31,7 +31,7 @@ from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.engine.host import OnHost
 from jaxagents.engine.host_rollout import HostCollection
-from jaxagents.engine.program import HyperparametersT
+from jaxagents.engine.program import HyperparametersT, at_present, with_schedules_of
 from jaxagents.learners.learner import Info, Learner, LearnerT
 
 OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
@@ -115,10 +115,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             The runner with the new replay buffer.
         """
         keys = keys_of_update(self.config, runner.rng, self.config.n_warmup_steps, 0)
-        present = self._at_present(runner)
+        present = at_present(self, runner)
         present = present.replace(rng=keys.next_runner, buffer=empty_buffer(self))
         now = self.at(self.moment(runner))
-        return self._as_before(collect(now, present, keys.steps, now._explore)[0], runner)
+        after, _ = collect(now, present, keys.steps, now._explore)
+        return with_schedules_of(runner, self, after)
 
     @property
     def host_collection(self) -> HostCollection:

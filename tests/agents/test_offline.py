@@ -215,7 +215,9 @@ def test_actions_of_any_shape_are_cloned_in_the_units_of_the_environment():
     agent = small(BC, Matrix(), box_data(64, actions=actions), n_steps=400, eval_frequency=400)
     assert rows_of(agent)["actions"].shape == (64, 6)
     flat = np.asarray(rows_of(agent)["actions"])
-    np.testing.assert_allclose(jax.vmap(agent.behaviour._units.to_environment)(flat), actions, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(agent.behaviour._units.to_environment)(flat), actions, atol=1e-6
+    )
     agent.train(KEY, hyperparams(BC, actor_learning_rate=1e-2), progress=False)
     np.testing.assert_allclose(agent.policy(jnp.array([1.0, 0.0])), expected, atol=0.05)
 

@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from jaxagents.agents.critic import RecurrentCritic
-from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from probes import Allowed, Recall
 
-<<<<<<< HEAD
 from jaxagents import IPPO, MAPPO, PPO, PPOBase
-=======
-from jaxagents import IPPO, MAPPO, PPO, PPOBase, ops
->>>>>>> eng
 from jaxagents.agents.sequences import elements
 from jaxagents.agents.transitions import Transition
 from jaxagents.learners.train_state import TrainState
