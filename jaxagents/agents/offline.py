@@ -238,7 +238,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         def of_group(rng: Key[Array, ""], group: Groups) -> dict[str, PyTree]:
             indices = ops.random_indices(rng, n_of_group, group.sizes - (replay.length - 1))
             if memories:
-                indices = indices[:, None] + jnp.arange(replay.length)
+                indices = jnp.add.outer(indices, jnp.arange(replay.length))
             return jax.tree.map(lambda x: x[indices], group.arrays)
 
         rows = jax.vmap(of_group)(rngs, self.data)

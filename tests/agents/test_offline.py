@@ -77,7 +77,7 @@ def trained_as_shapes(agent):
     program = agent.program
 
     def train(key):
-        return program.advance(program.start(key, hyperparams(type(agent))), 1)
+        return program.advance(program.start(key, hyperparams(type(agent))), 1)[0]
 
     return jax.eval_shape(train, KEY)
 
