@@ -5,6 +5,8 @@ import itertools
 import gymnasium
 import numpy as np
 
+from jaxagents.envs import Gymnasium
+
 
 class Walk(gymnasium.Env):
     """Ends after a number of steps that its seed draws, or is cut after five; action 1 is rewarded.
@@ -26,10 +28,11 @@ class Walk(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action):
+        action = np.asarray(action).item()
         self._time += 1
-        self._sum += int(action)
+        self._sum += action
         terminated, truncated = self._time >= self._end, self._time >= 5
-        info = {"action": int(action), "won": bool(terminated)}
+        info = {"action": action, "won": bool(terminated)}
         return self._observation(), float(action), bool(terminated), bool(truncated), info
 
     def render(self):
@@ -37,6 +40,12 @@ class Walk(gymnasium.Env):
 
     def _observation(self):
         return np.array([self._number, self._time, self._sum], np.float32)
+
+
+class Steered(Walk):
+    """A walk with continuous actions, which are the rewards as well."""
+
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
 
 
 class Unseeded(Walk):
@@ -48,3 +57,39 @@ class Unseeded(Walk):
         super().reset(seed=seed, options=options)
         self._number, self._end = next(self._NUMBERS), 9
         return self._observation(), {}
+
+
+class Masked(gymnasium.Env):
+    """Allows two of four actions, as most environments say it: in integers."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "observation": gymnasium.spaces.Box(-1, 1, (2,)),
+            "action_mask": gymnasium.spaces.MultiBinary(4),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        assert action in (1, 3)
+        return self._observation(), 0.0, bool(self.np_random.random() < 0.3), False, {}
+
+    def _observation(self):
+        mask = np.array([0, 1, 0, 1], np.int8)
+        return {"observation": np.zeros(2, np.float32), "action_mask": mask}
+
+
+class Walks(Gymnasium):
+    """Walks that are equal however they are stepped, so that agents share programs and nothing else."""
+
+    @property
+    def identity(self):
+        return "walks", str(self.action_space), self.plays_again
+
+
+def walk(**options):
+    return Walks(Walk, **options)

@@ -283,10 +283,12 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             return runner
         nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
         received = begun_again(runner.received, nothing, where)
-        return runner.replace(
-            received=jax.tree.map(jnp.asarray, received),
-            buffer=runner.buffer.end_episodes(jnp.asarray(where)),
-        )
+        return interrupt(runner.replace(received=jax.tree.map(jnp.asarray, received)), where)
+
+    def interrupt(
+        runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
+    ) -> OffPolicyRunner:
+        return runner.replace(buffer=runner.buffer.end_episodes(jnp.asarray(where)))
 
     def stored(
         runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
@@ -313,6 +315,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         acting_by(agent._explore),
         begin,
         learn,
+        interrupt,
         n_first=config.n_warmup_steps,
         act_first=acting_by(agent._act_randomly),
         store=store,

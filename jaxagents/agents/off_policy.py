@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.checks.hooks import check_plays_on_host
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.experience import (
@@ -84,6 +85,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             Actions of the learner, one for each environment; those of boxes are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
+
+    def _validate(self) -> None:
+        super()._validate()
+        if self.episodes.env.on_host:
+            check_plays_on_host(type(self), OffPolicyBase, ("_training_step",))
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.

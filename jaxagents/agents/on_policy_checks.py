@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
+from jaxagents.agents.checks.hooks import check_plays_on_host
 from jaxagents.agents.chosen_network import create_networks, network_of, own_network
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.policy import DRAWING_HOOKS, distribution_at
@@ -52,7 +53,10 @@ def check_agent(agent: "OnPolicyBase") -> None:
     check_actors(agent)
     check_actor_mask(agent.episodes)
     if env.on_host:
-        _check_plays_on_host(agent)
+        from jaxagents.agents.on_policy import OnPolicyBase
+
+        names = "_training_step", "_collect", "_rollout_environment"
+        check_plays_on_host(type(agent), OnPolicyBase, names)
     action = _check_outputs(agent)
     if not env.on_host:
         check_environment(agent.episodes, action)
@@ -135,17 +139,6 @@ def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Mod
         raise ValueError(
             f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
             f"minibatch, got {config.n_groups}."
-        )
-
-
-def _check_plays_on_host(agent: "OnPolicyBase") -> None:
-    """Raises if a subclass plays by itself, but its environment is stepped on the host."""
-    names = "_training_step", "_collect", "_rollout_environment"
-    own = [name for name in names if agent._gives(name)]
-    if own:
-        raise TypeError(
-            f"{type(agent).__name__} overrides {' and '.join(own)}, which play in compiled "
-            "environments alone, but its environment runs on the host: override _learn, or a hook."
         )
 
 

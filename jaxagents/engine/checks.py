@@ -133,13 +133,17 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
     """
     step = f"{agent}._training_step, or a step that it calls,"
     given = outcome if isinstance(outcome, tuple) else (outcome,)
-    runner, report = given if len(given) == 2 else (None, None)
-    if not isinstance(runner, type(before)) or not isinstance(report, Report):
-        found = [type(x).__name__ for x in given]
+    found = [type(x).__name__ for x in given]
+    if (
+        len(given) != 2
+        or not isinstance(given[0], type(before))
+        or not isinstance(given[1], Report)
+    ):
         raise TypeError(
             f"{step} must return the runner after the update and its report, as in 'runner, report = "
             f"super()._training_step(runner)', got {' and '.join(found)}."
         )
+    runner, report = given
     maker = "_create_networks or _create_runner"
     check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
     shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}

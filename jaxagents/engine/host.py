@@ -68,8 +68,8 @@ class OnHost(Generic[RunnerT]):
 
     def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
         playing, learning = self._playing(runner), _without_players(runner)
-        rollout, _ = playing.collect(learning, self._collection.n_first, act)
-        return playing.put_into(self._jitted.store(learning, rollout))
+        rollout, rows = playing.collect(learning, self._collection.n_first, act)
+        return playing.put_into(self._after(self._jitted.store(learning, rollout), rows))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -89,14 +89,19 @@ class OnHost(Generic[RunnerT]):
         playing, learning = self._playing(runner), _without_players(runner)
         n_steps, jitted = self._program.config.rollout_length, self._jitted
         for _ in range(int(np.asarray(n_updates))):
-            rollout, begins = playing.collect(learning, n_steps, jitted.act)
-            learning = self._collection.begin(learning, begins)
+            rollout, rows = playing.collect(learning, n_steps, jitted.act)
+            learning = self._collection.begin(learning, rows.begins)
             learning, report, is_finite = jitted.learn(learning, rollout)
+            learning = self._after(learning, rows)
             reports.append(report)
             finite.append(is_finite)
             numbers = report.numbers
         runner = playing.put_into(learning).replace(info=numbers)
         return runner, {} if all(jax.device_get(finite)) else _first_nonfinite(reports, first)
+
+    def _after(self, learning: RunnerT, rows: Rows) -> RunnerT:
+        interrupt = self._collection.interrupt
+        return interrupt(learning, rows.left_out) if interrupt and rows.left_out.any() else learning
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -123,10 +128,8 @@ class _Playing:
         self._initial = jitted.initial(behaviour._acting(runner))
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
-    def collect(
-        self, learning: Any, n_steps: int, act: Jitted
-    ) -> tuple[HostRollout, Bool[np.ndarray, "environments"]]:
-        """A rollout, and where it begins with a new episode."""
+    def collect(self, learning: Any, n_steps: int, act: Jitted) -> tuple[HostRollout, Rows]:
+        """A rollout, and the rows that it was collected in."""
         episodes, acting = self._episodes, self._behaviour._acting(learning)
         rows = Rows(n_steps, len(episodes.played.step))
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
@@ -143,7 +146,7 @@ class _Playing:
             )
             rows.add(row, step.counts, begins)
             self._carry = begun_again(carry, self._initial, step.starts)
-        return rows.rollout(), rows.begins
+        return rows.rollout(), rows
 
     def put_into(self, learning: Any) -> Any:
         """A runner with the environments as they are now."""

@@ -39,8 +39,8 @@ class HostRollout(NamedTuple):
 class HostCollection(NamedTuple):
     """The parts of an update between which environments are stepped on the host.
 
-    All but `begin` are compiled. The runners that they are given have neither observations nor states
-    of environments.
+    All but `begin` and `interrupt` are compiled. The runners that they are given have neither
+    observations nor states of environments.
 
     Attributes:
         initial: Maps what acts to the memories at the start of an episode.
@@ -51,6 +51,8 @@ class HostCollection(NamedTuple):
         begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
             new episodes there.
         learn: Maps a runner and a rollout to the runner after an update, and its report.
+        interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
+            out the steps that those environments take next.
         n_first: Number of steps that fresh runners take by `act_first` in each environment.
         act_first: As `act`, for these.
         store: Maps a fresh runner and those steps to a runner that has stored them.
@@ -61,6 +63,7 @@ class HostCollection(NamedTuple):
     act: Callable[..., tuple[PyTree, PyTree, PyTree]]
     begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
     learn: Callable[[Any, HostRollout], tuple[Any, Report]]
+    interrupt: Callable[[Any, Bool[np.ndarray, "environments"]], Any] | None = None
     n_first: int = 0
     act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
     store: Callable[[Any, HostRollout], Any] | None = None
@@ -71,13 +74,17 @@ class Rows:
 
     Environments that start episodes by themselves take a step to do so, which is no part of a rollout.
     It is complete once the last of them has taken its steps; what others do meanwhile is left out.
+
+    Attributes:
+        begins: Where the first step of the rollout is the first of an episode.
+        left_out: Where further steps were left out.
     """
 
     def __init__(self, n_steps: int, n_envs: int) -> None:
         """Begins an empty rollout."""
         self._n_steps = n_steps
         self._taken = np.zeros(n_envs, int)
-        self._begins = np.zeros(n_envs, bool)
+        self.begins, self.left_out = np.zeros((2, n_envs), bool)
         self._rollout: HostRollout | None = None
 
     def add(
@@ -87,21 +94,17 @@ class Rows:
         begins: Bool[np.ndarray, "environments"],
     ) -> None:
         """Adds a step of the environments in which it counts, in some of which an episode begins."""
-        self._begins |= counts & (self._taken == 0) & begins
+        self.begins |= counts & (self._taken == 0) & begins
         step = jax.tree.map(np.asarray, step)
         if self._rollout is None:
             self._rollout = jax.tree.map(
                 lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
             )
+        self.left_out |= counts & (self._taken == self._n_steps)
         (where,) = np.nonzero(counts & (self._taken < self._n_steps))
         at = self._taken[where], where
         jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
         self._taken[where] += 1
-
-    @property
-    def begins(self) -> Bool[np.ndarray, "environments"]:
-        """Where the first step of the rollout is the first of an episode."""
-        return self._begins
 
     @property
     def are_complete(self) -> bool:

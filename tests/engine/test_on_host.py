@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import trees
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium_probes import Unseeded, Walk
+from gymnasium_probes import Masked, Unseeded, Walk, Walks, walk
 
 from jaxagents import A2C, PPO, a2c, load_policy, make
 from jaxagents.envs import Gymnasium
@@ -37,18 +37,6 @@ def small(env, evaluated=False, agent=A2C, **changes):
 
 
 SMALL_HYPERPARAMS = a2c.HyperParameters()
-
-
-class Walks(Gymnasium):
-    """Walks that are equal however they are stepped, so that agents share programs and nothing else."""
-
-    @property
-    def identity(self):
-        return "walks", self.plays_again
-
-
-def walk(**options):
-    return Walks(Walk, **options)
 
 
 @pytest.fixture(scope="module")
@@ -232,30 +220,6 @@ def test_memory_normalisation_true_rewards_and_infos():
     assert not begins.all()
     np.testing.assert_array_equal((carries == 0).all(axis=1), begins)
     assert runner.received.shape == (4,)
-
-
-class Masked(gymnasium.Env):
-    """Allows two of four actions, as most environments say it: in integers."""
-
-    observation_space = gymnasium.spaces.Dict(
-        {
-            "observation": gymnasium.spaces.Box(-1, 1, (2,)),
-            "action_mask": gymnasium.spaces.MultiBinary(4),
-        }
-    )
-    action_space = gymnasium.spaces.Discrete(4)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._observation(), {}
-
-    def step(self, action):
-        assert action in (1, 3)
-        return self._observation(), 0.0, bool(self.np_random.random() < 0.3), False, {}
-
-    def _observation(self):
-        mask = np.array([0, 1, 0, 1], np.int8)
-        return {"observation": np.zeros(2, np.float32), "action_mask": mask}
 
 
 def test_masks_of_any_type_and_limits_that_terminate():

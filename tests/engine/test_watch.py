@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 import trees
+from jaxagents.host.checkpoint import HostStore
 from loops import Line, Tiny
 from probes import Endless, MatchSign, ProbeState
 from registry import AGENTS
@@ -17,7 +18,6 @@ from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
 from jaxagents.core.report import REWARDS, nonfinite_environments
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
-from jaxagents.host.checkpoint import HostStore
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.sharding import make_mesh
 

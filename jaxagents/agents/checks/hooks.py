@@ -49,6 +49,25 @@ def check_no_hooks_of_rollouts(agent: type, hooks: Iterable[str]) -> None:
             )
 
 
+def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
+    """Raises if an agent plays by itself, but its environment is stepped on the host.
+
+    Args:
+        agent: Its class.
+        base: The base, which plays there.
+        names: Its methods that play in compiled environments.
+
+    Raises:
+        TypeError: The agent overrides one.
+    """
+    own = [name for name in names if getattr(agent, name) is not getattr(base, name)]
+    if own:
+        raise TypeError(
+            f"{agent.__name__} overrides {' and '.join(own)}, which play in compiled environments "
+            "alone, but its environment runs on the host: override _learn, or a hook."
+        )
+
+
 def _signature(learner: type[Learner], hook: str) -> str:
     return f"{hook}({', '.join(inspect.signature(getattr(learner, hook)).parameters)})"
 
