@@ -364,7 +364,7 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
             "--checkpoint: needs best, last or a whole number, got 'worst'.",
         ),
         (["train", "ppo", "gym:CartPole-v1"], "'gym': write 'gymnasium:CartPole-v1'."),
-        (["train", "dqn", "gymnasium:CartPole-v1"], "DQN plays in compiled environments alone"),
+        (["train", "sac", "gymnasium:CartPole-v1", "--n-envs", "3"], "--buffer-size must be"),
         (["sweep", "ppo", "gymnasium:CartPole-v1"], "CartPole-v1 runs on the host"),
         (["train", "ppo", "brx:ant"], "There is no suite or module 'brx'. Did you mean 'brax'?"),
         (["train", "ppo", "gymnasium:LunarLander-v3"], "Box2D is not installed"),
