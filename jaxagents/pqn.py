@@ -7,11 +7,11 @@ from typing import ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config import ActionValuesConfig
+from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import of_all, update_on
 from jaxagents.agents.runners import RolloutRunner
@@ -23,6 +23,7 @@ from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
 from jaxagents.core.remembered import Steps
 from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.learners.config import Example
 from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
@@ -57,7 +58,7 @@ class PQNConfig(QConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(PQNConfig, ActionValuesConfig):
+class AgentConfig(PQNConfig, LearnerAgentConfig):
     """Static configuration of PQN.
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, and makes
@@ -235,9 +236,80 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         )
 
     def _training_step(self, runner: RolloutRunner) -> tuple[RolloutRunner, Report]:
-        before = runner
-        runner, steps, rngs = self._play(before)
-        learner, infos = self._epochs(before, steps, rngs)
+        carry = runner.carry
+        runner, steps, rngs = self._play(runner)
+        return self._update_from(runner, carry, steps, rngs)
+
+    @property
+    def host_collection(self) -> HostCollection:
+        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        config = self.config
+
+        def keys_of(runner: RolloutRunner) -> tuple[Key[Array, ""], Key[Array, ""], Array]:
+            """The keys of the next runner, of the steps, and of the epochs."""
+            rngs = jax.random.split(runner.rng, 2 + config.n_epochs * config.n_groups)
+            return rngs[0], rngs[1], rngs[2:].reshape(config.n_epochs, config.n_groups)
+
+        def draw(runner: RolloutRunner, block: ArrayLike) -> Key[Array, "steps"]:
+            _, key, _ = keys_of(runner)
+            return jax.random.split(jax.random.fold_in(key, block), config.rollout_length)
+
+        def act(
+            learner: PQNLearner, carry: PyTree, obs: PyTree, key: Key[Array, ""]
+        ) -> tuple[PyTree, Array, tuple[()]]:
+            seen = self._seen(carry, obs)
+            return learner.memory_after(seen), learner.sample_actions(seen, seed=key), ()
+
+        def learn(runner: RolloutRunner, played: HostRollout) -> tuple[RolloutRunner, Report]:
+            learner = runner.learner
+
+            def next_value(step: tuple[PyTree, PyTree, PyTree]) -> Float[Array, "environments"]:
+                carry, obs, next_obs = step
+                memory = learner.memory_after(self._seen(carry, obs))
+                return self._largest_value(learner, self._seen(memory, next_obs))
+
+            steps = _Steps(
+                obs=played.obs,
+                action=jnp.asarray(played.action),
+                reward=jnp.asarray(played.reward),
+                next_value=jax.lax.map(next_value, (played.carry, played.obs, played.next_obs)),
+                terminated=jnp.asarray(played.terminated),
+                truncated=jnp.asarray(played.truncated),
+                nonfinite=jax.vmap(nonfinite_environments)(
+                    {REWARDS: played.reward, OBSERVATIONS: played.next_obs}
+                ),
+            )
+            rng, _, rngs = keys_of(runner)
+            carry = jax.tree.map(lambda x: x[0], played.carry)
+            return self._update_from(runner.replace(rng=rng), carry, steps, rngs)
+
+        return HostCollection(
+            lambda learner: self._initial_memories(),
+            draw,
+            act,
+            lambda runner, where: runner,
+            learn,
+        )
+
+    def _update_from(
+        self,
+        runner: RolloutRunner,
+        carry: PyTree,
+        steps: _Steps,
+        rngs: Key[Array, "epochs n_groups"],
+    ) -> tuple[RolloutRunner, Report]:
+        """Learns from a rollout, compiled or from the host.
+
+        Args:
+            runner: The runner after the rollout.
+            carry: The memories before it.
+            steps: The rollout.
+            rngs: Random keys of epochs, and of groups of environments.
+
+        Returns:
+            The runner that has learned, and the report.
+        """
+        learner, infos = self._epochs(runner, carry, steps, rngs)
         if learner.observes:
             learner = learner.observe(self._observed(steps.obs))
         nonfinite = jax.tree.map(lambda x: x.any(axis=0), steps.nonfinite)
@@ -281,16 +353,14 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         return learner.allowed_q(learner.critic.params, obs).max(axis=-1)
 
     def _epochs(
-        self, before: RolloutRunner, steps: _Steps, rngs: Key[Array, "epochs n_groups"]
+        self,
+        runner: RolloutRunner,
+        carry: PyTree,
+        steps: _Steps,
+        rngs: Key[Array, "epochs n_groups"],
     ) -> tuple[PQNLearner, Info]:
-        """The learner after all epochs, and what each minibatch reports.
-
-        Args:
-            before: The runner before the rollout.
-            steps: The rollout.
-            rngs: Random keys.
-        """
-        config, hyperparams = self.config, before.hyperparams
+        """The learner after all epochs, and what each minibatch reports; see `_update_from`."""
+        config, hyperparams = self.config, runner.hyperparams
         returns = ops.lambda_returns(
             steps.reward,
             steps.next_value,
@@ -300,7 +370,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
             hyperparams.q_lambda,
         )
         samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
-        carry = sharding.whole(before.carry) if config.replicated_updates else before.carry
+        carry = sharding.whole(carry) if config.replicated_updates else carry
         elements = elements_of(samples, carry, first_of(steps))
         elements = jax.tree.map(lambda x: in_groups(x, config.n_groups), elements)
         n_of_group = elements["returns"].shape[1]
@@ -314,7 +384,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
             indices = ops.minibatch_indices(seeds, n_of_group, config.n_minibatches)
             return jax.lax.scan(minibatch, learner, indices)
 
-        return jax.lax.scan(epoch, before.learner, rngs)
+        return jax.lax.scan(epoch, runner.learner, rngs)
 
 
 def elements_of(samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]) -> PyTree:

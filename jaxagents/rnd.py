@@ -148,8 +148,9 @@ class RNDBase(PPOBase):
         rng, target_key, predictor_key = jax.random.split(rng, 3)
         runner = super()._create_runner(rng, hyperparams)
         obs = jax.tree.map(lambda x: x[0], runner.obs)
+        embedding = _embedding_of(self)
         target, predictor = (
-            TrainState.from_variables(self._embedding, initialise(self._embedding, key, obs))
+            TrainState.from_variables(embedding, initialise(embedding, key, obs))
             for key in (target_key, predictor_key)
         )
         params = runner.hyperparams.predictor_optimizer_params
@@ -199,38 +200,19 @@ class RNDBase(PPOBase):
     ) -> tuple[Runner, Info]:
         runner, numbers = super()._learn(runner, traj, rngs)
         n_minibatches, replicated = self.config.n_minibatches, self.config.replicated_updates
-        predictor = self._predictor_fit(runner, traj, rngs)
+        predictor = _predictor_fit(runner, traj, rngs)
         [fitted] = fit([predictor], rngs, n_minibatches=n_minibatches, replicated=replicated)
         reports = {f"{_PREDICTOR}_{name}": fitted.info[name] for name in (LOSS, GRADIENT_NORM)}
         runner = runner.replace(extra=runner.extra.replace(predictor=fitted.training))
         return runner, {**numbers, _INTRINSIC: traj.extra[_INTRINSIC].mean(), **reports}
 
-    def _predictor_fit(
-        self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
-    ) -> Fit:
-        """How the predictor is fitted to a rollout, in as many epochs as there are keys of."""
-        novelty, share = runner.extra, runner.hyperparams.predictor_share
-        key = jax.random.fold_in(rngs[0, 0], 0)  # which `fit` only takes as a seed
-        weight = jax.random.bernoulli(key, share, traj.terminated.shape) / jnp.maximum(share, 1e-6)
-
-        def loss_fn(training: TrainState, obs: PyTree, weight: Array) -> tuple[Array, Info]:
-            errors = jax.vmap(lambda obs: novelty.error(training.params, obs))(obs)
-            return weight * errors, {}
-
-        return Fit(novelty.predictor, loss_fn, (traj.next_obs, weight), n_epochs=len(rngs))
-
     def _embedding_network(self) -> nn.Module:
         """The embedding, if the configuration names none."""
         return Embedding()
 
-    @property
-    def _embedding(self) -> Normalised:
-        """The network of the target and of the predictor."""
-        return Normalised(own_network(self, "embedding_network"), clip=_MOST_DEVIATIONS)
-
     def _validate(self) -> None:
         super()._validate()
-        name, embedding = f"{type(self.config).__name__}.embedding_network", self._embedding
+        name, embedding = f"{type(self.config).__name__}.embedding_network", _embedding_of(self)
         if remembers(embedding):
             raise TypeError(
                 f"{name} must map one observation to a vector, but it has a memory: put that into "
@@ -244,7 +226,25 @@ class RNDBase(PPOBase):
             )
 
 
-class RND(ReadyMadePolicy[AgentConfig, HyperParameters], RNDBase):
+def _embedding_of(agent: RNDBase) -> Normalised:
+    """The network of the target and of the predictor."""
+    return Normalised(own_network(agent, "embedding_network"), clip=_MOST_DEVIATIONS)
+
+
+def _predictor_fit(runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]) -> Fit:
+    """How the predictor is fitted to a rollout, in as many epochs as there are keys of."""
+    novelty, share = runner.extra, runner.hyperparams.predictor_share
+    key = jax.random.fold_in(rngs[0, 0], 0)  # which `fit` only takes as a seed
+    weight = jax.random.bernoulli(key, share, traj.terminated.shape) / jnp.maximum(share, 1e-6)
+
+    def loss_fn(training: TrainState, obs: PyTree, weight: Array) -> tuple[Array, Info]:
+        errors = jax.vmap(lambda obs: novelty.error(training.params, obs))(obs)
+        return weight * errors, {}
+
+    return Fit(novelty.predictor, loss_fn, (traj.next_obs, weight), n_epochs=len(rngs))
+
+
+class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     """RND, complete for discrete and box actions.
 
     ```python

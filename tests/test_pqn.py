@@ -10,6 +10,7 @@ from registry import AGENTS
 
 from jaxagents import PQN, LinearSchedule, PQNLearner, pqn
 from jaxagents.agents.annealing import annealed
+from jaxagents.engine.program import at_present
 from jaxagents.sharding import make_mesh
 
 (CASE,) = [case for case in AGENTS if case.name == "PQN"]
@@ -71,7 +72,9 @@ def test_targets_are_the_returns_of_the_true_successors(recording):
 def test_every_transition_is_learned_from_once_an_epoch(recording):
     agent, runner = recording
     _, steps, rngs = jax.jit(agent._play)(runner)
-    seen = np.asarray(jax.jit(agent._epochs)(runner, steps, rngs)[1]["targets"]).ravel()
+    seen = np.asarray(
+        jax.jit(agent._epochs)(runner, runner.carry, steps, rngs)[1]["targets"]
+    ).ravel()
     assert seen.shape == (4,)
     assert len(np.unique(seen)) == 4
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
@@ -113,7 +116,7 @@ def test_exploration_follows_a_schedule():
 
     @jax.jit
     def actions_and_greedy_ones(runner):
-        present = agent._at_present(runner)
+        present = at_present(agent, runner)
         _, steps, _ = agent._play(present)
         return steps.action, jax.vmap(present.learner.sample_actions)(steps.obs)
 

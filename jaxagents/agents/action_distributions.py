@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.actor_outputs import check_logits, check_moments, check_parts, check_several
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.envs.spaces import (
     Space,
@@ -47,7 +47,7 @@ def distribution_of(
     """
     if parts(space) is None:
         return _of_one_space(space, output, squash_actions, env)
-    check_parts(output, space, env)
+    _check_parts(output, space, env)
 
     def of_part(part: Space, given: PyTree) -> ops.Distribution:
         return _of_one_space(part, given, squash_actions, env)
@@ -57,14 +57,14 @@ def distribution_of(
 
 def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
     if is_multi_discrete(space):
-        check_several(output, len(space.nvec), env)
+        _check_several(output, len(space.nvec), env)
         for logits, n in zip(output, space.nvec, strict=True):
-            check_logits(logits, int(n), env)
+            _check_logits(logits, int(n), env)
         return ops.Joint(tuple(ops.Categorical(logits) for logits in output), stacked=True)
     if is_discrete(space):
-        check_logits(output, int(space.n), env)
+        _check_logits(output, int(space.n), env)
         return ops.Categorical(output)
-    check_moments(output, tuple(space.shape), env)
+    _check_moments(output, tuple(space.shape), env)
     mean, log_std = output
     log_std = jnp.broadcast_to(log_std, mean.shape)
     event_ndim = len(space.shape)
@@ -130,3 +130,72 @@ def check_action_space(space: Space, squash_actions: bool, agent: str, env: str)
             raise ValueError(f"{env}.action_space is empty: {space!r}.")
 
     map_spaces(check, space)
+
+
+def _check_logits(output: PyTree, n_actions: int, env: str) -> None:
+    """Raises unless an actor gives a logit for each action."""
+    shape = getattr(output, "shape", None)
+    if shape is None or shape[-1:] != (n_actions,):
+        raise ValueError(
+            f"The actor of a ready-made policy must give {n_actions} logits, one for each action of "
+            f"{env}, got {_described(output)}: look at config.actor_network."
+        )
+
+
+def _check_moments(output: PyTree, shape: tuple[int, ...], env: str) -> None:
+    """Raises unless an actor gives a mean and a logarithm of the standard deviation."""
+    is_pair = isinstance(output, tuple | list) and len(output) == 2
+    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
+        raise ValueError(
+            "The actor of a ready-made policy must give a mean and a logarithm of the standard "
+            f"deviation, both of shape {shape} for {env}, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def _check_several(output: PyTree, number: int, env: str) -> None:
+    """Raises unless an actor gives several outputs in a tuple."""
+    if not isinstance(output, tuple | list) or len(output) != number:
+        raise ValueError(
+            f"The actor of a ready-made policy must give a tuple of {number} arrays of logits, one for "
+            f"each of the actions that {env} takes at once, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def _check_parts(output: PyTree, space: Space, env: str) -> None:
+    """Raises unless an actor gives an output for every part of an action."""
+    children = parts(space)
+    if children is None:
+        return
+    is_named = isinstance(space.spaces, Mapping)
+    names = sorted(children) if is_named else len(children)
+    if isinstance(output, Mapping) and is_named:
+        found = sorted(output)
+    else:
+        found = len(output) if isinstance(output, tuple | list) and not is_named else None
+    if found != names:
+        wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
+        raise ValueError(
+            f"The actor of a ready-made policy must give {wanted}, an output for each part of an action "
+            f"of {env}, got {_described(output)}: look at config.actor_network."
+        )
+    for name, child in children.items():
+        _check_parts(output[name], child, env)
+
+
+def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:
+    return hasattr(x, "shape") and x.shape[x.ndim - len(shape) :] == shape and x.ndim >= len(shape)
+
+
+def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
+    """Whether an array, or a number, can be broadcast to the mean."""
+    shape = getattr(x, "shape", ())
+    pairs = zip(reversed(shape), reversed(mean.shape), strict=False)
+    return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
+
+
+def _described(output: PyTree) -> str:
+    shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
+    found = " and ".join(shapes) or "nothing"
+    return found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"

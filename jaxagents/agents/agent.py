@@ -1,9 +1,8 @@
 """The base of every agent: train, resume, restore, eval, sweep and the rest of its life."""
 
-import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import jax
@@ -13,12 +12,13 @@ from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 
 from jaxagents.agents.continuing import (
+    as_own,
     check_choice,
     check_fits,
     check_not_used_up,
     check_same_metrics,
-    check_single,
     is_at_end,
+    naming_misfits,
 )
 from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
@@ -40,7 +40,7 @@ from jaxagents.engine.behaviour import Behaviour, ConfigT
 from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import OnHost
 from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.program import HyperparametersT, Program, RunnerT
+from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.replay import Replay, replay
 from jaxagents.engine.sweep import SweepResult
 from jaxagents.envs.episodes import EpisodeState
@@ -180,10 +180,19 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if mesh is not None:
             self.episodes.env.check_compiled()
         executor = self._executor if mesh is None else OnMesh(self, mesh)
-        earlier = None if runner is None else self._earlier_metrics(runner)
+        earlier = None if runner is None else self._metrics_until(runner)
         first_key = key if runner is None else None
         with Interruption() as interruption:
-            runner = self._starting_point(key, hyperparams, runner, executor)
+            if runner is None:
+                key = single_key(key, "train")
+                if isinstance(executor, OnDevice):
+                    executor.compile(key, hyperparams)
+                runner = executor.start(key, hyperparams)
+            else:
+                own = runner if runner is self.training_runner else as_own(self, runner)
+                runner = executor.place(self._complete(own))
+                if hyperparams is not None:
+                    runner = self._executor.restart(runner, hyperparams)
             return run.train(
                 self,
                 executor,
@@ -246,29 +255,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
         return self._trained_runner(), self.training_metrics or {}
 
-    def _starting_point(
-        self,
-        key: RandomKey | None,
-        hyperparams: HyperparametersT | None,
-        runner: RunnerT | None,
-        executor: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
-    ) -> RunnerT:
-        if runner is None:
-            key = single_key(key, "train")
-            if isinstance(executor, OnDevice):
-                executor.compile(key, hyperparams)
-            return executor.start(key, hyperparams)
-        placed = executor.place(self._own(self._complete(runner)))
-        return placed if hyperparams is None else self._steps.restart(placed, hyperparams)
-
-    def _own(self, runner: RunnerT) -> RunnerT:
-        """The arrays of a runner, in the networks and optimizers of this agent."""
-        if runner is self.training_runner:
-            return runner
-        fresh = self._fresh_runner(runner.hyperparams).replace(info=runner.info)
-        return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(runner))
-
-    def _earlier_metrics(self, runner: RunnerT) -> Metrics | None:
+    def _metrics_until(self, runner: RunnerT) -> Metrics | None:
         """The metrics that a training goes on with from a runner, if they are known.
 
         Raises:
@@ -277,12 +264,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         last = self.training_runner
         if runner is not last:
-            self._check_fits(runner)
+            check_fits(self, runner)
         check_not_used_up(runner)
         is_known = last is not None and is_at_end(runner, last, self.vital_arrays)
         earlier = self.training_metrics if is_known else None
         if earlier:
-            self._check_same_metrics(earlier, runner)
+            check_same_metrics(self, earlier, runner)
         folder = self.config.checkpoint_dir
         if not earlier and folder is not None and checkpoint.saved_steps(folder):
             warnings.warn(
@@ -335,7 +322,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         earlier = restore_members(self, grid)
         if earlier is not None:
             metrics, runner = sweep.first_member(earlier, grid)
-            self._check_same_metrics(metrics, runner)
+            check_same_metrics(self, metrics, runner)
         return sweep.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
 
     @nan_is_allowed
@@ -471,14 +458,14 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
-        runner = self._trained_runner() if runner is None else runner
+        playing = self._trained_runner() if runner is None else runner
         key = single_key(rng, "render_episode")
-        with self._naming_misfits(runner):
-            acting, moment = self._acting(runner), self.moment(runner)
+        with naming_misfits(self, playing):
+            acting, moment = self._acting(playing), self.moment(playing)
             states, n_steps = self._executor.player.record(
                 key, acting, longest, deterministic, moment
             )
-        frames = draw_states(env.at(moment), states, 1 + int(n_steps))
+        frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
         return frames
@@ -611,13 +598,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         plays_on_host = self.episodes.env.on_host and self.host_collection is not None
         return OnHost(self) if plays_on_host else OnDevice(self)
 
-    @property
-    def _steps(
-        self,
-    ) -> OnDevice[RunnerT] | OnHost[RunnerT] | Program[HyperparametersT, RunnerT]:
-        """The compiled programs; within a program, the program as it stands."""
-        return self.program if self.programs is None else self._executor
-
     def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
         """Makes a fresh runner.
 
@@ -634,7 +614,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         hyperparams = self._or_default(hyperparams)
         self._check_hyperparams(hyperparams)
-        return self._steps.start(single_key(rng, "start"), hyperparams)
+        return self._executor.start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner.
@@ -652,8 +632,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 array.
         """
         self._check_hyperparams(hyperparams)
-        with self._naming_misfits(runner):
-            return self._steps.restart(runner, hyperparams)
+        with naming_misfits(self, runner):
+            return self._executor.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
@@ -673,8 +653,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
-        with self._naming_misfits(runner):
-            return self._steps.advance(self._complete(runner), n_updates)[0]
+        with naming_misfits(self, runner):
+            return self._executor.advance(self._complete(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.
@@ -690,44 +670,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             TypeError: It is no runner of such an agent.
             ValueError: The runner is used up, or does not fit.
         """
-        with self._naming_misfits(runner):
-            return self._steps.evaluate(runner)
-
-    @contextlib.contextmanager
-    def _naming_misfits(self, runner: RunnerT) -> Iterator[None]:
-        """Where a step fails since a runner does not fit the agent, raises an error that says so.
-
-        To compare the shapes of all arrays before each step would take longer than many steps.
-        """
-        check_not_used_up(runner)
-        try:
-            yield
-        except Exception:
-            self._check_fits(runner)
-            raise
-
-    def _check_fits(self, runner: RunnerT) -> None:
-        """Raises unless a runner is shaped like those of the agent."""
-        if hasattr(runner, "update_step"):
-            check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
-        fresh = self._fresh_runner(getattr(runner, "hyperparams", None))
-        check_fits(runner, fresh, repr(self).strip("<>"))
-
-    def _check_same_metrics(self, earlier: Metrics, runner: RunnerT) -> None:
-        """Raises unless a training that goes on is evaluated as it was."""
-        fresh = self._fresh_runner(runner.hyperparams)
-        key = "metrics", jax.tree.structure(fresh)
-        point = self.compiled.get(key, lambda it: it.program.shapes_of_metrics(fresh))
-        check_same_metrics(earlier, point, runner.info)
-
-    def _fresh_runner(self, hyperparams: object) -> RunnerT:
-        """A fresh runner, as shapes."""
-        kind = self._hyperparams_type
-        given = hyperparams if isinstance(hyperparams, kind) else kind()
-        key = "fresh runner", jax.tree.structure(given)
-        return self.compiled.get(
-            key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
-        )
+        with naming_misfits(self, runner):
+            return self._executor.evaluate(runner)
 
     @compiled
     def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flax import linen as nn
+from jaxtyping import Array, Key, PyTree
 
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.networks import normalised
+from jaxagents.agents.shared_trunk import features_at
+from jaxagents.learners.memory import initial_carry
+from jaxagents.learners.train_state import TrainState
+from jaxagents.networks import normalised, remembers
 from jaxagents.networks.encoding import BehindTrunk
+from jaxagents.networks.initialisation import initialise
 from jaxagents.networks.nnx_modules import check_not_nnx
 
 if TYPE_CHECKING:
@@ -35,6 +40,22 @@ def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
     """The network of a field of the configuration by itself, or of the hook that has its name."""
     default = None if field == "trunk" else getattr(agent, f"_{field}")
     return agent._for_observation(field, make_network(field, default, agent.config))
+
+
+def create_networks(
+    agent: "OnPolicyBase", actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
+) -> tuple[TrainState, TrainState]:
+    """Actor and critic with fresh parameters, without optimizers."""
+
+    def with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
+        inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
+        return TrainState.from_variables(network, initialise(network, rng, *inputs))
+
+    actor = with_parameters(network_of(agent, "actor_network"), actor_rng, obs)
+    if agent.config.trunk is None:
+        return actor, with_parameters(network_of(agent, "critic_network"), critic_rng, obs)
+    features = features_at(actor, obs)
+    return actor, with_parameters(own_network(agent, "critic_network"), critic_rng, features)
 
 
 def make_network(

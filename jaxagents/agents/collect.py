@@ -1,5 +1,6 @@
 """Rollouts: what agents play between updates, all of their environments at once."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,6 @@ from jaxagents.core.report import Report
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.envs.checks import check_alike
-from jaxagents.envs.episodes import Episodes
 from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.train_state import TrainState
 
@@ -70,7 +70,10 @@ def collect(
         TypeError: `_rollout_environment` gives no environment.
         ValueError: Its states or observations are structured otherwise than the agent's own.
     """
-    actor, episodes = runner.actor_training, _episodes_of_rollout(agent, runner)
+    actor = runner.actor_training
+    episodes = agent.episodes.within(agent._rollout_environment(runner))
+    if episodes is not agent.episodes:
+        check_alike(agent.episodes, episodes, f"{type(agent).__name__}._rollout_environment")
     initial = initial_carry(actor.model_def)
     draw, act = drawing(agent, actor, runner.carry, runner.obs)
 
@@ -104,15 +107,6 @@ def collect(
     return runner.replace(obs=obs, envstate=envstate, carry=carry), traj
 
 
-def _episodes_of_rollout(agent: "OnPolicyBase", runner: Runner) -> Episodes:
-    """The episodes of the next rollout, which go on from those of the one before."""
-    own = agent.episodes
-    now = own.within(agent._rollout_environment(runner))
-    if now is not own:
-        check_alike(own, now, f"{type(agent).__name__}._rollout_environment")
-    return now
-
-
 def drawing(
     agent: "OnPolicyBase", actor: TrainState, carry: PyTree, obs: PyTree
 ) -> tuple[Callable, Callable]:
@@ -129,10 +123,7 @@ def drawing(
         memory and one observation to the memory afterwards, an action and its log-probability. A draw is
         the noise of the distribution if that is few numbers, and otherwise a key.
     """
-
-    def distribution(carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        return distribution_at(agent, actor, carry, obs)
-
+    distribution = functools.partial(distribution_at, agent, actor)
     of_one = jax.tree.map(lambda x: x[0], (carry, obs))
     draw, action_of = _draw_of(jax.eval_shape(distribution, *of_one)[1])
 

@@ -1,6 +1,7 @@
 """Checks of what a training goes on from, before anything is compiled."""
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -10,7 +11,10 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import are_equal, is_traced
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import programs_of
 from jaxagents.core.trees import leaves_by_name
+from jaxagents.engine.behaviour import Behaviour
+from jaxagents.engine.program import RunnerT
 
 _RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
 _AS_BEFORE = (
@@ -111,28 +115,48 @@ def is_at_end(runner: PyTree, last: PyTree, vital_arrays: Callable[[Any], PyTree
     )
 
 
-def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
+def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> RunnerT:
+    """A fresh runner of an agent, as shapes.
+
+    Args:
+        agent: The agent.
+        hyperparams: Hyperparameters; the default ones where these are of another class.
+
+    Returns:
+        The runner.
+    """
+    kind = agent._hyperparams_type
+    given = hyperparams if isinstance(hyperparams, kind) else kind()
+    key = "fresh runner", jax.tree.structure(given)
+    return programs_of(agent).get(
+        key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
+    )
+
+
+def check_fits(agent: Behaviour, runner: Any) -> None:
     """Raises unless a runner is shaped like those of an agent.
 
     Args:
+        agent: The agent.
         runner: The runner. Fields that are `None` were left out of a checkpoint, and are not compared.
-        fresh: A fresh runner, as shapes.
-        agent: The agent, in words.
 
     Raises:
         TypeError: It is no runner, or one of another family of agents.
         ValueError: It is a stack of several, or an array is missing, or of another shape; the error
             names the first.
     """
+    if hasattr(runner, "update_step"):
+        check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
+    fresh: Any = fresh_runner(agent, getattr(runner, "hyperparams", None))
+    name = repr(agent).strip("<>")
     if not isinstance(runner, type(fresh)):
         hint = f": {_RESULT}" if isinstance(runner, tuple) else ""
         raise TypeError(
-            f"{agent} takes a runner of the class {type(fresh).__name__}, got "
+            f"{name} takes a runner of the class {type(fresh).__name__}, got "
             f"{type(runner).__name__}{hint}."
         )
-    check_single(runner)
     found, needed = _shapes(runner.replace(info={})), _shapes(fresh)
-    left_out = {name for name, value in vars(runner).items() if value is None}
+    left_out = {field for field, value in vars(runner).items() if value is None}
     for path in {**needed, **found}:
         if path.split("/")[0] in left_out or found.get(path) == needed.get(path):
             continue
@@ -141,23 +165,47 @@ def check_fits(runner: PyTree, fresh: PyTree, agent: str) -> None:
             for shapes in (found, needed)
         )
         raise ValueError(
-            f"This runner does not fit {agent}: its {path} {here}, that of a fresh one {there}. "
+            f"This runner does not fit {name}: its {path} {here}, that of a fresh one {there}. "
             "A runner goes on with the environment, the networks, the batch_size and the other sizes "
             "that it began with."
         )
 
 
-def check_same_metrics(earlier: Metrics, point: Metrics, reported: Collection[str]) -> None:
-    """Raises unless a training that goes on is evaluated as it was.
+@contextlib.contextmanager
+def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
+    """Where a step fails since a runner does not fit the agent, raises an error that says so.
+
+    To compare the shapes of all arrays before each step would take longer than many steps.
+    """
+    check_not_used_up(runner)
+    try:
+        yield
+    except Exception:
+        check_fits(agent, runner)
+        raise
+
+
+def as_own(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
+    """The arrays of a runner, in the networks and optimizers of an agent."""
+    fresh: Any = fresh_runner(agent, runner.hyperparams)
+    structure = jax.tree.structure(fresh.replace(info=runner.info))
+    return jax.tree.unflatten(structure, jax.tree.leaves(runner))
+
+
+def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
+    """Raises unless a training that goes on from a runner is evaluated as it was.
 
     Args:
+        agent: The agent.
         earlier: Metrics so far, points first.
-        point: Metrics of a point from now on, as shapes.
-        reported: Names of the numbers that updates have reported, which the first update tells anew.
+        runner: The runner. The numbers that it reports are told anew by the next update.
 
     Raises:
-        ValueError: It has not.
+        ValueError: It is evaluated otherwise.
     """
+    fresh = fresh_runner(agent, runner.hyperparams)
+    key = "metrics", jax.tree.structure(fresh)
+    point = programs_of(agent).get(key, lambda it: it.program.shapes_of_metrics(fresh))
     was_evaluated = "lengths" in earlier
     if was_evaluated != ("lengths" in point):
         before = "was evaluated" if was_evaluated else "was not evaluated"
@@ -165,7 +213,7 @@ def check_same_metrics(earlier: Metrics, point: Metrics, reported: Collection[st
             f"This training {before} so far, and its metrics go on: make the agent with "
             f"eval_during_training={was_evaluated}."
         )
-    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in reported}
+    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in runner.info}
     has = _shapes(point)
     if was_evaluated and had["lengths"] != has["lengths"]:
         (n_before,), (n_now,) = had["lengths"], has["lengths"]

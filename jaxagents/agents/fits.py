@@ -1,5 +1,6 @@
 """How actor and critic are fitted to a rollout, and what is reported of that."""
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -58,10 +59,8 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         lead = {"time": n_steps, "environments": n_envs}
         check_inputs(f"{name}._{network}_loss_input", given, lead)
     in_order = any(remembers(network_of(agent, f"{network}_network")) for network in inputs)
-
-    def elements(given: tuple[PyTree, ...]) -> PyTree:
-        weighed_inputs = (*given, playing(traj.obs))
-        return sequences.elements(weighed_inputs) if in_order else weighed_inputs
+    elements = {network: (*given, playing(traj.obs)) for network, given in inputs.items()}
+    elements = sequences.elements(elements) if in_order else elements
 
     def samples(*elements: PyTree) -> tuple[PyTree, ...]:
         *given, weights = sequences.samples(elements) if in_order else elements
@@ -73,25 +72,22 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         check_inputs(f"{name}._actor_minibatch", prepared, {"samples": n_samples_of(given)})
         return *prepared, weights
 
-    def loss_of(hook: Callable) -> Callable[..., tuple[Array, Info]]:
-        def loss(*samples_and_weights: PyTree) -> tuple[Array, Info]:
-            *samples, weights = samples_and_weights
-            return weighed(losses_and_info(hook(*samples, runner.hyperparams)), weights)
-
-        return loss
+    def losses(hook: Callable, *samples_and_weights: PyTree) -> tuple[Array, Info]:
+        *samples, weights = samples_and_weights
+        return weighed(losses_and_info(hook(*samples, runner.hyperparams)), weights)
 
     actor = Fit(
         runner.actor_training,
-        loss_of(agent._actor_loss),
-        elements(inputs["actor"]),
+        functools.partial(losses, agent._actor_loss),
+        elements["actor"],
         config.actor_epochs,
         agent._kl_threshold(runner.hyperparams),
         samples,
     )
     critic = Fit(
         runner.critic_training,
-        loss_of(agent._critic_loss),
-        elements(inputs["critic"]),
+        functools.partial(losses, agent._critic_loss),
+        elements["critic"],
         config.critic_epochs,
         prepare=samples,
     )

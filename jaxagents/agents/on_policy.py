@@ -13,7 +13,7 @@ from jaxagents import ops, sharding
 from jaxagents.agents import shared_trunk, targets
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.chosen_network import create_networks, network_of
 from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
@@ -22,11 +22,10 @@ from jaxagents.agents.playing import playing
 from jaxagents.agents.policy import (
     DRAWING_HOOKS,
     distribution_at,
-    log_probs_and_entropies,
     log_probs_of_rollout,
 )
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import to_learn_from
+from jaxagents.agents.sequences import Sequence, outputs_of, to_learn_from
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
@@ -41,7 +40,6 @@ from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import remembers
-from jaxagents.networks.initialisation import initialise
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
@@ -337,7 +335,19 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Both, of each sample (and actor).
         """
-        return log_probs_and_entropies(self, training, obs, actions)
+        in_order = isinstance(obs, Sequence)
+
+        def of_sample(seen: PyTree, action: PyTree) -> tuple[Array, Array]:
+            if in_order:
+                distribution = self._distribution_of(seen)
+            else:
+                _, distribution = distribution_at(self, training, (), seen)
+            return distribution.log_prob(action), distribution.entropy()
+
+        seen = outputs_of(training, obs) if in_order else obs
+        log_probs, entropies = jax.vmap(of_sample)(seen, actions)
+        shape = len(log_probs), *self._actors_shape
+        return log_probs.reshape(shape), entropies.reshape(shape)
 
     def _gives(self, hook: str) -> bool:
         """Whether a hook is given, by the class or as an attribute of the object."""
@@ -355,7 +365,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             The value of each sample (and actor).
         """
-        return targets.values_of(self, training, obs)
+        if isinstance(obs, Sequence):
+            return targets.values_from(self, outputs_of(training, obs))
+        one_by_one = jax.vmap(lambda obs: self._value(training, training.params, obs))
+        return targets.values_from(self, one_by_one(obs))
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
         """The value of one observation (for each actor), of a critic without a memory.
@@ -539,13 +552,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
         """Actor and critic with fresh parameters, without optimizers."""
-        actor = _with_parameters(network_of(self, "actor_network"), actor_rng, obs)
-        if self.config.trunk is None:
-            critic = network_of(self, "critic_network")
-            return actor, _with_parameters(critic, critic_rng, obs)
-        critic = own_network(self, "critic_network")
-        features = shared_trunk.features_at(actor, obs)
-        return actor, _with_parameters(critic, critic_rng, features)
+        return create_networks(self, actor_rng, critic_rng, obs)
 
     # The runner.
 
@@ -619,8 +626,3 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     def _validate(self) -> None:
         check_agent(self)
-
-
-def _with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
-    inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
-    return TrainState.from_variables(network, initialise(network, rng, *inputs))

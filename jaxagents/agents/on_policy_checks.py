@@ -1,18 +1,22 @@
 """Checks of on-policy agents, made on shapes before anything is compiled."""
 
+import functools
+import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.agents.checks.actions import check_discrete_action, check_distribution
 from jaxagents.agents.checks.hooks import check_plays_on_host
-from jaxagents.agents.chosen_network import network_of, own_network
+from jaxagents.agents.chosen_network import create_networks, network_of, own_network
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.policy import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.shared_trunk import whole_critic
+from jaxagents.core.arrays import is_numeric
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.trees import check_same_tree, check_size
 from jaxagents.envs.checks import (
@@ -21,6 +25,7 @@ from jaxagents.envs.checks import (
     check_one_actor,
     check_several_actors,
 )
+from jaxagents.envs.spaces import Space, is_discrete
 from jaxagents.learners.losses import Info
 from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import TrainState
@@ -160,10 +165,10 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
         _, distribution = distribution_at(agent, actor, carry, obs)
         hook = "_distribution_of" if remembers(actor.model_def) else "_distribution"
         methods = ["sample", "log_prob", "entropy", *["mode"] * (not agent._gives("policy"))]
-        check_distribution(distribution, methods, f"{name}.{hook}")
+        _check_distribution(distribution, methods, f"{name}.{hook}")
         _, greedy = agent.act(actor, carry, obs)
         action = distribution.sample(key)
-        check_discrete_action(action, agent.episodes.action_space, name, env.wording.environment)
+        _check_discrete_action(action, agent.episodes.action_space, name, env.wording.environment)
         return action, greedy, distribution.log_prob(action), distribution.entropy()
 
     action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
@@ -174,16 +179,50 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
     return action
 
 
+def _check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:
+    """Raises if an action of a discrete space is no whole number."""
+    for leaf in jax.tree.leaves(action) if is_discrete(space) else []:
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise TypeError(
+                f"{agent}: actions of {env} are discrete, and must be whole numbers, such as those of "
+                f"jnp.argmax or jax.random.categorical, got {leaf.dtype}."
+            )
+
+
+def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) -> None:
+    """Raises unless a hook gives a distribution of actions."""
+    kind = type(distribution).__name__
+    wanted = (
+        f"{hook} must return a distribution, such as jaxagents.ops.Categorical(logits), with "
+        "sample(key), log_prob(action), entropy() and mode()"
+    )
+    missing = [name for name in methods if not callable(getattr(distribution, name, None))]
+    if missing:
+        is_array = hasattr(distribution, "dtype")
+        given = f"an array of shape {distribution.shape}" if is_array else f"a {kind}"
+        raise TypeError(f"{wanted}, got {given}, which lacks {', '.join(missing)}.")
+    try:
+        inspect.signature(distribution.sample).bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"{wanted}, but {kind}.sample takes no key by position: write a class whose sample(key) "
+            "calls it, such as self.inner.sample(seed=key)."
+        ) from error
+    if not all(map(is_numeric, jax.tree.leaves(distribution))):
+        raise TypeError(
+            f"{wanted}, and {kind} is no pytree, of which a policy can be compiled: make it a "
+            "flax.struct.dataclass."
+        )
+
+
 def _check_variables_are_kept(
     agent: "OnPolicyBase", obs: PyTree, actor: TrainState, critic: TrainState
 ) -> None:
     """Raises if `_create_networks` has replaced variables of networks, where it meant to add some."""
-    from jaxagents.agents.on_policy import OnPolicyBase
-
-    if type(agent)._create_networks is OnPolicyBase._create_networks:
+    if not agent._gives("_create_networks"):
         return
     key = jax.eval_shape(lambda: jax.random.key(0))
-    own = jax.eval_shape(lambda *x: OnPolicyBase._create_networks(agent, *x), key, key, obs)
+    own = jax.eval_shape(functools.partial(create_networks, agent), key, key, obs)
     for what, before, after in zip(("actor", "critic"), own, (actor, critic), strict=True):
         lost = sorted(before.extra_variables.keys() - after.extra_variables.keys())
         if lost and before.model_def == after.model_def:

@@ -8,7 +8,7 @@ from flax import struct
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.sequences import Sequence, first_of, outputs_of
+from jaxagents.agents.sequences import first_of
 from jaxagents.agents.transitions import Transition
 from jaxagents.learners.memory import step, unroll
 from jaxagents.learners.train_state import TrainState
@@ -75,33 +75,6 @@ def distribution_at(
     if any(agent._gives(hook) for hook in DRAWING_HOOKS):
         return carry, HooksDistribution(actor, obs, agent)
     return carry, agent._distribution(actor, actor.params, obs)
-
-
-def log_probs_and_entropies(
-    agent: "OnPolicyBase", actor: TrainState, inputs: PyTree, actions: PyTree
-) -> tuple[Float[Array, "samples ..."], Float[Array, "samples ..."]]:
-    """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
-
-    Args:
-        agent: The agent.
-        actor: State of the actor's training.
-        inputs: Observations, samples first; or sequences of them.
-        actions: The actions, samples first.
-
-    Returns:
-        Both, of each sample (and actor).
-    """
-
-    def of_sample(seen: PyTree, action: PyTree) -> tuple[Array, Array]:
-        if isinstance(inputs, Sequence):
-            distribution = agent._distribution_of(seen)
-        else:
-            _, distribution = distribution_at(agent, actor, (), seen)
-        return distribution.log_prob(action), distribution.entropy()
-
-    seen = outputs_of(actor, inputs) if isinstance(inputs, Sequence) else inputs
-    numbers = jax.vmap(of_sample)(seen, actions)
-    return jax.tree.map(jax.vmap(lambda x: x.reshape(agent._actors_shape)), numbers)
 
 
 def log_probs_of_rollout(

@@ -1,4 +1,4 @@
-"""What on-policy agents learn from: scaled rewards, values, advantages and returns of a rollout."""
+"""Targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.playing import Weights, playing, without_values_of_departed
 from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import Sequence, first_of, outputs_of
+from jaxagents.agents.sequences import first_of
 from jaxagents.agents.shared_trunk import whole_critic
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import select
@@ -94,7 +94,7 @@ def _values_of_rollout(
     at_once = steps_at_once(agent.config)
     if not remembers(critic.model_def):
         value, next_value = jax.lax.map(
-            lambda at_t: (values_of(agent, critic, at_t[0]), values_of(agent, critic, at_t[1])),
+            lambda at_t: (agent._values(critic, at_t[0]), agent._values(critic, at_t[1])),
             (traj.obs, traj.next_obs),
             batch_size=at_once,
         )
@@ -104,10 +104,10 @@ def _values_of_rollout(
         return unroll(critic, carry, obs, first)
 
     def after(at_t: tuple[PyTree, PyTree]) -> Array:
-        return _as_values(agent, jax.vmap(lambda *one: step(critic, *one)[1])(*at_t))
+        return values_from(agent, jax.vmap(lambda *one: step(critic, *one)[1])(*at_t))
 
     carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, first_of(traj))
-    value = jax.vmap(lambda x: _as_values(agent, x))(value)
+    value = jax.vmap(lambda outputs: values_from(agent, outputs))(value)
     next_value = jax.lax.map(after, (carries, traj.next_obs), batch_size=at_once)
     fresh = jax.vmap(jax.vmap(select, (0, None, 0)), (0, None, 0))
     initial = initial_carry(critic.model_def)
@@ -117,33 +117,9 @@ def _values_of_rollout(
     return jax.tree.map(lambda x: x[-1], carries), traj
 
 
-def values_of(
-    agent: "OnPolicyBase", critic: TrainState, inputs: PyTree
-) -> Float[Array, "samples ..."]:
-    """The values of a minibatch, as the critic gives them.
-
-    Args:
-        agent: The agent.
-        critic: State of the critic's training.
-        inputs: Observations, samples first; or sequences of them.
-
-    Returns:
-        The value of each sample (and actor).
-    """
-    if isinstance(inputs, Sequence):
-        return _as_values(agent, outputs_of(critic, inputs))
-    values = jax.vmap(lambda obs: agent._value(critic, critic.params, obs))(inputs)
-    return _in_single_precision(values)
-
-
-def _as_values(agent: "OnPolicyBase", outputs: Array) -> Array:
-    """Outputs of a critic, samples first, as the value of each actor."""
-    values = jax.vmap(lambda x: x.reshape(agent._actors_shape))(outputs)
-    return _in_single_precision(values)
-
-
-def _in_single_precision(values: Array) -> Array:
-    """Values in single precision at least, whichever precision the network computes in."""
+def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples ..."]:
+    """Outputs of a critic, samples first, as values (of each actor), in single precision at least."""
+    values = outputs.reshape(len(outputs), *agent._actors_shape)
     return values.astype(jnp.promote_types(values.dtype, jnp.float32))
 
 
@@ -175,13 +151,18 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
     """
     hyperparams = runner.hyperparams
     traj, gae_lambda = without_values_of_departed(traj, agent._gae_lambda(hyperparams))
-    value, next_value = traj.value, traj.next_value
-    reward = _of_values(traj.reward, value.shape)
-    terminated, truncated = (
-        jnp.broadcast_to(_append_axes(flag, value.ndim), value.shape)
-        for flag in (traj.terminated, traj.truncated)
+    value, next_value, reward = traj.value, traj.next_value, traj.reward
+    shape, of_each = value.shape, (*value.shape[:2], *[1] * (value.ndim - 2))
+    if jnp.shape(reward) not in (shape, of_each):
+        raise ValueError(
+            "The rewards of a rollout must be shaped as its values, (time, environments, *actors) of "
+            f"{shape}, got shape {jnp.shape(reward)}."
+        )
+    reward, terminated, truncated = (
+        jnp.broadcast_to(x.reshape(of_each) if x.shape != shape else x, shape)
+        for x in (reward, traj.terminated, traj.truncated)
     )
-    gamma, gae_lambda = (jnp.broadcast_to(x, value.shape) for x in (hyperparams.gamma, gae_lambda))
+    gamma, gae_lambda = (jnp.broadcast_to(x, shape) for x in (hyperparams.gamma, gae_lambda))
 
     def backwards(
         after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
@@ -199,17 +180,6 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
     return traj._replace(advantage=advantage, target=target)
 
 
-def _of_values(reward: Array, shape: tuple[int, ...]) -> Array:
-    """Rewards of all actors, each its own or the same."""
-    of_all = (*shape[:2], *[1] * (len(shape) - 2))
-    if jnp.shape(reward) not in (shape, of_all):
-        raise ValueError(
-            "The rewards of a rollout must be shaped as its values, (time, environments, *actors) of "
-            f"{shape}, got shape {jnp.shape(reward)}."
-        )
-    return jnp.broadcast_to(reward, shape)
-
-
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
     name, output = name_of(step), step(after, inputs)
     expected = "what the step before is given, and the output of this step"
@@ -222,10 +192,6 @@ def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Arr
         )
     first, second = (jnp.asarray(x, after.dtype) for x in output)  # counts and flags as numbers
     return first, second
-
-
-def _append_axes(x: Array, ndim: int) -> Array:
-    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
 
 
 def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, ""]:

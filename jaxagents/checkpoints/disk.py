@@ -68,9 +68,9 @@ def make_durable(*paths: Path) -> None:
 
 
 def probe(directory: Path, n_bytes: int) -> None:
-    """Writes a file to a folder for a moment, larger than checkpoints of few bytes and up to a megabyte.
+    """Writes a file of up to a megabyte (and the overhead) to a folder for a moment.
 
-    On a full or read-only disk this is an `OSError`; the errors of orbax would fill a screen.
+    On a full or read-only disk, this raises one `OSError`, while orbax logs errors that fill a screen.
     """
     path = directory / ".probe"
     try:

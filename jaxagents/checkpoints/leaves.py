@@ -111,8 +111,8 @@ def unpack(saved: Signature, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def read_leaves(folder: Path, part: str, signatures: Sequence[Signature]) -> dict[str, np.ndarray]:
     """Reads the leaves of a part of a checkpoint, and compares them with their digests.
 
-    Orbax writes an OCDBT database of zarr arrays, which tensorstore reads. Orbax itself is not asked to:
-    where a file is damaged, it leaves tasks behind that complain of it at any later time.
+    Orbax writes an OCDBT database of zarr arrays, which is read by tensorstore alone: if a file is
+    damaged, orbax would leave tasks behind that log errors at any later time.
 
     Returns:
         The leaves by path.

@@ -83,11 +83,8 @@ class Records:
     ) -> None:
         """Prepares the records; nothing is written before the context is entered.
 
-        Args:
-            store: Where they go.
-            writer: Writes checkpoints there.
-            snapshot: Maps a runner to the contents of a checkpoint.
-            earlier: Metrics of the runs that this one continues.
+        `snapshot` maps a runner to the contents of a checkpoint. `earlier` are the metrics of the runs
+        that this one continues.
         """
         self._store = store
         self._writer = writer
@@ -212,16 +209,10 @@ def restore(
     best_fn: Callable[[Metrics], ArrayLike] | None,
     hyperparams: PyTree,
 ) -> tuple[PyTree, Metrics]:
-    """Reads a checkpoint of an agent.
+    """Reads the runner, and the metrics of the points up to it, in a checkpoint of an agent.
 
-    Args:
-        agent: The agent, whose configuration names the folder.
-        mode: `"best"`, `"last"`, or the number of an update step.
-        best_fn: Maps the metrics at the kept checkpoints to the index of the best.
-        hyperparams: Hyperparameters structured as those that were saved, but for schedules.
-
-    Returns:
-        The runner, and the history of metrics up to it.
+    See `Store.first_readable` for `mode` and `best_fn`. The hyperparameters must be structured like the
+    saved ones, except for schedules.
     """
     if agent.config.checkpoint_dir is None:
         raise FileNotFoundError(
@@ -233,14 +224,14 @@ def restore(
         notes = store.notes(step)
         like_saved = structured_as_saved(hyperparams, notes)
         key = jax.random.key(0, impl=notes.get(_KEYS))
-        template = with_saved_info(shapes_of_fresh(agent, key, like_saved), notes)
-        return store.read(step, identity_of(agent), template)
+        template = _with_saved_info(_fresh_shapes(agent, key, like_saved), notes)
+        return store.read(step, _identity(agent), template)
 
     runner, history, _ = store.first_readable(mode, best_fn, read)
     return runner, history
 
 
-def with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
+def _with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
     """A runner, as shapes, with the numbers that updates had reported when it was saved.
 
     A fresh runner has none yet.
@@ -260,7 +251,7 @@ def records_of(
     together: bool = False,
     rng: RandomKey | None = None,
 ) -> Records:
-    """The records of an agent's run: also `hyperparameters.json`.
+    """The records of an agent's run, which include `hyperparameters.json`.
 
     Args:
         agent: The agent, whose configuration names the folder.
@@ -276,34 +267,33 @@ def records_of(
         first_key = None if earlier is None else store.first_key(start)
 
     def snapshot(runner: PyTree) -> Snapshot:
-        is_sound = not not_finite(agent.vital_arrays(runner))
-        is_sound = not processes.in_any(not is_sound) if together else is_sound
+        is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
+        is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
         notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key}
         keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
         if keys:
             notes[_KEYS] = str(implementation_of(keys[0]))
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, is_sound)
+        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
 
-    writer = SharedWriter if together else Writer
-    return Records(
-        store, writer(store, *described(agent, start, runner.hyperparams)), snapshot, earlier
-    )
+    kind = SharedWriter if together else Writer
+    writer = kind(store, *_description(agent, start, runner.hyperparams))
+    return Records(store, writer, snapshot, earlier)
 
 
-def shapes_of_fresh(agent: Agent, rng: RandomKey, hyperparams: PyTree) -> PyTree:
+def _fresh_shapes(agent: Agent, rng: RandomKey, hyperparams: PyTree) -> PyTree:
     """The shapes of a fresh runner, as checkpoints hold it."""
     return jax.eval_shape(lambda *args: agent.checkpointed(agent.start(*args)), rng, hyperparams)
 
 
-def described(agent: Agent, start: int, hyperparams: PyTree) -> tuple[Any, ...]:
-    """The arguments of a writer, after its store, that describe a run of an agent from a step on."""
-    identity, config = identity_of(agent), agent.config.computation()
+def _description(agent: Agent, start: int, hyperparams: PyTree) -> tuple[Any, ...]:
+    """The arguments of a writer, after its store, for a run of an agent from some step on."""
+    identity, config = _identity(agent), agent.config.computation()
     description = {**identity, "env_params": agent.env_params, "config": config}
     files = {"config": description, "hyperparameters": hyperparams}
     return identity, agent.config.keep_checkpoints, start, files
 
 
-def identity_of(agent: Agent) -> dict[str, str]:
+def _identity(agent: Agent) -> dict[str, str]:
     """The names of an agent in the notes of its checkpoints."""
     return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}
 
@@ -337,19 +327,16 @@ def restore_members(agent: Agent, grid: Grid) -> Restored | None:
 
     def read(step: int) -> Restored:
         notes = store.notes(step)
-        store.check_identity(step, notes, identity_of(agent))
+        store.check_identity(step, notes, _identity(agent))
         difference = grid.difference(notes[_GRID])
         if difference is not None:
             raise ValueError(
                 f"{store.place(step)} is of another sweep: {difference}. Give what it began with, or "
                 "choose another checkpoint_dir. Nothing was changed."
             )
-        hyperparams = jax.tree.map(lambda x: x[0], grid.sets)
-        one = shapes_of_fresh(agent, grid.seeds[0], hyperparams)
-        stack = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((grid.n_members, *x.shape), x.dtype), one
-        )
-        return store.read(step, identity_of(agent), with_saved_info(stack, notes))
+        one = _fresh_shapes(agent, grid.seeds[0], jax.tree.map(lambda x: x[0], grid.sets))
+        shapes = jax.tree.map(lambda x: x.update(shape=(grid.n_members, *x.shape)), one)
+        return store.read(step, _identity(agent), _with_saved_info(shapes, notes))
 
     return store.first_readable("last", None, read)
 
@@ -361,14 +348,9 @@ def records_of_sweep(
     first: int,
     earlier: Metrics | None,
 ) -> Records:
-    """The records of a sweep: also `hyperparameters.json`, with all sets.
+    """The records of a sweep, which include `hyperparameters.json`, with all sets.
 
-    Args:
-        agent: The agent, whose configuration names the folder.
-        grid: The members.
-        gather: Makes one stack of their runners.
-        first: Number of updates made earlier.
-        earlier: Metrics up to there.
+    `gather` makes one stack of the members' runners. `earlier` are the metrics up to update `first`.
     """
 
     def snapshot(runners: PyTree) -> Snapshot:
@@ -376,5 +358,5 @@ def records_of_sweep(
         return Snapshot(int(stack.update_step[0]), stack, {_GRID: grid.notes()})
 
     store = SweepStore(Path(agent.config.checkpoint_dir) / SWEEP)
-    writer = Writer(store, *described(agent, first, grid.sets))
+    writer = Writer(store, *_description(agent, first, grid.sets))
     return Records(store, writer, snapshot, earlier)

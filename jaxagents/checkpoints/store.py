@@ -48,9 +48,9 @@ class Store:
     """The checkpoints of a run, in a folder of its own.
 
     A checkpoint is a folder named after its step. It holds a pytree with a digest of every leaf, the
-    history of metrics up to it, and the names of its owner. One that is written again, with other
-    contents, gets a new folder (`20-2`), and the latest of them counts. A subclass says what kind of run
-    it is.
+    history of metrics up to it, and the names of its owner. If it is written again with other contents,
+    that is a new version in a new folder (`20-2`), and the latest version counts: a kill leaves the old
+    one or the new one. Subclasses say what kind of run it is.
     """
 
     item: ClassVar[str]  # name of the pytree
@@ -270,7 +270,12 @@ class Store:
 
     def _chosen(self, best_fn: Callable[[Metrics], Any]) -> int:
         """The step of the kept checkpoint that a function of the metrics chooses."""
-        history = self._kept_history()
+        found = next(self._undamaged(self.history), None)
+        if found is None:
+            raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
+        step, history = found
+        is_kept = np.isin(history[self.step_name], [step, *self.steps()])
+        history = {name: values[is_kept] for name, values in history.items()}
         kept = history[self.step_name]
         chosen = np.asarray(best_fn(history))
         if chosen.ndim or chosen.dtype.kind not in "iu":
@@ -284,13 +289,6 @@ class Store:
                 f"best_fn gave index {index}, but there are {len(kept)} kept checkpoints."
             )
         return int(kept[index])
-
-    def _kept_history(self) -> Metrics:
-        """The metrics of the points whose checkpoints are still there."""
-        for step, history in self._undamaged(self.history):
-            kept = np.isin(history[self.step_name], [step, *self.steps()])
-            return {name: values[kept] for name, values in history.items()}
-        raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
     def _undamaged(self, read: Callable[[int], Read]) -> Iterator[tuple[int, Read]]:
         """Reads all checkpoints, the newest first; passes over damaged ones with a warning.

@@ -44,9 +44,6 @@ _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
 class Writer:
     """Writes the checkpoints of a store, whose folder it locks, in a thread of its own."""
 
-    leads = True
-    """Whether this process writes what is not divided among processes."""
-
     def __init__(
         self,
         store: Store,
@@ -248,12 +245,10 @@ class Writer:
         """Has a checkpoint written, and then removes those that are not kept."""
         try:
             save()
-            if self.leads:
-                make_durable(path / META / FILE, path / META, path, path.parent)
-                self._move_old_away()
+            make_durable(path / META / FILE, path / META, path, path.parent)
+            self._move_old_away()
         finally:
-            if self.leads:
-                self._tidy_up()
+            self._tidy_up()
 
     def _move_old_away(self) -> None:
         folders = self._store.folders()
@@ -291,16 +286,11 @@ class Writer:
 class SharedWriter(Writer):
     """Writes checkpoints to a store, each process its own part of the arrays.
 
-    The first process locks the folder and writes all else. A process that gave up alone, or tried again,
-    would have the others wait for it: so errors are raised, and nothing is tried again.
+    The first process locks the folder and writes all else. Errors are raised and nothing is tried again,
+    as the others would wait for a process that gave up, or tried again, alone.
     """
 
     _orbax: "AsyncCheckpointer"
-
-    @property
-    def leads(self) -> bool:
-        """Whether this is the first process."""
-        return processes.leads()
 
     def attempt(self) -> contextlib.AbstractContextManager[None]:
         """A context in which errors are raised."""
@@ -308,22 +298,24 @@ class SharedWriter(Writer):
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Prepares the folder, or raises an error in all processes."""
-        error = None
-        if self.leads:
+        error, folder = None, self._store.directory
+        if processes.leads():
             try:
                 super()._begin(stack)
             except Exception as raised:
                 error = raised
-        folder = self._store.directory
         if processes.in_any(error is not None):
             raise error or RuntimeError(
                 f"The first process could not begin to write to {folder}; its own error says why."
             )
         token = folder / f".seen-by-all-{processes.agreed(secrets.randbits(30))}"
-        if self.leads:
+        if processes.leads():
             token.touch()
-        missing = processes.those_without(_appears(token))
-        if self.leads:
+        deadline = time.monotonic() + _SECONDS_FOR_A_FILE_TO_APPEAR
+        while not (is_seen := token.exists()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        missing = processes.those_without(is_seen)
+        if processes.leads():
             token.unlink()
         if missing:
             raise FileNotFoundError(
@@ -349,7 +341,9 @@ class SharedWriter(Writer):
 
     def _write(self, path: Path, items: "Composite") -> None:
         self._orbax.save(path, args=items)
-        self._wait = functools.partial(self._complete, path, self._orbax.wait_until_finished)
+        self._wait = self._orbax.wait_until_finished
+        if processes.leads():
+            self._wait = functools.partial(self._complete, path, self._wait)
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays, where they are, and signatures: each process digests its own blocks."""
@@ -379,13 +373,3 @@ def _digests_of_own_blocks(array: Array) -> list[int]:
         if shard.replica_id == 0:
             digests[first_row(shard.index)] = digest(np.asarray(shard.data))
     return list(digests.values())
-
-
-def _appears(path: Path) -> bool:
-    """Whether a file is there, if need be after a while."""
-    deadline = time.monotonic() + _SECONDS_FOR_A_FILE_TO_APPEAR
-    while not path.exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True

@@ -29,7 +29,7 @@ FORMER_HOOKS = {
     "_generate_metrics": "what the losses report, and _eval_metrics",
     "_create_training": "_create_runner",
     "_create_update_runner": "_create_runner",
-    "_make_rollout_runners": "_rollout",
+    "_make_rollout_runners": "_collect",
     "_add_next_values": _TARGETS,
     "_add_advantages": _TARGETS,
     "_process_trajectory": _TARGETS,

@@ -84,6 +84,12 @@ class HasPrograms(Hashable, Protocol):
         """The compiled programs; `None` within a program."""
 
 
+def programs_of(agent: HasPrograms) -> Programs[Any]:
+    """The compiled programs of an agent that is not itself within one."""
+    assert agent.programs is not None
+    return agent.programs
+
+
 def compiled(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Compiles a method of agents, once for all that are equal.
 

@@ -21,7 +21,7 @@ from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
-from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.schedules import values_at
 from jaxagents.core.sealed import SealedAtTheEnd
 from jaxagents.core.shared_programs import Programs
 from jaxagents.engine.checks import (
@@ -146,12 +146,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """A runner with hyperparameters that it keeps for its next update, schedules or not."""
         return runner.replace(hyperparams=hyperparams)
 
-    def _at_present(self, runner: RunnerT) -> RunnerT:
-        """A runner with the numbers that its schedules give in its next update."""
-        if not has_schedules(runner.hyperparams):
-            return runner
-        return self._with_hyperparams(runner, values_at(runner.hyperparams, runner.update_step))
-
     def moment(self, runner: RunnerT) -> Moment:
         """The moment of a training at which a runner stands, as far as its environment knows of it.
 
@@ -173,17 +167,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         Returns:
             The agent, itself if the environment is the same throughout.
         """
-        episodes = self.episodes.at(moment)
+        episodes = self.episodes.at_update(*moment)
         if episodes is self.episodes:
             return self
         agent = copy.copy(self)
         object.__setattr__(agent, "episodes", episodes)
         return agent
-
-    def _as_before(self, runner: RunnerT, earlier: RunnerT) -> RunnerT:
-        """A runner with the schedules that an earlier one had."""
-        given = earlier.hyperparams
-        return self._with_schedules(runner, given) if has_schedules(given) else runner
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:
@@ -335,12 +324,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     @property
     def programs(self) -> Programs[Self] | None:
         """The compiled programs of the agent; `None` inside a program, which is itself compiled."""
-        return self._programs
-
-    @property
-    def compiled(self) -> Programs[Self]:
-        """The compiled programs of an agent that is not itself within one."""
-        assert self._programs is not None
         return self._programs
 
     def with_data(self, data: PyTree) -> Self:

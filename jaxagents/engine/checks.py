@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -132,18 +132,18 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
         ValueError: The runner has other arrays, or a number has axes or the name of another metric.
     """
     step = f"{agent}._training_step, or a step that it calls,"
-    is_pair = isinstance(outcome, tuple) and len(outcome) == 2
+    given = outcome if isinstance(outcome, tuple) else (outcome,)
+    found = [type(x).__name__ for x in given]
     if (
-        not is_pair
-        or not isinstance(outcome[0], type(before))
-        or not isinstance(outcome[1], Report)
+        len(given) != 2
+        or not isinstance(given[0], type(before))
+        or not isinstance(given[1], Report)
     ):
-        found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
         raise TypeError(
             f"{step} must return the runner after the update and its report, as in 'runner, report = "
             f"super()._training_step(runner)', got {' and '.join(found)}."
         )
-    runner, report = cast(tuple[Any, Report], outcome)
+    runner, report = given
     maker = "_create_networks or _create_runner"
     check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
     shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}

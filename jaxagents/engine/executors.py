@@ -23,6 +23,7 @@ from jaxagents.core.compilation import (
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite
+from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.host_play import HostPlayer
 from jaxagents.sharding import DATA_AXIS, check_axis
@@ -45,7 +46,7 @@ class OnDevice(Generic[RunnerT]):
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
         self._program = agent.program
-        self._jitted = agent.compiled.get(OnDevice, _on_device)
+        self._jitted = programs_of(agent).get(OnDevice, _on_device)
         self.player: HostPlayer | _OnDevice = self._jitted
         if agent.episodes.env.on_host:
             self.player = HostPlayer(agent)
@@ -170,7 +171,7 @@ class OnMesh(Generic[RunnerT]):
         self._behaviour, self._program = agent.behaviour, agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
         self._data = _data_on(self._mesh, agent.data)
-        self._jitted = agent.compiled.get(
+        self._jitted = programs_of(agent).get(
             (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
         )
 

@@ -13,11 +13,12 @@ from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_
 from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
+from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
 from jaxagents.engine.host_rollout import HostRollout, Rows
-from jaxagents.engine.program import Program
+from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
 from jaxagents.envs.on_host.episodes import HostEpisodes
@@ -37,8 +38,8 @@ class OnHost(Generic[RunnerT]):
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
         self._behaviour, self._program = agent.behaviour, agent.program
-        self._collection = agent.behaviour.host_collection
-        self._jitted = agent.compiled.get(OnHost, lambda it: _on_host(it.program))
+        self._collection = collection_of(agent.behaviour)
+        self._jitted = programs_of(agent).get(OnHost, lambda it: _on_host(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         self._terms = terms_of(agent.episodes)
@@ -173,7 +174,7 @@ class _OnHost(NamedTuple):
 
 def _on_host(program: Program) -> _OnHost:
     """The compiled functions of equal agents whose environments are on the host."""
-    collection = program.behaviour.host_collection
+    collection = collection_of(program.behaviour)
 
     def at_time(act: Any) -> Any:
         def at(acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike) -> Any:

@@ -17,6 +17,7 @@ from jaxagents.core.arrays import as_int32, stack, unstack
 from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
+from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import OnDevice, RunnerT, makes_none
 
@@ -60,7 +61,7 @@ class MembersOnCores(Generic[RunnerT]):
         """
         self._executor = OnDevice(agent)
         self._threads = threads
-        self._called: set[Callable] = set()
+        self._called: set[str] = set()
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
         """Fresh runners."""
@@ -119,7 +120,7 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data, self._program = agent.data, agent.program
-        self._start, self._advance, self._play_point = agent.compiled.get(
+        self._start, self._advance, self._play_point = programs_of(agent).get(
             (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
         )
 

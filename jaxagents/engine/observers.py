@@ -5,6 +5,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import PyTree, Shaped
@@ -22,7 +23,7 @@ class NotFiniteError(FloatingPointError):
     """Numbers of a training became NaN or infinite."""
 
 
-class Observer:
+class Observer(Protocol):
     """Something that watches a training. Where a method returns true, the training ends."""
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool | None:

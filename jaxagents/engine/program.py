@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
@@ -19,6 +18,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.engine.checks import check_metrics, check_update, takes_info
+from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.loop import updates_between_points
 from jaxagents.envs.environment import Moment
 from jaxagents.envs.episodes import Episodes
@@ -97,7 +97,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         _, report = jax.eval_shape(self._traced_update, runner)
 
         def next_update(
-            _: Array, carry: tuple[RunnerT, dict[str, Array], Record]
+            i: Array, carry: tuple[RunnerT, dict[str, Array], Record]
         ) -> tuple[RunnerT, dict[str, Array], Record]:
             runner, _, record = carry
             runner, report = self._traced_update(runner)
@@ -119,20 +119,23 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
         """The runner after one update, and its report."""
-        present = self.behaviour._at_present(runner)
+        present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
-        return self._counted(behaviour._training_step(present), runner)
+        return self._counted(behaviour._training_step(present), present, runner)
 
     def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
         """The runner after an update that learns from a rollout on the host, and its report."""
         runner = runner.replace(info={})
-        present = self.behaviour._at_present(runner)
-        return self._counted(self.behaviour.host_collection.learn(present, rollout), runner)
+        present = at_present(self.behaviour, runner)
+        outcome = collection_of(self.behaviour).learn(present, rollout)
+        return self._counted(outcome, present, runner)
 
-    def _counted(self, outcome: object, before: RunnerT) -> tuple[RunnerT, Report]:
+    def _counted(
+        self, outcome: object, present: RunnerT, before: RunnerT
+    ) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
-        runner, report = check_update(outcome, before, type(self.behaviour).__name__, self.config)
-        runner = self.behaviour._as_before(runner, before)
+        runner, report = check_update(outcome, present, type(self.behaviour).__name__, self.config)
+        runner = with_schedules_of(before, self.behaviour, runner)
         return runner.replace(update_step=before.update_step + 1, info={}), report
 
     def train(
@@ -253,7 +256,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def _episodes(self, moment: Moment | None) -> Episodes:
         episodes = self.behaviour.episodes
-        return episodes if moment is None else episodes.at(moment)
+        return episodes if moment is None else episodes.at_update(*moment)
 
     # What acts in environments on the host, all of them at once.
 
@@ -267,7 +270,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         carry: PyTree,
         obs: PyTree,
         rng: Key[Array, ""],
-        episodes: Int[np.ndarray, "environments"],
+        episodes: Int[Array, "environments"],
         time: ArrayLike,
     ) -> tuple[PyTree, PyTree]:
         """The memories after a step, and actions that are drawn, by the numbers of episode and step."""
@@ -283,6 +286,28 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     def __hash__(self) -> int:
         return hash((Program, self.behaviour))
+
+
+def collection_of(behaviour: "Behaviour") -> HostCollection:
+    """How a behaviour that plays while it learns does so on the host."""
+    assert behaviour.host_collection is not None
+    return behaviour.host_collection
+
+
+def at_present(behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT) -> RunnerT:
+    """A runner with the numbers that its schedules give in its next update."""
+    if not has_schedules(runner.hyperparams):
+        return runner
+    now = values_at(runner.hyperparams, runner.update_step)
+    return behaviour._with_hyperparams(runner, now)
+
+
+def with_schedules_of(
+    earlier: RunnerT, behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT
+) -> RunnerT:
+    """A runner after an update, with the schedules that it had before."""
+    given = earlier.hyperparams
+    return behaviour._with_schedules(runner, given) if has_schedules(given) else runner
 
 
 def _float32_copy(hyperparams: PyTree) -> PyTree:

@@ -40,10 +40,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Imports gymnasium and pettingzoo once they are needed."""
-    if name == "Gymnasium":
-        from jaxagents.envs.adapters.gymnasium import Gymnasium
-
-        return Gymnasium
-    if name == "PettingZoo":
-        return adapter_named("pettingzoo")
+    if name in ("Gymnasium", "PettingZoo"):
+        return adapter_named(name.lower())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

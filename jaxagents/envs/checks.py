@@ -16,7 +16,7 @@ from jaxagents.core.observed import (
     network_input,
 )
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
-from jaxagents.envs.environment import Environment, Moment, Step
+from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS, random_action
 from jaxagents.envs.spaces import Space, is_array, is_discrete, is_multi_discrete, map_spaces, parts
@@ -108,10 +108,10 @@ def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
     Raises:
         TypeError: It cannot, or has no such parameters.
     """
-    episodes.at(Moment(0, dict.fromkeys(numbers, 0.0)))
+    episodes.at_update(0, dict.fromkeys(numbers, 0.0))
 
     def play(given: dict[str, PyTree]) -> PyTree:
-        now, key = episodes.at(Moment(0, given)), jax.random.key(0)
+        now, key = episodes.at_update(0, given), jax.random.key(0)
         obs, state = now.reset(key)
         if now.action_space is None:
             return obs

@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The moment of a run at which an environment is played.
+    """The moment of a run at which an environment is played: the arguments of `at_update`.
 
     Attributes:
         update_step: Number of updates made before.
-        params: Parameters given by hyperparameters, which replace the environment's own, by name.
+        params: Parameters given by hyperparameters, by name.
     """
 
     update_step: ArrayLike
@@ -157,11 +157,13 @@ class Environment(abc.ABC):
         """
         return None
 
-    def at(self, moment: Moment) -> "Environment":
-        """The environment at a moment of a run; override it if it changes with updates.
+    def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Environment":
+        """The environment as it is played at an update; override it if it changes during a run.
 
         Args:
-            moment: The moment, whose numbers may be traced.
+            update_step: Number of updates made before, which may be traced.
+            params: Parameters given by hyperparameters, which replace the environment's own, by name;
+                they may be traced.
 
         Returns:
             The environment; itself if it stays the same.
@@ -169,9 +171,9 @@ class Environment(abc.ABC):
         Raises:
             TypeError: Hyperparameters give parameters that it does not have.
         """
-        if moment.params:
+        if params:
             raise TypeError(
-                f"HyperParameters.env_params names {sorted(moment.params)}, but {self.name} has no "
+                f"HyperParameters.env_params names {sorted(params)}, but {self.name} has no "
                 "parameters beside it, as environments of gymnax have: give what varies to its "
                 "constructor, or draw it in its reset and keep it in its state."
             )
@@ -221,7 +223,7 @@ class Environment(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The name shown, and stored with checkpoints: that of the class unless overridden."""
+        """The name shown, and stored with checkpoints: the class's name unless overridden."""
         return type(self).__name__
 
     @property

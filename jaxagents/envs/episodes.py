@@ -1,18 +1,19 @@
 """Episodes of an environment: bounds of actions, the time limit, and resets."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.core.arrays import atleast_nd, in_32_bits, select, with_widths_of, without_weak_types
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
-from jaxagents.envs.environment import Environment, Moment
+from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -159,9 +160,9 @@ class Episodes:
         space = self.observation_space
         return int(space.n) if is_discrete(space) else None
 
-    def at(self, moment: Moment) -> "Episodes":
-        """The episodes of the environment at a moment of a run; themselves if it stays the same."""
-        return self.within(self.env.at(moment))
+    def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Episodes":
+        """The episodes as they are played at an update; see `Environment.at_update`."""
+        return self.within(self.env.at_update(update_step, params))
 
     def within(self, env: Any) -> "Episodes":
         """The same episodes, with the same limit, in another environment with like spaces and states.

@@ -1,4 +1,4 @@
-"""Films of episodes that compiled programs have played."""
+"""Videos of episodes that compiled programs have played."""
 
 import itertools
 import os
@@ -10,11 +10,9 @@ from jaxtyping import PyTree, UInt8
 from jaxagents.core.films import check_film, film
 from jaxagents.envs.environment import Environment
 
-_N_COLOURS = 3
-
 
 def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float | int) -> None:
-    """Raises unless episodes of an environment can be filmed.
+    """Raises unless videos of an environment can be made.
 
     Args:
         env: The environment.
@@ -42,24 +40,27 @@ def draw_states(
     Args:
         env: The environment.
         states: Its states along a first axis.
-        n_states: Number of those that belong to the episode, the first.
+        n_states: Number of states that belong to the episode.
 
     Returns:
-        A picture of each.
+        A picture of each of these states.
 
     Raises:
         ValueError: The environment draws something else.
     """
     states = jax.device_get(states)
-    pictures = [
-        _checked(env, env.render(jax.tree.map(lambda x, i=i: x[i], states)))
-        for i in range(n_states)
-    ]
+    render, pictures = f"{env.wording.environment}.render", []
+    for i in range(n_states):
+        picture = np.asarray(env.render(jax.tree.map(lambda x, i=i: x[i], states)))
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
+            raise ValueError(
+                f"{render} must give a picture, an array shaped (height, width, 3) of dtype uint8, got "
+                f"shape {picture.shape} and dtype {picture.dtype}."
+            )
+        pictures.append(picture)
     shapes = {picture.shape for picture in pictures}
     if len(shapes) > 1:
-        raise ValueError(
-            f"{env.wording.environment}.render must give pictures of one size, got {sorted(shapes)}."
-        )
+        raise ValueError(f"{render} must give pictures of one size, got {sorted(shapes)}.")
     return np.stack(pictures)
 
 
@@ -76,13 +77,3 @@ def write_film(
     with film(check_film(path, fps), fps) as its:
         for frame in itertools.islice(frames, 0, None, its.every):
             its.write(frame)
-
-
-def _checked(env: Environment, picture: object) -> np.ndarray:
-    array = np.asarray(picture)
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[-1] != _N_COLOURS:
-        raise ValueError(
-            f"{env.wording.environment}.render must give a picture, an array shaped (height, width, "
-            f"3) of dtype uint8, got shape {array.shape} and dtype {array.dtype}."
-        )
-    return array

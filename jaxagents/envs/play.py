@@ -19,7 +19,7 @@ Act = Callable[..., tuple[Any, Any]]
 key if that is given too."""
 
 _OF_ACTIONS = 2**30
-"""Tells the keys of actions from the keys of episodes, of which there are fewer."""
+"""Tells the keys of actions from the keys of episodes, whose number is smaller."""
 
 
 class EpisodeOutcomes(NamedTuple):

@@ -1,7 +1,7 @@
 """Domain randomisation: parameters of environments that differ from episode to episode."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 from jaxagents.core.trees import check_same_structure, check_same_tree
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.adapters.functional import Functional
-from jaxagents.envs.environment import Environment, Moment, Step
+from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.wrappers import Remembered, Wrapper
 
 _PARAMETERS = "RandomParams: the parameters"
@@ -92,13 +92,13 @@ class RandomParams(Wrapper):
         """The name of the environment inside."""
         return f"{self.env.name}, random parameters"
 
-    def at(self, moment: Moment) -> Environment:
-        """The environment at a moment of a run; see `Environment`."""
-        inside = self.env.at(moment)
+    def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
+        """The environment that draws as at an update; see `Environment`."""
+        inside = self.env.at_update(update_step, params)
         if inside is self.env and not self._is_curriculum:
             return self
         now = self._around(inside)
-        now.update_step = moment.update_step
+        now.update_step = update_step
         return now
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:

@@ -1,13 +1,13 @@
 """Wrappers of environments, which show actors more of the past."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, PyTree, UInt8
+from jaxtyping import Array, ArrayLike, Bool, Key, PyTree, UInt8
 
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import (
@@ -17,7 +17,7 @@ from jaxagents.core.observed import (
     observed_beside,
 )
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.environment import Environment, Moment, Step, Wording
+from jaxagents.envs.environment import Environment, Step, Wording
 from jaxagents.envs.spaces import (
     Box,
     Composite,
@@ -78,9 +78,9 @@ class Wrapper(Environment):
         self.params = self.env.params
         self.render_fps = self.env.render_fps
 
-    def at(self, moment: Moment) -> Environment:
-        """The wrapper around the environment inside at a moment of a run; see `Environment`."""
-        inside = self.env.at(moment)
+    def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
+        """The wrapper around the environment inside as it is at an update; see `Environment`."""
+        inside = self.env.at_update(update_step, params)
         return self if inside is self.env else self._around(inside)
 
     def _around(self: WrapperT, inside: Environment) -> WrapperT:
@@ -262,7 +262,7 @@ class WithPrevious(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the environment inside, and what is shown."""
+        """The name of the environment inside, and the entries that are shown."""
         shown = ["action"] * self.shows_action + ["reward"] * self.shows_reward
         return f"{self.env.name}, previous {' and '.join(shown)}"
 

@@ -299,10 +299,10 @@ def take(env: gymnasium.Env, action: Any) -> Outcome:
 def is_finite(observation: PyTree) -> bool:
     """Whether all numbers of an observation are finite."""
     if isinstance(observation, np.ndarray):
-        return _is_finite(observation)
-    return all(map(_is_finite, jax.tree.leaves(observation)))
+        return _array_is_finite(observation)
+    return all(map(_array_is_finite, jax.tree.leaves(observation)))
 
 
-def _is_finite(leaf: Any) -> bool:
+def _array_is_finite(leaf: Any) -> bool:
     array = np.asarray(leaf)
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())

@@ -251,7 +251,7 @@ def gradients(
             states = [training.replace(params=of_training) for training, of_training in pairs]
             outputs = _losses(fits, states, samples, share)
             means = [jax.tree.map(jnp.mean, {**info, LOSS: losses}) for losses, info in outputs]
-            return sum((info[LOSS] for info in means[1:]), means[0][LOSS]), means
+            return functools.reduce(jnp.add, [info[LOSS] for info in means]), means
 
         grads, means = jax.grad(total_loss, has_aux=True)([x.params for x in trainings])
         return list(zip(grads, means, strict=True))

@@ -22,14 +22,13 @@ class _Kind(NamedTuple):
     """A kind of cell.
 
     Attributes:
-        letters: How Flax calls its gates.
-        step: Maps a memory, and what the gates are given by the input and by that memory, to the memory
-            afterwards, and numbers that `slopes` needs.
+        letters: Flax's names of its gates.
+        step: Maps a memory, and the parts of the input and of that memory in the gates, to the memory
+            afterwards, and to numbers that `slopes` needs.
         slopes: Maps the memory before, and those numbers, to the partial derivatives of the memory
-            afterwards: those that `change` needs for changes of what the input gives, and for changes of
-            the memory.
-        change: Maps derivatives, and changes of the memory before and of what the gates are given, to
-            the change of the memory afterwards; linear in the changes.
+            afterwards with respect to both parts.
+        change: Maps derivatives, and changes of the memory before and of a part in the gates, to the
+            change of the memory afterwards; linear in the changes.
         output: The part of a memory that the gates see, which is also the cell's output.
     """
 
@@ -63,8 +62,8 @@ def unroll_gates(
 ) -> tuple[PyTree, Float[Array, "time features"]]:
     """Takes the steps of a sequence by a cell of Flax.
 
-    What the gates are given by the inputs is one product for all steps, and so is the gradient of the
-    weights of the memory, instead of a sum that is read and written at each step.
+    The part of the inputs in the gates is one product for all steps, and so is the gradient of the
+    memory's weights, instead of a sum that is read and written at each step.
 
     Args:
         cell: A cell that `unrolls_gates`, bound to its parameters.
@@ -132,10 +131,11 @@ def _in_turn(
 
 @_recur.defjvp
 def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
-    """The memories, and their change, of which that by the weights is one product for all steps.
+    """The memories, and their changes; those due to the weights are one product for all steps.
 
-    A step of the loop adds what the change of the memory before brings about to what all else does. All
-    that is no change is computed outside, as JAX would otherwise do so in a loop of its own.
+    A step of the loop adds the change due to the memory before to the changes due to all else, which
+    are computed outside: JAX would use a further loop for them. Derivatives are written by hand: with
+    `jax.linearize`, gradients for 64 environments take two to three times as long on a CPU.
     """
     layer, initial, carry, _, first = primals
     d_layer, d_initial, d_carry, d_by_inputs, _ = tangents

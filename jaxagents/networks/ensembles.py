@@ -132,7 +132,7 @@ class PerActor(InitialisedOnce, Wrapper):
         method: str | None = None,
         actors_axis: int = 0,
     ) -> PyTree:
-        """The outputs of all actors; `axes` are those of actors, `None` for what all of them see."""
+        """The outputs of all actors; `axes` says where inputs have their axis of actors, if any."""
         network = self.network.clone(parent=None)
 
         def apply(params: PyTree, *inputs: PyTree) -> PyTree:

@@ -22,7 +22,7 @@ def is_nnx(choice: object) -> bool:
 
 
 def name_of_network(network: nn.Module) -> str:
-    """Name of a network's class: of flax.nnx, that of the module within the bridge."""
+    """Name of a network's class; for flax.nnx, of the class within the bridge."""
     return getattr(network, "nnx_class", type(network)).__name__
 
 

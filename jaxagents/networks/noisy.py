@@ -1,4 +1,4 @@
-"""Layers with noise in their parameters, by which a network explores."""
+"""Layers with noise in their parameters, for exploration."""
 
 import math
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class NoisyDense(InitialisedOnce):
 
 
 def with_noise(params: PyTree, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> PyTree:
-    """Parameters with a draw of noise added to those of noisy layers.
+    """Adds a draw of noise to the parameters of noisy layers.
 
     ```python
     q = network.apply({"params": with_noise(params, rng)}, observations)

@@ -12,18 +12,17 @@ from jaxagents.networks.recurrent import Wrapper
 from jaxagents.networks.torsos import IMAGE_NDIM
 
 OBSERVED = "observed"
-"""The collection of variables that observations change, rather than gradients."""
+"""The collection of variables that change with observations, not by gradients."""
 _MOMENTS = "moments"
 
 
 class RunningNorm(nn.Module):
-    """Normalises observations by the moments of those that it has been shown.
+    """Normalises observations by running moments.
 
     Real numbers, vectors and tables are shifted, scaled and clipped, each of their numbers by itself.
-    Images (three axes or more), masks and whatever is no real number are left alone. What is one
-    observation is known from the example with which the network is initialised; later ones may have
-    leading axes.
-    Where they say which actors are still playing, those that have left are not counted.
+    Images (three axes or more), masks and integers are left alone. The example with which the network is
+    initialised sets the shape of one observation; later ones may have leading axes. If observations have
+    an entry `"actor_mask"`, actors that have left are not counted.
 
     Attributes:
         clip: Largest absolute value.
@@ -54,8 +53,8 @@ class RunningNorm(nn.Module):
         """Adds observations to the moments.
 
         Args:
-            observations: Observations with leading axes, or the moments of each array of them, whatever
-                they are of those that are left alone.
+            observations: Observations with leading axes, or the moments of each of their arrays; the
+                moments of arrays that are left alone are ignored.
         """
         leaves = jax.tree.leaves(observations, is_leaf=lambda x: isinstance(x, ops.Moments))
         mask = actor_mask(observations)
@@ -67,7 +66,7 @@ class RunningNorm(nn.Module):
 
 
 class Normalised(Wrapper):
-    """A network whose observations are normalised by those that have been observed.
+    """A network whose observations are normalised by running statistics.
 
     ```python
     actor = Normalised(CategoricalActor(n_actions=2))

@@ -100,7 +100,7 @@ class Wrapper(nn.Module):
         return obs
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
-        """The output of the whole for one observation, given that of the network."""
+        """The wrapper's output for one observation, given the network's output."""
         return output
 
     @nn.nowrap
@@ -174,7 +174,7 @@ class WithMemory(Recurrent):
     method `unroll` like that of [`MinGRUCell`][jaxagents.networks.MinGRUCell] sees them at once as well.
 
     Attributes:
-        network: Maps the cell's output to that of the whole.
+        network: Maps the cell's output to the output of the whole.
         cell: The memory, such as `nn.GRUCell` or `nn.OptimizedLSTMCell`.
         torso: Maps an observation to the vector that the cell is given.
     """

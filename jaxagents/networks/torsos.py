@@ -157,7 +157,7 @@ def patches(
         ValueError: The images are smaller than a whole patch.
     """
     if padding == "SAME":
-        margins = [_same_padding(n, k, stride) for n, k in zip(x.shape[-3:-1], size, strict=True)]
+        margins = jax.lax.padtype_to_pads(x.shape[-3:-1], size, (stride, stride), padding)
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [*margins, (0, 0)])
     n_rows, n_columns = ((n - k) // stride + 1 for n, k in zip(x.shape[-3:-1], size, strict=True))
     if min(n_rows, n_columns) < 1:
@@ -173,10 +173,3 @@ def patches(
 
     offsets = [(i, j) for i in range(size[0]) for j in range(size[1])]
     return jnp.concatenate([shifted(i, j) for i, j in offsets], axis=-1)
-
-
-def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after an axis."""
-    n_patches = -(-length // stride)
-    total = max((n_patches - 1) * stride + size - length, 0)
-    return total // 2, total - total // 2

@@ -119,7 +119,7 @@ def test_draws_depend_on_the_update_step_and_on_hyperparameters():
 
     @jax.jit
     def reward(moment):
-        now = episodes if moment is None else episodes.at(moment)
+        now = episodes if moment is None else episodes.at_update(*moment)
         return now.play(KEY, now.reset(KEY)[1], jnp.zeros((), int)).reward
 
     assert reward(None) == reward(Moment(np.int32(0), {})) == 1 + 7
@@ -129,7 +129,7 @@ def test_draws_depend_on_the_update_step_and_on_hyperparameters():
 def test_an_environment_that_stays_the_same_is_itself(agent):
     assert agent.at(Moment(3, {})) is agent
     drawn = Episodes(as_environment(RandomParams(Paid(), lambda key, params: params)), 5)
-    assert drawn.at(Moment(3, {})) is drawn
+    assert drawn.at_update(3, {}) is drawn
 
 
 def test_parameters_may_be_dicts_and_tuples():

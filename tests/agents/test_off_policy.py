@@ -24,6 +24,7 @@ from jaxagents import (
     qrdqn,
     sac,
 )
+from jaxagents.agents.experience import empty_buffer
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -161,7 +162,7 @@ def test_acts_greedily_without_exploration_and_at_random_with_full_exploration()
             initial_epsilon=epsilon, epsilon=epsilon, critic_learning_rate=0.0
         )
         runner = agent.start(KEY, hyperparams)
-        runner = agent.advance(runner.replace(buffer=agent.behaviour._empty_buffer()), np.int32(16))
+        runner = agent.advance(runner.replace(buffer=empty_buffer(agent.behaviour)), np.int32(16))
         rows = runner.buffer.to_dataset()
         greedy = runner.learner.critic(jnp.asarray(rows["observations"])).argmax(-1)
         return (rows["actions"] == greedy).mean()
@@ -219,15 +220,16 @@ def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_lear
     def seen_by_the_learner(runner):
         unit = runner.learner.sample_actions(obs)
         values = runner.learner.critic(obs, unit)
-        return unit, values, agent.behaviour._batch(runner.buffer, np.arange(8), runner.hyperparams)
+        actions = runner.buffer.take(np.arange(8))["actions"]
+        return unit, values, agent.behaviour._units.to_learner(actions)
 
-    unit, values, batch = jax.tree.map(np.asarray, seen_by_the_learner(runner))
+    unit, values, learned = jax.tree.map(np.asarray, seen_by_the_learner(runner))
     assert unit.shape == (6,)
     assert values.shape == (2,)
     expected = -0.5 + 1.5 * unit.reshape(2, 3)
     np.testing.assert_allclose(agent.policy(runner.learner, obs), expected, rtol=1e-6)
     np.testing.assert_allclose(agent.policy(obs), expected, rtol=1e-6)
-    np.testing.assert_allclose(-0.5 + 1.5 * batch["actions"], stored[:8].reshape(8, 6), atol=1e-6)
+    np.testing.assert_allclose(-0.5 + 1.5 * learned, stored[:8].reshape(8, 6), atol=1e-6)
 
 
 class Images(Probe):
@@ -587,7 +589,7 @@ def test_learners_report_under_no_name_of_another_metric(name):
         _discrete_learner = Learner
 
     with pytest.raises(ValueError, match=rf"reports \['{name}'\], which names another metric"):
-        small_dqn(agent=Agent).start(KEY, dqn.HyperParameters())
+        small_dqn(agent=Agent, evaluates=False).train(KEY, dqn.HyperParameters(), progress=False)
 
 
 def test_errors_of_a_learner_may_have_signs():

@@ -77,7 +77,7 @@ def trained_as_shapes(agent):
     program = agent.program
 
     def train(key):
-        return program.advance(program.start(key, hyperparams(type(agent))), 1)
+        return program.advance(program.start(key, hyperparams(type(agent))), 1)[0]
 
     return jax.eval_shape(train, KEY)
 
@@ -132,7 +132,7 @@ def test_dicts_stand_for_tuples_and_fields_of_observations(agent, structured, in
     )
 
     def train(key):
-        runner = learned.program.advance(learned.program.start(key, hyperparams(agent)), 1)
+        runner, _ = learned.program.advance(learned.program.start(key, hyperparams(agent)), 1)
         obs = structured(jnp.ones(1), jnp.zeros(1))
         return learned.policy(runner.learner, obs), learned.program.evaluate(runner)
 
@@ -215,7 +215,9 @@ def test_actions_of_any_shape_are_cloned_in_the_units_of_the_environment():
     agent = small(BC, Matrix(), box_data(64, actions=actions), n_steps=400, eval_frequency=400)
     assert rows_of(agent)["actions"].shape == (64, 6)
     flat = np.asarray(rows_of(agent)["actions"])
-    np.testing.assert_allclose(jax.vmap(agent.behaviour._to_environment)(flat), actions, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(agent.behaviour._units.to_environment)(flat), actions, atol=1e-6
+    )
     agent.train(KEY, hyperparams(BC, actor_learning_rate=1e-2), progress=False)
     np.testing.assert_allclose(agent.policy(jnp.array([1.0, 0.0])), expected, atol=0.05)
 

@@ -220,6 +220,7 @@ def test_updates_report_what_learning_gives():
     class Several(Reporting):
         entry = jnp.zeros(4)
 
+    assert np.isnan(started(make()).actor_loss)
     runner, metrics = make(Reporting).train(KEY, HyperParameters(), progress=False)
     assert runner.info["mine"] == metrics["mine"][-1] == 0.5
     assert {"explained_variance", "kl", "actor_loss"} <= runner.info.keys()

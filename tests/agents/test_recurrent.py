@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
-from jaxagents.agents.critic import RecurrentCritic
-from jaxagents.agents.recurrent_policy import RecurrentPolicy
 from probes import Allowed, Recall
 
-<<<<<<< HEAD
 from jaxagents import IPPO, MAPPO, PPO, PPOBase
-=======
-from jaxagents import IPPO, MAPPO, PPO, PPOBase, ops
->>>>>>> eng
 from jaxagents.agents.sequences import elements
 from jaxagents.agents.transitions import Transition
 from jaxagents.learners.train_state import TrainState
@@ -195,7 +189,8 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     runner = runner.replace(critic_training=training, critic_carry=carry)
     step = jax.jit(lambda memory, obs: training(memory, obs))
     with_targets = jax.jit(agent._with_targets)
-    after, judged = jax.tree.map(np.asarray, with_targets(runner, traj))
+    after, judged = with_targets(runner, traj)
+    judged = jax.tree.map(np.asarray, judged)
     for i in range(3):
         memory = jax.tree.map(lambda x, i=i: x[i], carry)
         for t in range(7):

@@ -74,7 +74,7 @@ def test_values_and_returns_are_those_of_single_steps():
     play = jax.jit(agent._play)
     hyperparams = HyperParameters(gamma=0.9, q_lambda=0.7, epsilon=0.5, critic_learning_rate=0.0)
     runner = agent.advance(agent.start(KEY, hyperparams), 1)
-    assert np.abs(runner.carry).max() > 0
+    assert np.abs(runner.carry["critic"]).max() > 0
     later, steps, _ = play(runner)
     steps, last_obs = jax.tree.map(np.asarray, (steps, later.obs))
     over = steps.terminated | steps.truncated
@@ -86,7 +86,7 @@ def test_values_and_returns_are_those_of_single_steps():
     taken = jax.jit(ops.values_of)
     largest = jax.jit(lambda seen: critic(seen).max(axis=-1))
     after = jax.jit(lambda seen: critic(seen, method="after"))
-    carry, values, next_values = runner.carry, [], []
+    carry, values, next_values = runner.carry["critic"], [], []
     for t in range(len(over)):
         obs, action = jax.tree.map(lambda x, t=t: x[t], (steps.obs, steps.action))
         values.append(taken(values_at(Remembered(carry, obs)), action))
@@ -97,7 +97,7 @@ def test_values_and_returns_are_those_of_single_steps():
         carry = np.where(over[t][:, None], 0.0, carry)
     next_values = np.where(steps.terminated, steps.next_value, np.stack(next_values))
     np.testing.assert_allclose(steps.next_value, next_values, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(later.carry, carry, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(later.carry["critic"], carry, rtol=1e-5, atol=1e-6)
 
     outcome = steps.reward, next_values, steps.terminated, steps.truncated
     returns = jax.jit(ops.lambda_returns)(*outcome, 0.9, 0.7)

@@ -10,7 +10,8 @@ from probes import Allowed, Recall
 from remembering import check_acts_with_its_memory
 
 from jaxagents import C51, DDQN, DQN, c51
-from jaxagents.agents.replay import SequenceReplay
+from jaxagents.agents.off_policy import gradient_step
+from jaxagents.agents.replay import Replay
 from jaxagents.core.remembered import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
 from jaxagents.learners.config import Example
@@ -116,30 +117,28 @@ def test_distributions_of_returns_are_learnt_for_allowed_actions():
     assert taken[: runner.buffer.size].all()
 
 
-class Rows(dict):
-    """A replay buffer that gives always the same rows."""
-
-    def take(self, indices):
-        return jax.tree.map(jnp.asarray, dict(self))
-
-
 def sequences(rng, n, ends, n_steps=1):
     """The rows of sequences, and the batch that a learner is given of them."""
     shape = n, LENGTH
     rows = {
         "observations": rng.normal(size=(*shape, 2)).astype(np.float32),
         "next_observations": rng.normal(size=(*shape, 2)).astype(np.float32),
-        "carries": rng.normal(size=(*shape, 4)).astype(np.float32),
+        "carries": {"critic": rng.normal(size=(*shape, 4)).astype(np.float32)},
         "actions": rng.integers(0, 2, shape),
         "rewards": rng.normal(size=shape).astype(np.float32),
         "masks": 1.0 - ends * rng.integers(0, 2, shape).astype(np.float32),
         "ends": np.tile(ends, (n, 1)),
     }
-    return rows, SequenceReplay(LENGTH, BURN_IN, n_steps).batch(Rows(rows), None, GAMMA)
+    batch = Replay(n_steps, LENGTH, BURN_IN).batch_of_sequences(
+        jax.tree.map(jnp.asarray, rows), GAMMA
+    )
+    return rows, batch
 
 
 def learner_of(network):
-    example = Example(Remembered(network.initial(), jnp.zeros(2)), jnp.zeros((), int), 2)
+    example = Example(
+        Remembered({"critic": network.initial()}, jnp.zeros(2)), jnp.zeros((), int), 2
+    )
     config = AgentConfig(critic_network=network, sequence_length=LENGTH, minibatch_size=LENGTH)
     return DDQNLearner.from_config(config, HyperParameters(gamma=GAMMA), 0, example)
 
@@ -156,7 +155,7 @@ def test_values_and_double_targets_are_those_of_single_steps(n_steps, ends_at):
     step = jax.jit(NETWORK.apply)
     values, targets = [], []
     for i in range(4):
-        online = aimed = rows["carries"][i, 0]
+        online = aimed = rows["carries"]["critic"][i, 0]
         following = []
         for t in range(LENGTH):
             obs, next_obs = rows["observations"][i, t], rows["next_observations"][i, t]
@@ -193,7 +192,7 @@ def test_nothing_is_learnt_from_the_burn_in():
     of_obs, of_carry = jax.grad(of_trained_steps, (0, 1))(steps.obs, steps.carry)
     counts = np.abs(of_obs).sum(axis=-1).reshape(2, LENGTH) > 0
     np.testing.assert_array_equal(counts, [[False] * BURN_IN + [True] * (LENGTH - BURN_IN)] * 2)
-    np.testing.assert_array_equal(of_carry, 0.0)
+    np.testing.assert_array_equal(of_carry["critic"], 0.0)
 
 
 @pytest.mark.slow
@@ -208,7 +207,7 @@ def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     def draw(buffer):
         buffer = buffer.with_priorities(starts, given)
         drawn, probabilities = buffer.sample_prioritised(KEY, 4)
-        batch = agent._batch(buffer, buffer.sequences(drawn, 4), runner.hyperparams)
+        batch = Replay.of(agent.config).batch(buffer, buffer.sequences(drawn, 4), 0.99)
         return buffer, drawn, probabilities, batch
 
     buffer, drawn, probabilities, batch = draw(runner.buffer)
@@ -219,7 +218,7 @@ def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     expected, info = learner.update({**batch, "weights": np.float32(weights)})
     errors = np.asarray(info["td_errors"]).reshape(4, 4)[:, 1:]
     priorities = (0.9 * errors.max(axis=1) + 0.1 * errors.mean(axis=1)) ** 0.9
-    step = jax.jit(lambda *args: agent._gradient_step(*args, lambda batch: batch))
+    step = jax.jit(lambda *args: gradient_step(agent, *args, returns=()))
     (after, tree), _ = step(learner, buffer, KEY)
     trees.assert_close(after.critic.params, expected.critic.params)
     found = np.asarray(tree.levels[0])
@@ -240,11 +239,12 @@ def test_the_buffer_holds_the_memories_that_were_acted_by(filled):
     after = jax.jit(lambda seen: critic(seen, method="after"))
     carry = np.zeros((n_envs, 4), np.float32)
     for t in range(n_times):
-        np.testing.assert_allclose(rows["carries"][t], carry, rtol=1e-5, atol=1e-6)
-        carry = after(Remembered(rows["carries"][t], rows["observations"][t]))
+        before = {"critic": rows["carries"]["critic"][t]}
+        np.testing.assert_allclose(before["critic"], carry, rtol=1e-5, atol=1e-6)
+        carry = after(Remembered(before, rows["observations"][t]))
         carry = np.where(rows["ends"][t][:, None], 0.0, carry)
     assert rows["ends"].any()
-    np.testing.assert_allclose(runner.carry, carry, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(runner.carry["critic"], carry, rtol=1e-5, atol=1e-6)
 
 
 def test_interrupted_and_restored_is_uninterrupted(tmp_path):

@@ -4,9 +4,14 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import subprocess
 import sys
+import textwrap
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import pytest
@@ -21,6 +26,15 @@ CASE = next(case for case in AGENTS if case.name == "REINFORCE")
 KEY = jax.random.key(0)
 
 
+class Disk(NamedTuple):
+    """A disk that may take no more for a while."""
+
+    folder: Path
+    reason: str
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
 def command(*arguments):
     try:
         subprocess.run(arguments, check=True, capture_output=True)
@@ -30,6 +44,8 @@ def command(*arguments):
 
 @contextlib.contextmanager
 def mounted(folder, *options):
+    if sys.platform != "linux":
+        pytest.skip("disks are mounted on Linux only")
     command("mount", *options, folder)
     try:
         yield
@@ -37,68 +53,75 @@ def mounted(folder, *options):
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-class Disk:
-    """A small disk in memory, which may be filled and whose folder may become read-only."""
+@contextlib.contextmanager
+def small(path):
+    """A small disk in memory, which is filled."""
+    filler = path / "filler"
 
-    def __init__(self, path, stack):
-        self.folder = path / "run"
-        self._filler = stack.enter_context((path / "filler").open("wb", buffering=0))
-        self._read_only = stack.enter_context(contextlib.ExitStack())
-
-    def fill(self):
-        with contextlib.suppress(OSError):
+    def fill():
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
-                self._filler.write(bytes(4096))
+                file.write(bytes(4096))
 
-    def empty(self):
-        os.ftruncate(self._filler.fileno(), 0)
-        self._filler.seek(0)
-
-    def lock(self):
-        self.folder.mkdir(exist_ok=True)
-        self._read_only.enter_context(mounted(self.folder, "--bind", self.folder))
-        command("mount", "-o", "remount,bind,ro", self.folder)
-
-    def unlock(self):
-        self._read_only.close()
+    with mounted(path, "-t", "tmpfs", "-o", "size=3m", "tmpfs"):
+        yield Disk(path / "run", "the disk is full", fill, filler.unlink)
 
 
-@pytest.fixture
-def disk(tmp_path):
-    if sys.platform != "linux":
-        pytest.skip("disks are mounted on Linux only")
+@contextlib.contextmanager
+def read_only(path):
+    """A folder that becomes read-only."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mounted(tmp_path, "-t", "tmpfs", "-o", "size=2m", "tmpfs"))
-        yield Disk(tmp_path, stack)
+        folder = path / "run"
+
+        def begin():
+            stack.enter_context(mounted(folder, "--bind", folder))
+            command("mount", "-o", "remount,bind,ro", folder)
+
+        yield Disk(folder, "the disk is read-only", begin, stack.close)
 
 
-class At:
-    """A logger that does something at a step, and first waits for its checkpoint at one."""
+@contextlib.contextmanager
+def limited(path, n_bytes=100):
+    """A limit to the size of files, which takes the place of a full disk anywhere."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def __init__(self, folder, begin=lambda: None, end=lambda: None):
-        self.folder = folder
-        self.events = {3: begin, 6: end}
+    def set_limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
-    def log(self, step, metrics):
-        while step == 3 and 3 not in saved_steps(self.folder):
-            time.sleep(0.01)
-        self.events.get(step, lambda: None)()
+    reason = "a file would be larger than is allowed"
+    try:
+        yield Disk(path / "run", reason, lambda: set_limit(n_bytes), lambda: set_limit(soft))
+    finally:
+        set_limit(soft)
 
 
-def make(folder):
+@pytest.fixture(params=[small, read_only, limited])
+def disk(request, tmp_path):
+    with request.param(tmp_path) as disk:
+        yield disk
+
+
+def train(disk, begins_at=None, ends_at=None):
+    """Trains while the disk takes no more from one step to another; returns agent and runner."""
+
+    class Events:
+        def log(self, step, metrics):
+            if step == begins_at:
+                while step not in saved_steps(disk.folder):
+                    time.sleep(0.01)
+                disk.begin()
+            if step == ends_at:
+                disk.end()
+
     fields = {"n_steps": 8, "eval_frequency": 1, "keep_checkpoints": None}
-    return CASE.make(MatchSign, False, checkpoint_dir=folder, restore_agent=True, **fields)
+    agent = CASE.make(MatchSign, False, checkpoint_dir=disk.folder, restore_agent=True, **fields)
+    return agent, agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Events()])[0]
 
 
-TROUBLES = [("fill", "empty", "the disk is full"), ("lock", "unlock", "the disk is read-only")]
-
-
-@pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
-def test_training_goes_on_and_what_is_missing_is_written_later(disk, begin, end, reason, capfd):
-    agent = make(disk.folder)
-    events = At(disk.folder, getattr(disk, begin), getattr(disk, end))
-    with pytest.warns(UserWarning, match=f"could not be written to: {reason}. Training") as said:
-        runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
+def test_training_goes_on_and_what_is_missing_is_written_later(disk, capfd):
+    expected = f"could not be written to: {disk.reason}. Training goes on"
+    with pytest.warns(UserWarning, match=expected) as said:
+        _, runner = train(disk, begins_at=3, ends_at=6)
     assert runner.update_step == 8
     assert len(said) == 1
     steps = saved_steps(disk.folder)
@@ -106,52 +129,70 @@ def test_training_goes_on_and_what_is_missing_is_written_later(disk, begin, end,
     assert steps[-1] == 8
     assert len(steps) < 9
     assert not any(verify(disk.folder).values())
+    assert not list((disk.folder / "checkpoints").glob("*tmp*"))
     lines = (disk.folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["update_step"] for line in lines] == list(range(9))
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
-def test_a_disk_that_stays_so_ends_no_training_and_keeps_what_it_has(disk, begin, end, reason):
-    agent = make(disk.folder)
-    events = At(disk.folder, getattr(disk, begin))
-    with pytest.warns(
-        UserWarning, match=f"{reason}|The end of the training could not be saved"
-    ) as said:
-        runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
+def test_a_disk_that_stays_so_ends_no_training_and_the_end_can_be_saved_later(disk):
+    expected = f"{disk.reason}|The end of the training could not be saved"
+    with pytest.warns(UserWarning, match=expected) as said:
+        agent, runner = train(disk, begins_at=3)
     assert runner.update_step == 8
     assert len(said) == 2
-    steps = saved_steps(disk.folder)
-    assert steps[:4] == [0, 1, 2, 3]
+    assert saved_steps(disk.folder) == [0, 1, 2, 3]
     assert not any(verify(disk.folder).values())
-    assert f"up to update {steps[-1]}. Before this process ends, make room" in str(said[1].message)
-    getattr(disk, end)()
-    resumed, _ = make(disk.folder).resume(KEY, CASE.hyperparams(), progress=False)
-    assert resumed.update_step == 8
-    assert saved_steps(disk.folder)[-1] == 8
-
-
-def test_the_end_of_a_training_can_be_saved_when_there_is_room_again(disk):
-    agent = make(disk.folder)
-    events = At(disk.folder, disk.fill)
-    with pytest.warns(UserWarning, match="the disk is full|the training could not be saved"):
-        runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[events])
-    assert saved_steps(disk.folder)[-1] < 8
-    disk.empty()
+    assert "up to update 3. Before this process ends, make room" in str(said[1].message)
+    disk.end()
     agent.train(None, CASE.hyperparams(), runner, n_steps=1, progress=False)
-    assert saved_steps(disk.folder)[-2:] == [8, 9]
+    assert saved_steps(disk.folder) == [0, 1, 2, 3, 8, 9]
 
 
-@pytest.mark.parametrize(("begin", "end", "reason"), TROUBLES)
-def test_no_training_begins_where_nothing_can_be_written(disk, begin, end, reason):
-    agent = make(disk.folder)
+def test_no_training_begins_where_nothing_can_be_written(disk):
     disk.folder.mkdir()
-    getattr(disk, begin)()
-    with pytest.raises(OSError, match=f"run cannot be written to: {reason}. Nothing was trained"):
-        agent.train(KEY, CASE.hyperparams(), progress=False)
-    getattr(disk, end)()
-    agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
-    assert saved_steps(disk.folder) == [0, 1]
+    disk.begin()
+    with pytest.raises(OSError, match=f"cannot be written to: {disk.reason}. Nothing was trained"):
+        train(disk)
+    disk.end()
+    train(disk)
+    assert saved_steps(disk.folder) == list(range(9))
+
+
+def test_a_checkpoint_that_cannot_be_written_again_stays(tmp_path):
+    with limited(tmp_path, 1500) as disk:
+        agent, runner = train(disk)
+        disk.begin()
+        with pytest.warns(UserWarning, match="could not be (written to|saved)"):
+            agent.train(None, CASE.hyperparams(gamma=0.25), runner, n_steps=1, progress=False)
+    assert not any(verify(disk.folder).values())
+    assert agent.restore(8)[0].hyperparams.gamma == 0.5
+    assert {path.name for path in disk.folder.glob("checkpoints/*")} == set("012345678")
+
+
+SCRIPT = """
+    import pathlib, sys, warnings
+    sys.path[:0] = {paths!r}
+    from jaxagents.checkpoints import writer
+    from test_disks import limited, saved_steps, train
+
+    writer.probe = lambda *args: None
+    warnings.simplefilter("always")
+    with limited(pathlib.Path({folder!r}), 1500) as disk:
+        agent, runner = train(disk, begins_at=3)
+    print(runner.update_step, saved_steps(disk.folder), list(disk.folder.glob("*/*tmp*")))
+"""
+
+
+@pytest.mark.slow
+def test_errors_of_orbax_itself_end_no_training_either(tmp_path):
+    folder = Path(__file__).parent
+    script = SCRIPT.format(paths=[str(folder), str(folder.parent)], folder=str(tmp_path))
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "8 [0, 1, 2, 3] []\n", done.stderr
+    assert "could not be written to" in done.stderr
+    assert done.stderr.count("The end of the training could not be saved") == 1
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_packed_arrays_are_copies():
 
 
 def damaged(signatures, arrays):
-    """What is said of the leaves that are not as they were saved."""
+    """Errors of the leaves that are not as they were saved, in words."""
     for saved in signatures:
         try:
             unpack(saved, arrays)

@@ -148,11 +148,10 @@ def test_actions_and_rewards_before_are_shown_and_forgotten_with_the_episode():
     np.testing.assert_array_equal(shown[1]["observation"], [1, 10])
 
 
-def test_only_what_is_wanted_is_shown():
-    shown, _ = played(WithPrevious(Counting(), reward=False), [1])
-    assert set(shown[1]) == {"observation", "previous_action"}
-    shown, _ = played(WithPrevious(Counting(), action=False), [1])
-    assert set(shown[1]) == {"observation", "previous_reward"}
+@pytest.mark.parametrize("shown", ["action", "reward"])
+def test_only_what_is_wanted_is_shown(shown):
+    env = WithPrevious(Counting(), action=shown == "action", reward=shown == "reward")
+    assert set(env.reset(KEY)[0]) == {"observation", f"previous_{shown}"}
     with pytest.raises(ValueError, match="shows nothing"):
         WithPrevious(Counting(), action=False, reward=False)
 

@@ -95,29 +95,26 @@ def files(folder, rng):
     return sorted(found, key=lambda path: aims and not str(path).startswith(aim))
 
 
-def flip(folder, rng):
-    path = next(path for path in files(folder, rng) if path.stat().st_size)
-    data = bytearray(path.read_bytes())
+def rewriting(name, change):
+    """A harm that rewrites a file that is not empty."""
+
+    def harm(folder, rng):
+        path = next(path for path in files(folder, rng) if path.stat().st_size)
+        path.write_bytes(change(bytearray(path.read_bytes()), rng))
+        return path
+
+    harm.__name__ = name
+    return harm
+
+
+def flipped(data, rng):
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(bytes(data))
-    return path
-
-
-def truncate(folder, rng):
-    path = next(path for path in files(folder, rng) if path.stat().st_size)
-    path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
-    return path
+    return data
 
 
 def delete(folder, rng):
     path = files(folder, rng)[0]
     path.unlink()
-    return path
-
-
-def zero(folder, rng):
-    path = next(path for path in files(folder, rng) if path.stat().st_size)
-    path.write_bytes(bytes(path.stat().st_size))
     return path
 
 
@@ -146,18 +143,6 @@ def rename(folder, rng):
     return path
 
 
-def append(folder, rng):
-    path = files(folder, rng)[0]
-    path.write_bytes(path.read_bytes() + rng.randbytes(rng.choice([1, 40])))
-    return path
-
-
-def empty(folder, rng):
-    path = files(folder, rng)[0]
-    path.write_bytes(b"")
-    return path
-
-
 def forget(folder, rng):
     """Empties the notes of the newest checkpoint, which is sure to be noticed."""
     path = newest(folder) / "meta" / "metadata"
@@ -165,7 +150,14 @@ def forget(folder, rng):
     return path
 
 
-HARMS = (flip, flip, truncate, delete, zero, swap, swap_steps, rename, append, empty)
+HARMS = (
+    *2 * [rewriting("flip", flipped)],
+    rewriting("truncate", lambda data, rng: data[: rng.randrange(len(data))]),
+    rewriting("zero", lambda data, rng: bytes(len(data))),
+    rewriting("append", lambda data, rng: data + rng.randbytes(rng.choice([1, 40]))),
+    rewriting("empty", lambda data, rng: b""),
+    *(delete, swap, swap_steps, rename),
+)
 
 
 class Expected(NamedTuple):

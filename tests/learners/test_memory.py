@@ -7,11 +7,13 @@ import pytest
 import trees
 from flax import linen as nn
 
+from jaxagents.core.remembered import Remembered, Steps, Successors
 from jaxagents.learners.memory import FromMemory, initial_carry, step, unroll
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
     CriticView,
+    DiscreteCritic,
     Masked,
     Normalised,
     ObservationOnly,
@@ -110,9 +112,38 @@ def test_parameters_may_be_given(network):
     np.testing.assert_array_equal(outputs, np.zeros((5, 2)))
 
 
-def test_a_network_of_a_learner_takes_steps_of_one_and_of_many():
-    network = FromMemory(ObservationOnly(REMEMBERING))
-    state = state_of(network)
-    carries = jnp.ones((5, 4))
-    many = step(state, carries, OBS)
-    trees.assert_close(at(many, 3), step(state, carries[3], at(OBS, 3)))
+class Valued(nn.Module):
+    """Two critics of the memory and of an action, which draw what they drop for each sample."""
+
+    @nn.compact
+    def __call__(self, hidden, action, train=False):
+        dropped = nn.Dropout(0.5, deterministic=not train)(hidden)
+        return jnp.stack([dropped @ action, -(dropped @ action)])
+
+
+def test_several_critics_of_a_learner_take_actions_behind_one_memory():
+    network = FromMemory(WithMemory(Valued(), nn.GRUCell(4), Torso((4,))), "own", samples_axis=1)
+    obs, actions, carry = OBS["observation"], jnp.ones((5, 4)), jnp.ones((5, 4))
+    one = Remembered({"own": carry[0]}, obs[0])
+    state = TrainState.from_variables(network, initialise(network, KEY, one, actions[0]))
+    steps = Steps({"own": carry}, obs, FIRST, length=5, burn_in=2)
+    values = state(steps, actions)
+    assert values.shape == (2, 5)
+    at_once = state(Remembered({"own": carry}, obs), actions)
+    np.testing.assert_allclose(values[:, 0], at_once[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(values[:, 0], state(one, actions[0]), rtol=1e-6)
+    after = {"own": state(one, actions[0], method="after")}
+    np.testing.assert_allclose(
+        values[:, 1], state(Remembered(after, obs[1]), actions[1]), rtol=1e-6
+    )
+    dropped = state(steps, actions, train=True, rngs={"dropout": KEY})
+    assert len(np.unique(dropped / values)) > 2
+
+
+def test_a_network_without_a_memory_sees_observations_alone():
+    network = FromMemory(DiscreteCritic(features=(4,), n_actions=2))
+    state = TrainState.from_variables(network, initialise(network, KEY, OBS["observation"][0]))
+    steps = Steps({}, OBS["observation"], FIRST, length=5, burn_in=2)
+    expected = state(OBS["observation"])
+    np.testing.assert_array_equal(state(steps), expected)
+    np.testing.assert_array_equal(state(Successors(steps, OBS["observation"])), expected)

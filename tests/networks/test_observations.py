@@ -1,7 +1,5 @@
 """The default encoder of observations: structures, types, batch axes and its networks."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from flax import linen as nn
 
 from jaxagents.networks import (
-    DiscreteCritic,
     ObservationEncoder,
     PatchConv,
     Torso,
@@ -144,18 +141,6 @@ def test_images_are_scaled_as_in_a_torso(kind):
             rtol=1e-4,
             atol=1e-5,
         )
-
-
-@every_batch
-@every_observation
-def test_networks_of_vectors_take_encoded_observations(obs, n_features, batch_shape):
-    network = WithEncoder(observation_encoder(obs), DiscreteCritic((8,), n_actions=3))
-    batch = batch_of(obs, batch_shape)
-
-    for train in (False, True):
-        init = functools.partial(network.init_with_output, train=train)
-        outputs, _ = jax.eval_shape(init, KEY, batch)
-        assert outputs.shape == (*batch_shape, 3)
 
 
 def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():

@@ -12,9 +12,7 @@ from flax import linen as nn
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
-    Masked,
     MinGRUCell,
-    ObservationOnly,
     PerActor,
     WithMemory,
     normalised,
@@ -73,15 +71,6 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
         own_params = params if shared else at(params, i)
         alone = apply({"params": own_params}, carry[i], obs[i] if own else obs)
         trees.assert_close(at(outputs, i), alone)
-
-
-@pytest.mark.parametrize("wrap", [Masked, ObservationOnly])
-def test_masks_are_known_at_every_step(wrap):
-    network = wrap(WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4)))
-    allowed = np.ones((7, 2), bool)
-    allowed[3, 1] = False
-    obs = {"observation": OBS[:, 0], "action_mask": allowed}
-    assert_unrolls_as_it_steps(network, obs)
 
 
 def test_a_minimal_gru_is_that_of_its_equations():

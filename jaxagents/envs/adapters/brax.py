@@ -77,7 +77,7 @@ class Brax(Native):
 
     @property
     def render_fps(self) -> float | int:
-        """Steps a second of a film: those of the simulation."""
+        """Steps a second of a video: the rate of the simulation."""
         return float(1.0 / self.env.dt)
 
 
@@ -86,7 +86,7 @@ def _envs() -> Any:
 
 
 def _without_wrappers(env: Any) -> tuple[Any, int | None]:
-    """An environment without the wrappers of a training by brax, and the limit that they set."""
+    """An environment without brax's training wrappers, and the limit that they set."""
     training = require("brax.envs.wrappers.training", "jaxagents[brax]")
     episode_length = None
     while isinstance(env, training.AutoResetWrapper | training.EpisodeWrapper):

@@ -15,7 +15,7 @@ from jaxagents.core.config import check_known_fields
 from jaxagents.core.numbers import positive
 from jaxagents.envs.checks import check_flag, check_info
 from jaxagents.envs.drawings import drawing_of, frames_a_second
-from jaxagents.envs.environment import Environment, Moment, Step, Wording
+from jaxagents.envs.environment import Environment, Step, Wording
 from jaxagents.envs.tracing import check_stateless, traced_reset
 
 _LIMIT = "max_steps_in_episode"
@@ -61,15 +61,15 @@ class Functional(Environment):
         other.params = params
         return other
 
-    def at(self, moment: Moment) -> Environment:
+    def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
         """The same object with the parameters that hyperparameters give; see `Environment`."""
-        if self.params is None or not moment.params:
-            return super().at(moment)
-        return self.with_params(with_numbers(self.params, moment.params))
+        if self.params is None or not params:
+            return super().at_update(update_step, params)
+        return self.with_params(with_numbers(self.params, params))
 
     @property
     def name(self) -> str:
-        """The object's name, or that of its class."""
+        """The object's name, or its class's."""
         return getattr(self.env, "name", type(self.env).__name__)
 
     @property

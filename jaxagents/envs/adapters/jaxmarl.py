@@ -32,7 +32,7 @@ class JaxMARL(Native):
     """An environment of JaxMARL, whose agents are the actors, in their order.
 
     Where observations differ in size, they are flattened, and filled up with zeros. Where numbers of
-    actions differ, those that an actor does not have are masked; those of boxes are cut off. Masks of
+    actions differ, the ones that an actor lacks are masked; components of boxes are cut off. Masks of
     `get_avail_actions` are heeded.
 
     JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
@@ -172,8 +172,8 @@ class JaxMARL(Native):
 def _jaxmarl() -> Any:
     """The suite, without what its import prints.
 
-    The import also leaves `sys` with the streams that the process began with, which are neither those of
-    a notebook nor those that a caller has put in their place.
+    The import also resets the streams of `sys` to the ones that the process began with, which loses the
+    streams of a notebook or of a caller.
     """
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__")}
     printed = io.StringIO()

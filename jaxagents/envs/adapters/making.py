@@ -1,4 +1,4 @@
-"""Environments made of names, and of whatever is passed to an agent."""
+"""Environments made from names, and from anything that an agent takes."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _ADVICE = {
 
 
 def as_environment(env: Any, params: PyTree = None) -> Environment:
-    """Makes an `Environment` of whatever is passed to an agent.
+    """Makes an `Environment` from anything that an agent takes.
 
     Args:
         env: An environment of gymnax or of another suite with an adapter, its name, any object with
@@ -66,8 +66,8 @@ def make(name: str, **options: Any) -> Environment:
     ```
 
     Args:
-        name: Name of an environment of gymnax, such as `"CartPole-v1"`, or that of a suite and of one of
-            its environments, such as `"brax:ant"`. A package that registers environments with Gymnasium
+        name: Name of an environment of gymnax, such as `"CartPole-v1"`, or of a suite and one of its
+            environments, such as `"brax:ant"`. A package that registers environments with Gymnasium
             comes between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
         **options: Passed on to the suite, but for those that its adapter takes.
 

@@ -65,7 +65,7 @@ class Native(Environment):
 
         Args:
             name: One of `names()`.
-            **options: Passed on to the suite, but for those of the adapter.
+            **options: Passed on to the suite, but for the adapter's own options.
 
         Returns:
             The environment.

@@ -36,9 +36,9 @@ def random_opponent(
 
 
 class Pgx(Native):
-    """A game of pgx, of which the agent is one player.
+    """A game of pgx in which the agent is one player.
 
-    A step takes the agent's action, and then those of the other players, until it is the agent's turn
+    A step takes the agent's action, and then the other players', until it is the agent's turn
     again or the game is over; rewards on the way are added up. Who begins is drawn for each game, as pgx
     does. In games of one player nobody else is asked.
 
@@ -109,7 +109,7 @@ class Pgx(Native):
         return self._observation(state), state
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step of the agent, and those of the others up to its next; see `Environment`."""
+        """Takes one step of the agent, and the others' steps up to its next one; see `Environment`."""
         ours, theirs = jax.random.split(key)
         over, last = jnp.logical_or(state.terminated, state.truncated), state.rewards[_OURS]
         state = self.env.step(state, action, ours)

@@ -22,7 +22,7 @@ class Playground(Brax):
 
         Args:
             env: The environment.
-            max_steps: Longest episode, in steps; `None` takes that of the environment's configuration.
+            max_steps: Longest episode, in steps; `None` takes the limit of the configuration.
 
         Raises:
             TypeError: It simulates with warp.
@@ -41,7 +41,7 @@ class Playground(Brax):
 
         Args:
             name: One of `names()`.
-            episode_length: Longest episode, in steps; `None` takes that of its configuration.
+            episode_length: Longest episode, in steps; `None` takes the limit of its configuration.
             **options: Passed on to `mujoco_playground.registry.load`, such as
                 `config_overrides={"sim_dt": 0.01}`, to which `"impl": "jax"` is added.
 

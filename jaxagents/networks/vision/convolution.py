@@ -113,7 +113,8 @@ def _is_smaller(x: Array, kernel: Array) -> bool:
 def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
     """The convolution as patches times a matrix."""
     x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    return patches(x, kernel.shape[:2], stride, "VALID") @ kernel.reshape(-1, kernel.shape[3])
+    size, features = kernel.shape[0], kernel.shape[3]
+    return patches(x, (size, size), stride, "VALID") @ kernel.reshape(-1, features)
 
 
 def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:

@@ -65,7 +65,7 @@ def load_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
 def from_torch_resnet(
     variables: Mapping[str, PyTree], tensors: Mapping[str, PyTree]
 ) -> dict[str, PyTree]:
-    """Variables of a `ResNetV1` with batch normalisation from those of the same network in PyTorch.
+    """Converts the weights of a PyTorch ResNet to variables of a `ResNetV1` with batch normalisation.
 
     ```python
     encoder = make_encoder("resnet-18", norm="batch", scaling="imagenet")

@@ -54,7 +54,7 @@ def make_encoder(name: str, **options: Any) -> nn.Module:
 
     Args:
         name: One of the names in [`encoders`][jaxagents.networks.vision.encoders].
-        **options: Attributes of the encoder that differ from those of that name.
+        **options: Attributes of the encoder to override.
 
     Returns:
         The encoder.

@@ -47,9 +47,8 @@ class ResNetV1(Encoder):
         """Features of scaled images."""
         x = Conv(_WIDTH, 7, stride=2, use_bias=False, name="stem")(x)
         x = max_pool(nn.relu(make_norm(self.norm, train)(name="stem_norm")(x)))
-        block = Bottleneck if self.bottleneck else BasicBlock
         for name, features, stride in _plan(self.blocks):
-            x = block(features, stride, self.norm, name=name)(x, train)
+            x = Block(features, stride, self.norm, self.bottleneck, name=name)(x, train)
         return x.mean((1, 2))
 
 
@@ -98,60 +97,38 @@ def _plan(blocks: tuple[int, ...]) -> list[tuple[str, int, int]]:
     ]
 
 
-class BasicBlock(nn.Module):
-    """Two convolutions of size 3, beside a shortcut.
+class Block(nn.Module):
+    """Convolutions, each with a normalisation, beside a shortcut.
 
     Attributes:
-        features: Number of channels of the output.
-        stride: Stride of the first convolution.
+        features: Number of channels of the convolutions; a bottleneck's last has four times as many.
+        stride: Stride of the first convolution of size 3.
         norm: Kind of normalisation.
+        bottleneck: Whether there are convolutions of sizes 1, 3 and 1, instead of two of size 3.
     """
 
     features: int
     stride: int
     norm: Norm
+    bottleneck: bool = False
 
     @nn.compact
     def __call__(self, x: Maps, train: bool) -> OutMaps:
         """Applies the block."""
         norm = make_norm(self.norm, train)
         conv = functools.partial(Conv, use_bias=False)
-        y = conv(self.features, 3, self.stride, name="conv1")(x)
-        y = nn.relu(norm(name="norm1")(y))
-        y = conv(self.features, 3, name="conv2")(y)
-        y = norm(name="norm2", scale_init=nn.initializers.zeros)(y)
+        n, stride = self.features, self.stride
+        *layers, last = [(n, 3, stride), (n, 3, 1)]
+        if self.bottleneck:
+            *layers, last = [(n, 1, 1), (n, 3, stride), (_EXPANSION * n, 1, 1)]
+        y = x
+        for i, layer in enumerate(layers, 1):
+            y = nn.relu(norm(name=f"norm{i}")(conv(*layer, name=f"conv{i}")(y)))
+        i = len(layers) + 1
+        y = conv(*last, name=f"conv{i}")(y)
+        y = norm(name=f"norm{i}", scale_init=nn.initializers.zeros)(y)
         if x.shape != y.shape:
-            x = conv(self.features, 1, self.stride, name="shortcut")(x)
-            x = norm(name="shortcut_norm")(x)
-        return nn.relu(x + y)
-
-
-class Bottleneck(nn.Module):
-    """Convolutions of sizes 1, 3 and 1, the last with four times the channels, beside a shortcut.
-
-    Attributes:
-        features: Number of channels of the first two convolutions.
-        stride: Stride of the second convolution.
-        norm: Kind of normalisation.
-    """
-
-    features: int
-    stride: int
-    norm: Norm
-
-    @nn.compact
-    def __call__(self, x: Maps, train: bool) -> OutMaps:
-        """Applies the block."""
-        norm = make_norm(self.norm, train)
-        conv = functools.partial(Conv, use_bias=False)
-        y = nn.relu(norm(name="norm1")(conv(self.features, 1, name="conv1")(x)))
-        y = conv(self.features, 3, self.stride, name="conv2")(y)
-        y = nn.relu(norm(name="norm2")(y))
-        y = conv(_EXPANSION * self.features, 1, name="conv3")(y)
-        y = norm(name="norm3", scale_init=nn.initializers.zeros)(y)
-        if x.shape != y.shape:
-            x = conv(_EXPANSION * self.features, 1, self.stride, name="shortcut")(x)
-            x = norm(name="shortcut_norm")(x)
+            x = norm(name="shortcut_norm")(conv(last[0], 1, stride, name="shortcut")(x))
         return nn.relu(x + y)
 
 

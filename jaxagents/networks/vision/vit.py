@@ -16,7 +16,7 @@ _LONGEST_WAVE = 10_000.0
 
 
 class ViT(Encoder):
-    """A vision transformer; its features are those of the class token.
+    """A vision transformer, which gives the features of the class token.
 
     Dosovitskiy et al., 2021, "An image is worth 16x16 words", with the sizes S and Ti of Touvron et
     al., 2021, "Training data-efficient image transformers". Learned position embeddings belong to one

@@ -38,19 +38,14 @@ def assert_equal(loaded, expected):
 
 
 @every_format
-def test_what_is_saved_is_loaded(tmp_path, name):
+@pytest.mark.parametrize("given", [VARIABLES, flax.core.freeze(VARIABLES)], ids=["dict", "frozen"])
+def test_what_is_saved_is_loaded(tmp_path, name, given):
     path = tmp_path / name
-    save_pretrained(VARIABLES, path)
+    save_pretrained(given, path)
     zeros = jax.tree.map(jnp.zeros_like, VARIABLES)
-    assert_equal(load_pretrained(zeros, path), VARIABLES)
+    for like in (zeros, flax.core.freeze(zeros)):
+        assert_equal(load_pretrained(like, path), VARIABLES)
     assert_equal(load_pretrained(jax.eval_shape(lambda: zeros), str(path)), VARIABLES)
-
-
-@every_format
-def test_frozen_dicts(tmp_path, name):
-    save_pretrained(flax.core.freeze(VARIABLES), tmp_path / name)
-    frozen = flax.core.freeze(jax.tree.map(jnp.zeros_like, VARIABLES))
-    assert_equal(load_pretrained(frozen, tmp_path / name), VARIABLES)
 
 
 @every_format

@@ -1,0 +1,322 @@
+"""Experience: the transitions that agents with a replay buffer collect, and what they note of them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+
+from jaxagents import sharding
+from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.replay import CARRIES, Replay
+from jaxagents.agents.reward_scale import observe_rewards
+from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.core.arrays import select
+from jaxagents.core.finite import OBSERVATIONS
+from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.data.device_buffer import DeviceBuffer
+from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_rollout import HostCollection, HostRollout
+from jaxagents.envs.episodes import Timestep
+from jaxagents.learners.learner import Learner
+
+if TYPE_CHECKING:
+    from jaxagents.agents.off_policy import OffPolicyBase
+
+Explore = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
+"""Draws actions, given a random key, the learner, what it sees and the number of steps made before."""
+
+
+class Played(NamedTuple):
+    """What steps in all environments gave, time first.
+
+    Attributes:
+        nonfinite: Whether that of each environment was not finite; after all steps, whether any was.
+        seen: The parts of transitions that statistics are made of.
+    """
+
+    nonfinite: Flags
+    seen: dict[str, PyTree]
+
+
+class Keys(NamedTuple):
+    """Random keys of an update.
+
+    Attributes:
+        next_runner: The key of the runner after it.
+        steps: Keys of the steps in all environments; the first of each is for their actions.
+        gradient_steps: Keys of the gradient steps.
+    """
+
+    next_runner: Key[Array, ""]
+    steps: Key[Array, "steps keys"]
+    gradient_steps: Key[Array, "gradient_steps"]
+
+
+def keys_of_update(
+    config: OffPolicyConfig, rng: Key[Array, ""], n_steps: int, n_gradient_steps: int
+) -> Keys:
+    """The random keys of an update.
+
+    They are drawn at once: on a CPU, a draw takes about as long as a step of a small environment.
+
+    Args:
+        config: Configuration of the agent.
+        rng: The key of the runner before it.
+        n_steps: Number of steps in each environment.
+        n_gradient_steps: Number of gradient steps.
+
+    Returns:
+        The keys.
+    """
+    of_step = 1 + 2 * config.batch_size
+    rngs = jax.random.split(rng, 1 + n_steps * of_step + n_gradient_steps)
+    first, steps, gradient_steps = jnp.split(rngs, [1, 1 + n_steps * of_step])
+    return Keys(first[0], steps.reshape(n_steps, of_step), gradient_steps)
+
+
+def collect(
+    agent: "OffPolicyBase",
+    runner: OffPolicyRunner,
+    rngs: Key[Array, "steps keys"],
+    explore: Explore,
+) -> tuple[OffPolicyRunner, Played]:
+    """Takes steps in every compiled environment.
+
+    Args:
+        agent: The agent.
+        runner: The runner before them.
+        rngs: Random keys of the steps.
+        explore: Draws the actions.
+
+    Returns:
+        The runner after them, whose replay buffer has the transitions, and what they gave.
+    """
+    n_envs, learner = agent.config.batch_size, runner.learner
+    n_before = runner.update_step.astype(jnp.float32) * (agent.config.rollout_length * n_envs)
+    initial = agent._initial_memories()
+
+    def act_and_step(players: tuple, x: tuple) -> tuple[tuple, Played]:
+        buffer, obs, envstate, carry = players
+        n_steps, rngs = x
+        after, actions = act(agent, explore, rngs[0], learner, carry, obs, n_before + n_steps)
+        step_rngs = sharding.whole(rngs[1:].reshape(n_envs, 2))
+        step = agent.episodes.step_all(step_rngs, envstate, actions)
+        rows = transitions(obs, actions, step, carry)
+        carry = jax.vmap(select, (0, None, 0))(rows["ends"], initial, after)
+        given = {REWARDS: step.reward, OBSERVATIONS: step.next_obs}
+        played = Played(nonfinite_environments(given), seen_of(agent.config, learner, rows))
+        return (buffer.add(rows), step.obs, step.envstate, carry), played
+
+    players = runner.buffer, runner.obs, runner.envstate, runner.carry
+    n_steps = n_envs * jnp.arange(len(rngs), dtype=jnp.float32)
+    players, played = jax.lax.scan(act_and_step, players, (n_steps, rngs))
+    buffer, obs, envstate, carry = players
+    runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate, carry=carry)
+    nonfinite = jax.tree.map(lambda x: x.any(axis=0), played.nonfinite)
+    seen = sharding.whole(played.seen) if agent.config.replicated_updates else played.seen
+    return with_returns(agent.config, runner, seen), Played(nonfinite, seen)
+
+
+def act(
+    agent: "OffPolicyBase",
+    explore: Explore,
+    rng: Key[Array, ""],
+    learner: Learner,
+    carry: PyTree,
+    obs: PyTree,
+    n_steps: Float[Array, ""],
+) -> tuple[PyTree, Array]:
+    """The memories after observations of all environments, and the actions to take there."""
+    seen = agent._seen(carry, obs)
+    units = explore(rng, learner, seen, n_steps)
+    check_explored(agent, units)
+    units = agent._units.within_bounds(units)
+    return learner.memory_after(seen, units), agent._units.to_environment(units)
+
+
+def transitions(
+    obs: PyTree, actions: PyTree, step: Timestep | HostRollout, carry: PyTree
+) -> dict[str, PyTree]:
+    """Transitions as the replay buffer holds them, shaped as their parts are."""
+    return {
+        "observations": obs,
+        "actions": actions,
+        "rewards": step.reward,
+        "next_observations": step.next_obs,
+        "masks": 1.0 - step.terminated,
+        "ends": step.terminated | step.truncated,
+        **({CARRIES: carry} if carry else {}),
+    }
+
+
+def seen_of(
+    config: OffPolicyConfig, learner: Learner, rows: dict[str, PyTree]
+) -> dict[str, PyTree]:
+    """The parts of transitions that statistics are made of."""
+    observations = ("observations",) if learner.observes else ()
+    rewards = ("rewards", "ends") if config.normalise_rewards else ()
+    return {key: rows[key] for key in (*observations, *rewards)}
+
+
+def with_returns(
+    config: OffPolicyConfig, runner: OffPolicyRunner, seen: dict[str, PyTree]
+) -> OffPolicyRunner:
+    """The runner whose statistics of returns have further rewards in them, if it has any."""
+    if not config.normalise_rewards:
+        return runner
+    received, returns = observe_rewards(
+        seen["rewards"],
+        seen["ends"],
+        runner.received,
+        runner.returns,
+        runner.hyperparams.gamma,
+        config.replicated_updates,
+    )
+    return runner.replace(received=received, returns=returns)
+
+
+def after_observing(
+    agent: "OffPolicyBase", runner: OffPolicyRunner, played: Played
+) -> OffPolicyRunner:
+    """The runner whose networks have observed more, if they have statistics of observations."""
+    if not runner.learner.observes:
+        return runner
+    observed = agent._observed(played.seen["observations"])
+    return runner.replace(learner=runner.learner.observe(observed))
+
+
+def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
+    """A replay buffer for transitions in the environment's units, without any.
+
+    Args:
+        agent: The agent.
+
+    Returns:
+        The buffer.
+    """
+    config, obs, memories = agent.config, agent._observation, agent._initial_memories()
+    units, number = agent._units, jax.ShapeDtypeStruct((), jnp.float32)
+    example = {
+        "observations": obs,
+        "actions": jax.eval_shape(lambda: units.to_environment(units.zero)),
+        "rewards": number,
+        "next_observations": obs,
+        "masks": number,
+        "ends": jax.ShapeDtypeStruct((), jnp.bool),
+        **({CARRIES: memories} if memories else {}),
+    }
+    return DeviceBuffer.create(
+        example,
+        config.buffer_size,
+        config.batch_size,
+        config.prioritised_replay,
+        Replay.of(config).length,
+        config.n_groups,
+    )
+
+
+def check_explored(agent: "OffPolicyBase", units: Array) -> None:
+    """Raises unless a hook that explores gives one action of the learner for each environment.
+
+    Args:
+        agent: The agent.
+        units: What the hook gives.
+
+    Raises:
+        TypeError: Discrete actions are no whole numbers.
+        ValueError: The shape is another one.
+    """
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape = (agent.config.batch_size, *zero.shape)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
+        raise TypeError(
+            f"{hooks} must give whole numbers where actions are discrete, got "
+            f"{jnp.result_type(units)}."
+        )
+
+
+def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
+    """The parts of an update between which environments are stepped on the host.
+
+    Transitions are stored in the replay buffer on the device, in the program that learns from it.
+
+    Args:
+        agent: The agent.
+
+    Returns:
+        The parts.
+    """
+    config, n_envs, n_steps = agent.config, agent.config.batch_size, agent.config.rollout_length
+
+    def keys_of(runner: OffPolicyRunner) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
+        """The keys of the next runner, of the steps, and of the gradient steps."""
+        rngs = jax.random.split(runner.rng, 3)
+        return rngs[0], rngs[1], rngs[2]
+
+    def draw(runner: OffPolicyRunner, block: ArrayLike) -> PyTree:
+        _, key, _ = keys_of(runner)
+        earlier = (runner.update_step + block) * n_steps
+        return {
+            "keys": jax.random.split(jax.random.fold_in(key, block), n_steps),
+            "n_steps": n_envs * (earlier + jnp.arange(n_steps)).astype(jnp.float32),
+        }
+
+    def acting_by(explore: Explore) -> Callable[..., tuple[PyTree, PyTree, PyTree]]:
+        def act_at(
+            learner: Learner, carry: PyTree, obs: PyTree, noise: PyTree
+        ) -> tuple[PyTree, PyTree, PyTree]:
+            present, keys, n_before = learner._at_present(), noise["keys"], noise["n_steps"]
+            return *act(agent, explore, keys, present, carry, obs, n_before), ()
+
+        return act_at
+
+    def begin(runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]) -> OffPolicyRunner:
+        if not where.any():
+            return runner
+        nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
+        received = begun_again(runner.received, nothing, where)
+        return interrupt(runner.replace(received=jax.tree.map(jnp.asarray, received)), where)
+
+    def interrupt(
+        runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
+    ) -> OffPolicyRunner:
+        return runner.replace(buffer=runner.buffer.end_episodes(jnp.asarray(where)))
+
+    def stored(
+        runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
+    ) -> tuple[OffPolicyRunner, Played]:
+        rows = transitions(rollout.obs, rollout.action, rollout, rollout.carry)
+        buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
+        given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
+        seen = seen_of(config, runner.learner, rows)
+        runner = with_returns(config, runner.replace(rng=rng, buffer=buffer), seen)
+        return runner, Played(nonfinite_environments(given, axis=1), seen)
+
+    def store(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
+        return after_observing(agent, *stored(runner, keys_of(runner)[0], rollout))
+
+    def learn(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
+        rng, _, key = keys_of(runner)
+        runner, played = stored(runner, rng, rollout)
+        runner, numbers = agent._learn(runner, jax.random.split(key, config.gradient_steps))
+        return after_observing(agent, runner, played), Report(numbers, played.nonfinite)
+
+    return HostCollection(
+        lambda learner: agent._initial_memories(),
+        draw,
+        acting_by(agent._explore),
+        begin,
+        learn,
+        interrupt,
+        n_first=config.n_warmup_steps,
+        act_first=acting_by(agent._act_randomly),
+        store=store,
+    )
