@@ -635,8 +635,9 @@ def test_a_module_of_the_folder_may_register_environments_with_gymnasium(tmp_pat
         "gymnasium.register('own/Pole-v0', entry_point=CartPoleEnv)\n"
     )
     name = "gymnasium:registers_poles:own/Pole-v0"
-    run = Run(agent="ppo", environment=name, seed=0, config={}, hyperparams=[{}])
-    assert repr(run.make_agent(tmp_path)) == "<PPO on own/Pole-v0>"
+    for agent in ("ppo", "dqn"):
+        run = Run(agent=agent, environment=name, seed=0, config={}, hyperparams=[{}])
+        assert repr(run.make_agent(tmp_path)) == f"<{agent.upper()} on own/Pole-v0>"
 
 
 def test_makes_agents_that_learn_from_data(tmp_path):
