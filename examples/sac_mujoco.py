@@ -29,7 +29,7 @@ from jaxagents.loggers import ConsoleLogger, TensorBoardLogger
 from jaxagents.plotting import plot_learning_curve
 
 FILM_SECONDS = 8
-PRINTED = ("evaluation/return", "training/critic_loss", "training/entropy")
+PRINTED = ("returns", "critic_loss", "entropy")
 
 
 class ShortConsoleLogger(ConsoleLogger):
