@@ -184,7 +184,7 @@ def after_observing(
     """The runner whose networks have observed more, if they have statistics of observations."""
     if not runner.learner.observes:
         return runner
-    observed = agent._observed(played.seen["observations"])
+    observed = sharding.in_one_order(played.seen["observations"], agent.config.replicated_updates)
     return runner.replace(learner=runner.learner.observe(observed))
 
 
