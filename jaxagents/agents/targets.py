@@ -1,4 +1,4 @@
-"""What on-policy agents learn from: scaled rewards, values, advantages and returns of a rollout."""
+"""Learning targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
 
 import math
 from collections.abc import Callable

@@ -41,4 +41,4 @@ def test_every_name_can_be_imported(name):
 
 def test_modules_are_attributes():
     assert jaxagents.sharding.make_mesh
-    assert jaxagents.host.train_online
+    assert jaxagents.host.evaluate

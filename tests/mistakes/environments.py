@@ -219,7 +219,7 @@ def space_of_other_observations():
     make_ppo(Declared())
 
 
-@mistake(TypeError, r"Python\.step_env is not written in JAX: .*float\(\).*jaxagents\.host")
+@mistake(TypeError, r"Python\.step_env is not written in JAX: .*float\(\).*interface of Gymnasium")
 def number_of_a_traced_array():
     """An environment in NumPy: `float(action)`."""
 
@@ -230,7 +230,7 @@ def number_of_a_traced_array():
     make_ppo(Python())
 
 
-@mistake(TypeError, r"Python\.step_env is not written in JAX: .*jnp\.where.*jaxagents\.host")
+@mistake(TypeError, r"Python\.step_env is not written in JAX: .*jnp\.where.*interface of Gymnasium")
 def branch_on_a_traced_array():
     """An environment with `if` on its state."""
 
@@ -384,7 +384,7 @@ def last_action_in_the_environment():
     make_dqn(Forgetful())
 
 
-@mistake(TypeError, r"Python\.reset is not written in JAX: .*jaxagents\.host")
+@mistake(TypeError, r"Python\.reset is not written in JAX: .*interface of Gymnasium")
 def check_of_an_environment_in_numpy():
     """`check_env` of an environment in NumPy."""
 

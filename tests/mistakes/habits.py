@@ -2,13 +2,11 @@
 
 import importlib
 
-import gymnasium
-from loops import Line
 from probes import MatchSign
 
 from jaxagents import DQNLearner, dqn, ppo, sac
 from mistakes.entries import Theme
-from mistakes.things import agent, hyperparams, make_dqn, make_ppo
+from mistakes.things import agent, hyperparams, make_ppo
 
 mistake = Theme("Habits from other libraries")
 
@@ -93,20 +91,6 @@ def discount():
 def clip_range():
     """`clip_range` for `eps_clip`."""
     hyperparams(clip_range=0.2)
-
-
-@mistake(TypeError, r"DQN plays in compiled environments alone, and Line .*host\.train_online")
-def environment_of_gymnasium():
-    """An environment of Gymnasium for an agent with a replay buffer."""
-    make_dqn(Line())
-
-
-@mistake(
-    TypeError, r"DQN plays in compiled environments alone, and Line .*on-policy agent such as PPO"
-)
-def wrapped_environment_of_gymnasium():
-    """A wrapped environment of Gymnasium for an agent with a replay buffer."""
-    make_dqn(gymnasium.wrappers.TimeLimit(Line(), 5))
 
 
 @mistake(
