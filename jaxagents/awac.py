@@ -20,9 +20,7 @@ from jaxagents.learners.actor_critic import (
 )
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,9 +84,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key = jax.random.split(rng, 3)
-        default = gaussian_policy(config, example.action_size)
-        actor = config.policy_of(config.actor_network or default, example.observations)
-        variables = initialise(actor, actor_key, example.observations)
+        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example)
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )
@@ -96,10 +92,16 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
+            actor=actor,
             critic=critic,
             target_critic=target_critic,
         )
+
+    @classmethod
+    def default_networks(cls, config: AWACConfig, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors; see `Learner`."""
+        actor = gaussian_policy(config, example.action_size)
+        return {**super().default_networks(config, example), "actor_network": actor}
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, next_key, own_key, dropout_key = jax.random.split(self.rng, 4)

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.config import LearnerAgentConfig
+from jaxagents.agents.config import SequencesConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
@@ -20,10 +20,8 @@ from jaxagents.core.numbers import share
 from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner
-from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalPolicy, Policy
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,20 +141,18 @@ class BCLearner(Learner[BCConfig, HyperParameters]):
         cls, config: BCConfig, hyperparams: HyperParameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
-        actor = config.policy_of(
-            config.actor_network or cls._default_network(config, example), example.observations
-        )
-        variables = initialise(actor, key, example.observations)
+        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, key, example)
         return cls(
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
+            actor=actor,
         )
 
-    @staticmethod
-    def _default_network(config: BCConfig, example: Example) -> nn.Module:
-        return gaussian_policy(config, example.action_size, config.fixed_std)
+    @classmethod
+    def default_networks(cls, config: BCConfig, example: Example) -> dict[str, nn.Module]:
+        """The default network, of vectors; see `Learner`."""
+        return {"actor_network": gaussian_policy(config, example.action_size, config.fixed_std)}
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, key = jax.random.split(self.rng)
@@ -191,13 +187,15 @@ class DiscreteBCLearner(BCLearner):
     _config_type = ImitationConfig
     discrete_actions = True
 
-    @staticmethod
-    def _default_network(config: ImitationConfig, example: Example) -> nn.Module:
-        return CategoricalPolicy(
+    @classmethod
+    def default_networks(cls, config: ImitationConfig, example: Example) -> dict[str, nn.Module]:
+        """The default network, of vectors; see `Learner`."""
+        actor = CategoricalPolicy(
             features=config.features,
             dropout_rate=config.dropout_rate,
             n_actions=example.action_size,
         )
+        return {"actor_network": actor}
 
     @staticmethod
     def _agreement(modes: Array, actions: Array) -> Info:
@@ -205,7 +203,7 @@ class DiscreteBCLearner(BCLearner):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(LearnerAgentConfig, BCConfig):
+class AgentConfig(SequencesConfig, BCConfig):
     """Static configuration of the agent: that of the learner, and how it is trained."""
 
 

@@ -9,12 +9,11 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config import ActionValuesConfig, OffPolicyConfig
+from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.config import checked, one_of
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.numbers import multiples_near, not_negative, positive
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import QConfig, QHyperparameters, QLearner, td_targets
 
@@ -22,53 +21,15 @@ Decay = Literal["linear", "exponential"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(OffPolicyConfig, ActionValuesConfig):
+class AgentConfig(OffPolicyConfig, QConfig):
     """Static configuration of DQN and of the agents that are built on it.
-
-    With a memory, a gradient step learns from `minibatch_size / sequence_length` sequences.
 
     Attributes:
         exploration_decay: How the probability of a random action falls: `"linear"` reaches its final
             value after `epsilon_steps`; `"exponential"` nears it with that time constant.
-        sequence_length: With a memory, number of steps of the sequences that are learned from. Divides
-            `minibatch_size`.
-        burn_in: Number of the first steps of each sequence by which the memory is only brought up to
-            date, and from which nothing is learned.
     """
 
     exploration_decay: Decay = checked("linear", one_of(Decay))
-    sequence_length: int = checked(16, positive)
-    burn_in: int = checked(0, not_negative)
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        if self.has_memory:
-            self._check_sequences()
-
-    def _check_sequences(self) -> None:
-        name, length = type(self).__name__, self.sequence_length
-        if self.n_step_returns > length:
-            raise ValueError(
-                f"{name}.n_step_returns must be at most sequence_length ({length}) where the critic has "
-                f"a memory, got {self.n_step_returns}."
-            )
-        if self.minibatch_size % (length * self.n_groups):
-            raise ValueError(
-                f"{name}.minibatch_size must be a multiple of sequence_length * n_groups "
-                f"({length * self.n_groups}) where the critic has a memory, got {self.minibatch_size}; "
-                f"{multiples_near(self.minibatch_size, length * self.n_groups)}."
-            )
-        if self.burn_in >= length:
-            raise ValueError(
-                f"{name}.burn_in must be less than sequence_length ({length}), got {self.burn_in}."
-            )
-        if self.n_warmup_steps < length:
-            raise ValueError(
-                f"{name}.learning_starts must be at least sequence_length * batch_size "
-                f"({length * self.batch_size}), so that there are sequences to learn from, got "
-                f"{self.learning_starts}."
-            )
 
 
 class HyperParameters(QHyperparameters, ReplayHyperparameters):

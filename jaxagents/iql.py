@@ -100,10 +100,11 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
-        obs = example.observations
-        default = gaussian_policy(config, example.action_size)
-        actor = config.policy_of(config.actor_network or default, obs)
-        value = config.critic_of(config.value_network or ValueCritic(config.features), obs)
+        obs, rate = example.observations, hyperparams.actor_learning_rate
+        optimizer = config.actor_optimizer
+        actor, _ = cls._create_actor(config, rate, actor_key, example, optimizer)
+        default = cls.default_networks(config, example)["value_network"]
+        value = config.critic_of(config.value_network or default, obs, "value")
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )
@@ -111,12 +112,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(
-                actor,
-                initialise(actor, actor_key, example.observations),
-                config.actor_optimizer or config.optimizer,
-                hyperparams.actor_learning_rate,
-            ),
+            actor=actor,
             critic=critic,
             target_critic=target_critic,
             value=optimized(
@@ -126,6 +122,15 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
                 hyperparams.value_learning_rate,
             ),
         )
+
+    @classmethod
+    def default_networks(cls, config: IQLConfig, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors; see `Learner`."""
+        return {
+            **super().default_networks(config, example),
+            "actor_network": gaussian_policy(config, example.action_size),
+            "value_network": ValueCritic(config.features),
+        }
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         rng, key = jax.random.split(self.rng)

@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config import ActionValuesConfig
+from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.env_params import PlayingHyperparameters
 from jaxagents.agents.learner_agent import of_all, update_on
 from jaxagents.agents.runners import RolloutRunner
@@ -58,7 +58,7 @@ class PQNConfig(QConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class AgentConfig(PQNConfig, ActionValuesConfig):
+class AgentConfig(PQNConfig, LearnerAgentConfig):
     """Static configuration of PQN.
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, and makes

@@ -157,9 +157,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
-        actor = config.policy_of(
-            config.actor_network or cls._default_actor(config, example), example.observations
-        )
+        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example)
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )
@@ -167,12 +165,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(
-                actor,
-                initialise(actor, actor_key, example.observations),
-                config.optimizer,
-                hyperparams.actor_learning_rate,
-            ),
+            actor=actor,
             critic=critic,
             target_critic=target_critic,
             temperature=optimized(
@@ -189,17 +182,16 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         values = jax.eval_shape(TrainState.__call__, self.critic, *inputs)
         self.config.check_chosen_of(len(values), "the number of critics of critic_network")
 
-    @staticmethod
-    def _default_actor(config: SACConfig, example: Example) -> nn.Module:
-        return Policy(features=config.features, action_dim=example.action_size)
-
-    @staticmethod
-    def _default_critics(config: SACConfig, example: Example) -> nn.Module:
-        return ensemblize(Critic, config.n_critics)(
+    @classmethod
+    def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors; see `Learner`."""
+        critics = ensemblize(Critic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
             dropout_rate=config.critic_dropout_rate,
         )
+        actor = Policy(features=config.features, action_dim=example.action_size)
+        return {"actor_network": actor, "critic_network": critics}
 
     @staticmethod
     def _default_target_entropy(example: Example) -> float:
@@ -328,22 +320,21 @@ class DiscreteSACLearner(SACLearner):
 
     discrete_actions = True
 
-    @staticmethod
-    def _default_actor(config: SACConfig, example: Example) -> nn.Module:
-        return CategoricalPolicy(features=config.features, n_actions=example.action_size)
-
-    @staticmethod
-    def _default_target_entropy(example: Example) -> float:
-        return 0.98 * float(np.log(example.action_size))
-
-    @staticmethod
-    def _default_critics(config: SACConfig, example: Example) -> nn.Module:
-        return ensemblize(DiscreteCritic, config.n_critics)(
+    @classmethod
+    def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors; see `Learner`."""
+        critics = ensemblize(DiscreteCritic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
             dropout_rate=config.critic_dropout_rate,
             n_actions=example.action_size,
         )
+        actor = CategoricalPolicy(features=config.features, n_actions=example.action_size)
+        return {"actor_network": actor, "critic_network": critics}
+
+    @staticmethod
+    def _default_target_entropy(example: Example) -> float:
+        return 0.98 * float(np.log(example.action_size))
 
     @staticmethod
     def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:

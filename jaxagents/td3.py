@@ -5,6 +5,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
@@ -19,10 +20,8 @@ from jaxagents.learners.batches import check_targets
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.losses import check_mean_loss
-from jaxagents.learners.optimizer import optimized
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import Policy
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,11 +92,8 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         example: Example,
     ) -> Self:
         rng, actor_key, critic_key = jax.random.split(rng, 3)
-        default = Policy(
-            features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
-        )
-        actor = config.policy_of(config.actor_network or default, example.observations)
-        variables = initialise(actor, actor_key, example.observations)
+        rate = hyperparams.actor_learning_rate
+        actor, variables = cls._create_actor(config, rate, actor_key, example)
         critic, target_critic = cls._critics(
             config, hyperparams.critic_learning_rate, critic_key, example
         )
@@ -105,11 +101,19 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
             config=config,
             hyperparams=hyperparams,
             rng=rng,
-            actor=optimized(actor, variables, config.optimizer, hyperparams.actor_learning_rate),
-            target_actor=TrainState.from_variables(actor, variables),
+            actor=actor,
+            target_actor=TrainState.from_variables(actor.model_def, variables),
             critic=critic,
             target_critic=target_critic,
         )
+
+    @classmethod
+    def default_networks(cls, config: TD3Config, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors; see `Learner`."""
+        actor = Policy(
+            features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
+        )
+        return {**super().default_networks(config, example), "actor_network": actor}
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         noise = temperature * self.hyperparams.exploration_noise

@@ -170,7 +170,10 @@ class BestAction(Probe):
 
 
 class Recall(Probe):
-    """Shows a sign at first, and rewards action 1 after a positive one two steps later."""
+    """Shows a sign at first, and rewards action 1 after a positive one two steps later.
+
+    A continuous action is worth its size, and minus that if it has the other sign.
+    """
 
     n_steps = 3
 
@@ -179,8 +182,11 @@ class Recall(Probe):
         return jnp.stack([shown, state.time.astype(float)])
 
     def reward(self, state, action):
-        right = action == (state.sign > 0)
-        return jnp.where(state.time == self.n_steps - 1, right.astype(float), 0.0)
+        if self.continuous:
+            right = state.sign * action[0]
+        else:
+            right = (action == (state.sign > 0)).astype(float)
+        return jnp.where(state.time == self.n_steps - 1, right, 0.0)
 
 
 class MatchSign(Probe):

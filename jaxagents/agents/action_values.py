@@ -5,27 +5,20 @@ from typing import Generic, TypeVar
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.config import ActionValuesConfig
-from jaxagents.agents.learner_agent import LearnerAgent, LearnerRunnerT
+from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT, LearnerRunnerT
 from jaxagents.core.remembered import observation_of
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.learners.q_learning import ValueLearner
 
-ActionValuesConfigT = TypeVar("ActionValuesConfigT", bound=ActionValuesConfig)
 ValueLearnerT = TypeVar("ValueLearnerT", bound=ValueLearner)
 
 
 class ActionValues(
-    LearnerAgent[ActionValuesConfigT, HyperparametersT, LearnerRunnerT],
-    Generic[ActionValuesConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
+    LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunnerT],
+    Generic[LearnerConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
 ):
-    """An agent that acts by the values of discrete actions, with or without a memory.
+    """An agent that acts by the values of discrete actions, with or without a memory."""
 
-    Its configuration inherits from
-    [`ActionValuesConfig`][jaxagents.agents.config.ActionValuesConfig].
-    """
-
-    _config_type = ActionValuesConfig
     _discrete_learner: type[ValueLearner]
 
     @property

@@ -1,6 +1,5 @@
 """The base of agents around a learner."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -162,10 +161,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """The agent's configuration, with default networks, and encoders, as its observations need."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
         n_categories = self.episodes.n_categories
-        memory = getattr(config, "memory", None)
-        if memory is not None:
-            cell = memory_cell(memory, config.memory_size)
-            networks = self._learner_type.default_networks_with_memory(
+        if config.memory is not None:
+            cell = memory_cell(config.memory, config.memory_size)
+            networks = self._learner_type.networks_with_memory(
                 config, cell, self._example(), n_categories
             )
             return config.replace(memory=None, **networks)
@@ -175,19 +173,18 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def _initial_memories(self) -> PyTree:
         """The memories at the start of an episode, by the names of networks; `()` if none has one."""
-        if not getattr(self.config, "has_memory", False):
+        if not self.config.has_memory:
             return ()
-        config = self._learner_config()
         networks = {
-            field.name.removesuffix("_network"): getattr(config, field.name)
-            for field in dataclasses.fields(config)
-            if field.name.endswith("_network")
+            field.removesuffix("_network"): network
+            for field, network in vars(self._learner_config()).items()
+            if field.endswith("_network") and network is not None
         }
-        return {name: initial_carry(x) for name, x in networks.items() if x and remembers(x)}
+        return {name: initial_carry(x) for name, x in networks.items() if remembers(x)}
 
     def _seen(self, carry: PyTree, obs: PyTree) -> PyTree:
         """Observations as the learner is given them: with memories, if it has any."""
-        return Remembered(carry, obs) if getattr(self.config, "has_memory", False) else obs
+        return Remembered(carry, obs) if self.config.has_memory else obs
 
     # Checks.
 

@@ -4,7 +4,7 @@ import functools
 import math
 import zlib
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import jax
@@ -14,8 +14,9 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.checks.observations import check_dataset_observations
-from jaxagents.agents.config import LearnerAgentConfig, OfflineAgentConfig
-from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT, update_on
+from jaxagents.agents.config import OfflineAgentConfig, SequencesConfig
+from jaxagents.agents.learner_agent import LearnerAgent, update_on
+from jaxagents.agents.replay import CARRIES, Replay
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
@@ -37,20 +38,22 @@ from jaxagents.learners.batches import OPTIONAL_KEYS
 from jaxagents.learners.learner import Batch, Info, LearnerT
 from jaxagents.networks.torsos import IMAGE_NDIM
 
+OfflineConfigT = TypeVar("OfflineConfigT", bound=SequencesConfig)
+
 _OBSERVED_KEYS = ("observations", "next_observations")
 _TOLERANCE = 1e-3
 _copies: WeakKeyDictionary[Dataset, dict[Hashable, "_Copy"]] = WeakKeyDictionary()
 """The copies of each dataset that agents have on the device."""
 
 
-class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner]):
+class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner]):
     """Learns from random rows of a dataset on the device; the environment only serves to evaluate.
 
     The dataset is the agent's `data`. It is part of neither runners nor checkpoints, and seeds that are
     trained together share it.
     """
 
-    _config_type = LearnerAgentConfig
+    _config_type = SequencesConfig
     _moments: PyTree = None
     """Those of the dataset's observations, if they are normalised."""
 
@@ -58,7 +61,7 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         self,
         env: Environment | FunctionalEnvironment,
         env_params: PyTree,
-        config: LearnerConfigT,
+        config: OfflineConfigT,
         eval_during_training: bool = True,
         *,
         dataset: Dataset,
@@ -108,6 +111,8 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"{hint}."
             )
         keys = self._learner_type.batch_keys
+        if self.config.has_memory:
+            keys = (*keys, "ends")
         missing = [key for key in keys if key not in dataset]
         if missing:
             raise KeyError(
@@ -115,10 +120,11 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
                 f"has {sorted(dataset)}."
             )
         n_groups = self._groups_of_this_process()
-        if len(dataset) < n_groups:
+        replay = Replay.of(self.config)
+        if len(dataset) < n_groups * replay.length:
             raise ValueError(
-                f"The dataset has {len(dataset) or 'no'} rows; it needs at least one for each of "
-                f"{n_groups} groups."
+                f"The dataset has {len(dataset) or 'no'} rows; it needs at least "
+                f"{'one' if replay.length == 1 else replay.length} for each of {n_groups} groups."
             )
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         check_are_numbers(arrays)
@@ -225,15 +231,23 @@ class OfflineBase(LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunner])
         return len(self.data.sizes)
 
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
-        """Rows drawn uniformly, equally many of each group."""
-        n_rows = self.config.minibatch_size // self._n_groups
+        """Rows drawn uniformly, or sequences of them, equally many of each group."""
+        replay, memories = Replay.of(self.config), self._initial_memories()
+        n_of_group = self.config.minibatch_size // self._n_groups // replay.length
 
-        def of_group(rng: Key[Array, ""], group: Groups) -> Batch:
-            indices = ops.random_indices(rng, n_rows, group.sizes)
+        def of_group(rng: Key[Array, ""], group: Groups) -> dict[str, PyTree]:
+            indices = ops.random_indices(rng, n_of_group, group.sizes - (replay.length - 1))
+            if memories:
+                indices = jnp.add.outer(indices, jnp.arange(replay.length))
             return jax.tree.map(lambda x: x[indices], group.arrays)
 
-        batch = jax.vmap(of_group)(rngs, self.data)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+        rows = jax.vmap(of_group)(rngs, self.data)
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+        if not memories:
+            return rows
+        shape = rows["ends"].shape
+        carries = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape)), memories)
+        return replay.batch_of_sequences({**rows, CARRIES: carries}, gamma=1.0)
 
 
 class Groups(NamedTuple):

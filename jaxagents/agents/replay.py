@@ -1,13 +1,13 @@
 """Replay: batches drawn from a replay buffer, of single transitions or of sequences of them."""
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.config import OffPolicyConfig, SequencesConfig
 from jaxagents.core.remembered import Steps, Successors
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.rows import OF_THE_LAST
@@ -37,12 +37,12 @@ class Replay(NamedTuple):
     burn_in: int = 0
 
     @classmethod
-    def of(cls, config: OffPolicyConfig) -> Self:
+    def of(cls, config: SequencesConfig) -> Self:
         """The replay of an agent's configuration."""
-        if not getattr(config, "has_memory", False):
-            return cls(config.n_step_returns)
-        fields: Any = config
-        return cls(config.n_step_returns, fields.sequence_length, fields.burn_in)
+        n_steps = config.n_step_returns if isinstance(config, OffPolicyConfig) else 1
+        if not config.has_memory:
+            return cls(n_steps)
+        return cls(n_steps, config.sequence_length, config.burn_in)
 
     @property
     def length(self) -> int:
@@ -89,12 +89,14 @@ class Replay(NamedTuple):
             lambda x: x.reshape(-1, *x.shape[2:]), (rows, first, after)
         )
         steps = Steps(rows.pop(CARRIES), rows["observations"], first, self.length, self.burn_in)
-        successors = Successors(steps, rows["next_observations"], after)
-        batch = {**rows, "observations": steps, "next_observations": successors}
-        if not self.burn_in:
-            return batch
-        counts = jnp.arange(len(first)) % self.length >= self.burn_in
-        return {**batch, "weights": counts * (self.length / (self.length - self.burn_in))}
+        batch = {**rows, "observations": steps}
+        if "next_observations" in rows:
+            batch["next_observations"] = Successors(steps, rows["next_observations"], after)
+        if self.burn_in:
+            counts = jnp.arange(len(first)) % self.length >= self.burn_in
+            weights = counts * (self.length / (self.length - self.burn_in))
+            batch["weights"] = rows.get("weights", 1.0) * weights
+        return batch
 
     def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
         """The weights of samples, from the importance weights of what was drawn."""

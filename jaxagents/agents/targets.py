@@ -1,4 +1,4 @@
-"""Learning targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
+"""Targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
 
 import math
 from collections.abc import Callable

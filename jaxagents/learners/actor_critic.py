@@ -61,16 +61,24 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
     ) -> tuple[TrainState, TrainState]:
         """The critics before their first update, and their copies."""
         network = config.critic_of(
-            config.critic_network or cls._default_critics(config, example), example.observations
+            config.critic_network or cls.default_networks(config, example)["critic_network"],
+            example.observations,
+            samples_axis=1,
         )
         inputs = cls._critic_inputs(example.observations, example.actions)
         variables = initialise(network, key, *inputs)
         critic = optimized(network, variables, config.optimizer, learning_rate)
         return critic, TrainState.from_variables(network, variables)
 
-    @staticmethod
-    def _default_critics(config: ActorCriticConfig, example: Example) -> nn.Module:
-        return ensemblize(Critic, config.n_critics)(config.features)
+    @classmethod
+    def default_networks(cls, config: ActorCriticConfigT, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors, by the fields of the configuration; see `Learner`."""
+        return {"critic_network": ensemblize(Critic, config.n_critics)(config.features)}
+
+    @classmethod
+    def _inputs_of(cls, network: str, observations: PyTree, actions: PyTree) -> tuple[PyTree, ...]:
+        takes_actions = network == "critic"
+        return cls._critic_inputs(observations, actions) if takes_actions else (observations,)
 
     @staticmethod
     def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:

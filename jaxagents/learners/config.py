@@ -137,8 +137,7 @@ class LearnerConfig(StaticConfig):
         if remembers(network):
             raise TypeError(
                 f"{type(network).__name__} has a memory, which this learner does not carry from step "
-                "to step. The critic_network of DQN, DDQN, C51 and QR-DQN may have one, in agents "
-                "that play in an environment on the device."
+                "to step. The networks of agents may have one: put it into the agent's configuration."
             )
         return network if self.encoder is None else WithEncoder(self.encoder, network)
 

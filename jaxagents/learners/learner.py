@@ -3,11 +3,12 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from flax import struct
 from jax.typing import ArrayLike
@@ -35,9 +36,10 @@ from jaxagents.learners.batches import (
 )
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.losses import Info
-from jaxagents.learners.optimizer import with_learning_rate
+from jaxagents.learners.optimizer import optimized, with_learning_rate
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import WithMemory
+from jaxagents.networks import Torso, WithMemory
+from jaxagents.networks.initialisation import initialise
 from jaxagents.networks.normalised import OBSERVED
 
 _RATE = "_learning_rate"
@@ -94,6 +96,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     discrete_actions: ClassVar[bool] = False
     acting_network: ClassVar[str] = "actor"
     """The network by which the learner acts."""
+    _layer_norm: ClassVar[bool] = False
+    """Whether layers of default networks are normalised."""
     hooks: ClassVar[tuple[str, ...]] = ()
     """Methods to override. No agent may have one of their names: it would never be called."""
 
@@ -343,14 +347,42 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         }
 
     @classmethod
-    def default_networks_with_memory(
+    def default_networks(cls, config: ConfigT, example: Example) -> dict[str, nn.Module]:
+        """The default networks, of vectors, by the fields of the configuration.
+
+        Args:
+            config: The learner's configuration.
+            example: Example of the data that the learner is made for.
+
+        Returns:
+            The networks.
+        """
+        return {}
+
+    @classmethod
+    def _create_actor(
+        cls,
+        config: ConfigT,
+        learning_rate: Traced,
+        key: Key[Array, ""],
+        example: Example,
+        optimizer: Callable[..., optax.GradientTransformation] | None = None,
+    ) -> tuple[TrainState, PyTree]:
+        """The network of a policy before its first gradient step, and its variables."""
+        network = config.actor_network or cls.default_networks(config, example)["actor_network"]
+        actor = config.policy_of(network, example.observations)
+        variables = initialise(actor, key, example.observations)
+        return optimized(actor, variables, optimizer or config.optimizer, learning_rate), variables
+
+    @classmethod
+    def networks_with_memory(
         cls,
         config: ConfigT,
         cell: nn.RNNCellBase,
         example: Example,
         n_categories: int | None = None,
     ) -> dict[str, WithMemory]:
-        """The default networks with a memory behind their first layer.
+        """The default networks with a memory behind their first layer, where there is none yet.
 
         Args:
             config: The learner's configuration.
@@ -359,9 +391,15 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             n_categories: Number of values of an observation that is one integer.
 
         Returns:
-            The networks, by the fields of the configuration.
+            The networks, by the fields of the configuration that are `None`.
         """
-        raise TypeError(f"{cls.__name__} has no default networks with a memory.")
+        behind = config.replace(features=config.features[1:])
+        torso = Torso(config.features[:1], nn.relu, n_categories, cls._layer_norm)
+        return {
+            field: WithMemory(network, cell, torso)
+            for field, network in cls.default_networks(behind, example).items()
+            if getattr(config, field) is None
+        }
 
     @classmethod
     def _inputs_of(cls, network: str, observations: PyTree, actions: PyTree) -> tuple[PyTree, ...]:

@@ -163,7 +163,9 @@ def _of_batch(outputs: PyTree, n_axes: int) -> PyTree:
     """Outputs for a batch, in which numbers of a distribution that all components share have an axis."""
     if not isinstance(outputs, ops.Distribution):
         return outputs
-    return jax.tree.map(lambda x: x[..., None] if jnp.ndim(x) == n_axes else x, outputs)
+    return jax.tree.map(
+        lambda x: jnp.asarray(x)[..., None] if jnp.ndim(x) == n_axes else x, outputs
+    )
 
 
 def _unroll_after_burn_in(

@@ -27,8 +27,6 @@ from jaxagents.networks import (
     ActionCritic,
     DiscreteCritic,
     DuelingCritic,
-    Torso,
-    WithMemory,
     with_noise,
 )
 from jaxagents.networks.initialisation import initialise
@@ -101,7 +99,6 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     discrete_actions = True
     acting_network = "critic"
     hooks = ("_q", "_loss")
-    _layer_norm: ClassVar[bool] = False
     _noisy_networks: ClassVar[tuple[str, ...]] = ("critic",)
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
@@ -218,18 +215,9 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         )
 
     @classmethod
-    def default_networks_with_memory(
-        cls,
-        config: QConfigT,
-        cell: nn.RNNCellBase,
-        example: Example,
-        n_categories: int | None = None,
-    ) -> dict[str, WithMemory]:
-        """The default network with a memory behind its first layer; see `Learner`."""
-        first, rest = config.features[:1], config.features[1:]
-        torso = Torso(first, nn.relu, n_categories, cls._layer_norm)
-        critic = cls.default_critic(config, rest, example.action_size)
-        return {"critic_network": WithMemory(critic, cell, torso)}
+    def default_networks(cls, config: QConfigT, example: Example) -> dict[str, nn.Module]:
+        """The default network, of vectors; see `Learner`."""
+        return {"critic_network": cls.default_critic(config, config.features, example.action_size)}
 
     @classmethod
     def _create_critic(

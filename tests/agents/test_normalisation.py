@@ -257,7 +257,7 @@ def test_observations_of_any_structure():
     config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4, **BOTH)
     program = A2C(Structured(), None, config, False).program
     runner = jax.eval_shape(program.start, KEY, CASES["A2C"].hyperparams())
-    runner = jax.eval_shape(program.advance, runner, np.int32(1))
+    runner, _ = jax.eval_shape(program.advance, runner, np.int32(1))
     kept = runner.actor_training.extra_variables["observed"]["statistics"]["moments"]
     assert [None if part is None else part.mean.shape for part in kept] == [None, None, (2,)]
 

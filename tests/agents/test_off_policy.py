@@ -589,7 +589,7 @@ def test_learners_report_under_no_name_of_another_metric(name):
         _discrete_learner = Learner
 
     with pytest.raises(ValueError, match=rf"reports \['{name}'\], which names another metric"):
-        small_dqn(agent=Agent).start(KEY, dqn.HyperParameters())
+        small_dqn(agent=Agent, evaluates=False).train(KEY, dqn.HyperParameters(), progress=False)
 
 
 def test_errors_of_a_learner_may_have_signs():

@@ -77,7 +77,7 @@ def trained_as_shapes(agent):
     program = agent.program
 
     def train(key):
-        return program.advance(program.start(key, hyperparams(type(agent))), 1)
+        return program.advance(program.start(key, hyperparams(type(agent))), 1)[0]
 
     return jax.eval_shape(train, KEY)
 
@@ -132,7 +132,7 @@ def test_dicts_stand_for_tuples_and_fields_of_observations(agent, structured, in
     )
 
     def train(key):
-        runner = learned.program.advance(learned.program.start(key, hyperparams(agent)), 1)
+        runner, _ = learned.program.advance(learned.program.start(key, hyperparams(agent)), 1)
         obs = structured(jnp.ones(1), jnp.zeros(1))
         return learned.policy(runner.learner, obs), learned.program.evaluate(runner)
 

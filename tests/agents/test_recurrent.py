@@ -189,7 +189,8 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     runner = runner.replace(critic_training=training, critic_carry=carry)
     step = jax.jit(lambda memory, obs: training(memory, obs))
     with_targets = jax.jit(agent._with_targets)
-    after, judged = jax.tree.map(np.asarray, with_targets(runner, traj))
+    after, judged = with_targets(runner, traj)
+    judged = jax.tree.map(np.asarray, judged)
     for i in range(3):
         memory = jax.tree.map(lambda x, i=i: x[i], carry)
         for t in range(7):

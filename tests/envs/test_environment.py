@@ -179,7 +179,7 @@ def test_trains_in_an_own_environment(agent, env):
     runner, metrics = agent.train(KEY, HyperParameters(), progress=False)
     assert runner.update_step == 2
     assert np.isfinite(metrics["actor_loss"][-1])
-    jax.eval_shape(agent.program.play, KEY, agent.program.acting(runner))
+    jax.eval_shape(agent.program.play, KEY, agent._acting(runner))
     assert str(agent).startswith(f"{type(agent).__name__} on {env.name}")
 
 

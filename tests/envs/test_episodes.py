@@ -265,7 +265,7 @@ def trained(agent, **hyperparams):
     """The runner and the metrics of an agent that can be evaluated, too."""
     given = agent._hyperparams_type(**hyperparams)
     runner, metrics = agent.train(KEY, given, progress=False)
-    jax.eval_shape(agent.program.play, KEY, agent.program.acting(runner))
+    jax.eval_shape(agent.program.play, KEY, agent._acting(runner))
     return runner, metrics
 
 

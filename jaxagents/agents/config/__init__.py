@@ -1,10 +1,10 @@
 """The static configurations of agents."""
 
 from jaxagents.agents.config.learner import (
-    ActionValuesConfig,
     LearnerAgentConfig,
     OfflineAgentConfig,
     OffPolicyConfig,
+    SequencesConfig,
 )
 from jaxagents.agents.config.on_policy import (
     Memory,
@@ -15,7 +15,6 @@ from jaxagents.agents.config.on_policy import (
 from jaxagents.engine.config import Config
 
 __all__ = [
-    "ActionValuesConfig",
     "Config",
     "LearnerAgentConfig",
     "Memory",
@@ -23,5 +22,6 @@ __all__ = [
     "OfflineAgentConfig",
     "OnPolicyConfig",
     "OnPolicyHyperparameters",
+    "SequencesConfig",
     "Sharing",
 ]

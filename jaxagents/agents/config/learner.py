@@ -3,10 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
+from flax import linen as nn
+
 from jaxagents.core.config import checked, one_of
-from jaxagents.core.numbers import counted, multiples_near, positive
+from jaxagents.core.numbers import counted, multiples_near, not_negative, positive
 from jaxagents.engine.config import Config
-from jaxagents.learners.q_learning import QConfig
 from jaxagents.networks.recurrent import Memory, remembers
 
 
@@ -21,6 +22,9 @@ class LearnerAgentConfig(Config):
         gradient_steps: Number of gradient steps of an update step.
         normalise_observations: Whether networks are given observations of zero mean and unit variance,
             by statistics that they carry with their parameters. Images stay as they are.
+        memory: The recurrent cell of default networks, behind their first layer: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
+        memory_size: Number of units of the cell.
     """
 
     n_steps: int = 50_000
@@ -28,6 +32,8 @@ class LearnerAgentConfig(Config):
     minibatch_size: int = checked(128, positive)
     gradient_steps: int = checked(1, positive)
     normalise_observations: bool = False
+    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
+    memory_size: int = checked(64, positive)
 
     has_default_networks: ClassVar[bool]
     """Whether no network is the user's own, as the configuration of the learner says."""
@@ -38,6 +44,34 @@ class LearnerAgentConfig(Config):
         """Validates the fields."""
         super().__post_init__()
         self._check_divides("n_groups", "minibatch_size")
+        name, networks = type(self).__name__, self._networks
+        given = [field for field, network in networks.items() if network is not None]
+        if self.memory is not None and len(given) == len(networks):
+            default, into = ("network", "it") if len(given) == 1 else ("networks", "them")
+            are = "is" if len(given) == 1 else "are"
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for the default {default}, but "
+                f"{' and '.join(given)} {are} given: put the memory into {into}, with "
+                "jaxagents.networks.WithMemory."
+            )
+        if self.has_memory and vars(self).get("encoder") is not None:
+            of_whom = " and the ".join(f"{field.removesuffix('_network')}'s" for field in networks)
+            raise ValueError(
+                f"{name}.encoder is for networks without a memory: put it into the {of_whom}, as the "
+                "torso of a jaxagents.networks.WithMemory."
+            )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a network has a memory."""
+        given = [network for network in self._networks.values() if network is not None]
+        return self.memory is not None or any(map(remembers, given))
+
+    @property
+    def _networks(self) -> dict[str, nn.Module | None]:
+        """The user's own networks, by fields, `None` for default ones."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name.endswith("_network")}
 
     def amount(self, n_updates: int) -> str:
         """The environment steps and gradient steps that updates amount to, in words."""
@@ -49,7 +83,41 @@ class LearnerAgentConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class OfflineAgentConfig(LearnerAgentConfig):
+class SequencesConfig(LearnerAgentConfig):
+    """Base of the configurations of agents that learn from transitions, or with a memory from sequences.
+
+    With a memory, a gradient step learns from `minibatch_size / sequence_length` sequences.
+
+    Attributes:
+        sequence_length: With a memory, number of steps of the sequences that are learned from. Divides
+            `minibatch_size`.
+        burn_in: Number of the first steps of each sequence by which the memory is only brought up to
+            date, and from which nothing is learned.
+    """
+
+    sequence_length: int = checked(16, positive)
+    burn_in: int = checked(0, not_negative)
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        if not self.has_memory:
+            return
+        name, length = type(self).__name__, self.sequence_length
+        if self.minibatch_size % (length * self.n_groups):
+            raise ValueError(
+                f"{name}.minibatch_size must be a multiple of sequence_length * n_groups "
+                f"({length * self.n_groups}) where a network has a memory, got {self.minibatch_size}; "
+                f"{multiples_near(self.minibatch_size, length * self.n_groups)}."
+            )
+        if self.burn_in >= length:
+            raise ValueError(
+                f"{name}.burn_in must be less than sequence_length ({length}), got {self.burn_in}."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OfflineAgentConfig(SequencesConfig):
     """Base of the configurations of agents that learn from the rewards of a dataset.
 
     Attributes:
@@ -61,7 +129,7 @@ class OfflineAgentConfig(LearnerAgentConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class OffPolicyConfig(LearnerAgentConfig):
+class OffPolicyConfig(SequencesConfig):
     """Base of the configurations of off-policy agents.
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
@@ -111,6 +179,22 @@ class OffPolicyConfig(LearnerAgentConfig):
                 f"{type(self).__name__}.learning_starts must not exceed buffer_size "
                 f"({self.buffer_size}), got {self.learning_starts}."
             )
+        if self.has_memory:
+            self._check_steps_of_sequences()
+
+    def _check_steps_of_sequences(self) -> None:
+        name, length = type(self).__name__, self.sequence_length
+        if self.n_step_returns > length:
+            raise ValueError(
+                f"{name}.n_step_returns must be at most sequence_length ({length}) where a network has "
+                f"a memory, got {self.n_step_returns}."
+            )
+        if self.n_warmup_steps < length:
+            raise ValueError(
+                f"{name}.learning_starts must be at least sequence_length * batch_size "
+                f"({length * self.batch_size}), so that there are sequences to learn from, got "
+                f"{self.learning_starts}."
+            )
 
     @property
     def n_warmup_steps(self) -> int:
@@ -121,38 +205,3 @@ class OffPolicyConfig(LearnerAgentConfig):
     def update_to_data_ratio(self) -> float:
         """Number of gradient steps for each transition collected."""
         return self.gradient_steps / (self.rollout_length * self.batch_size)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ActionValuesConfig(LearnerAgentConfig, QConfig):
-    """Base of the configurations of agents whose critic, of the values of actions, may have a memory.
-
-    Attributes:
-        memory: The recurrent cell of the default network, behind its first layer: `"gru"`, `"lstm"`, or
-            `"min_gru"`, whose steps are computed side by side. `None` gives it no memory.
-        memory_size: Number of units of the cell.
-    """
-
-    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
-    memory_size: int = checked(64, positive)
-
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        name = type(self).__name__
-        if self.memory is not None and self.critic_network is not None:
-            raise ValueError(
-                f"{name}.memory={self.memory!r} is for the default network, but critic_network is "
-                "given: put the memory into it, with jaxagents.networks.WithMemory."
-            )
-        if self.has_memory and self.encoder is not None:
-            raise ValueError(
-                f"{name}.encoder is for networks without a memory: put it into the critic's, as the "
-                "torso of a jaxagents.networks.WithMemory."
-            )
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether the critic has a memory."""
-        network = self.critic_network
-        return self.memory is not None or (network is not None and remembers(network))
