@@ -9,7 +9,7 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 
-from jaxagents import host, sac
+from jaxagents import SAC, host, sac
 from jaxagents.data import Dataset
 
 VALUE_BASED = {
@@ -46,20 +46,26 @@ def mixed_data(n_steps: int) -> Dataset:
 
     Rewards are a tenth of Pendulum's, which lie between -16 and 0.
     """
-    env = host.rescale_actions(gymnasium.make("Pendulum-v1"))
-    examples = env.observation_space.sample(), env.action_space.sample()
-    learner = sac.SACLearner.create(0, *examples, features=(64, 64))
-    config = host.OnlineConfig(n_steps=n_steps, start_steps=n_steps // 10, eval_frequency=n_steps)
-    learner, _ = host.train_online(learner, env, config, progress=False)
+    config = sac.AgentConfig(
+        n_envs=1,
+        n_updates=n_steps - n_steps // 10,
+        learning_starts=n_steps // 10,
+        minibatch_size=256,
+        buffer_size=n_steps,
+        features=(64, 64),
+    )
+    env = gymnasium.make("Pendulum-v1")
+    agent = SAC(env, None, config, eval_during_training=False)
+    agent.train(0, progress=False)
     rng = np.random.default_rng(0)
-    policies = (learner.sample_actions, lambda _: rng.uniform(-1.0, 1.0, 1))
+    policies = (agent.policy, lambda _: rng.uniform(-2.0, 2.0, 1))
     trajectories = [
         trajectory
         for policy in policies
         for trajectory in host.evaluate_with_trajectories(policy, env, n_steps // 200)[1]
     ]
     data = {**host.concatenate_trajectories(trajectories)}
-    data |= {"rewards": 0.1 * data["rewards"], "actions": 2.0 * data["actions"]}
+    data["rewards"] = 0.1 * data["rewards"]
     return Dataset({key: x if x.dtype == bool else np.float32(x) for key, x in data.items()})
 
 

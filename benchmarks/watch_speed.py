@@ -14,9 +14,9 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxagents.core.first_spoilt import without_flags
 
 from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
-from jaxagents.core.first_spoilt import without_flags
 
 HEAD = "| Agent | Median ratio | Half of the rounds |"
 CASES = {

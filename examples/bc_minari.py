@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from offline_minari import episode_returns, load, make_parser, parse, train
+from offline_minari import episode_returns, load, make_parser, parse, sizes, train
 
-from jaxagents.bc import BCLearner
+from jaxagents import BC, bc
 from jaxagents.data import Dataset
 
 
@@ -29,7 +29,7 @@ def best_episodes(dataset: Dataset, share: float) -> Dataset:
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the learner and its metrics."""
+    """Runs the example, and returns the agent and its metrics."""
     parser = make_parser("Behavioural cloning of a Minari dataset.", "bc")
     parser.add_argument("--best-share", type=float, default=1.0, help="share of the steps to clone")
     options = parse(parser, argv)
@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     task = load(options)
     best = best_episodes(task.dataset, options.best_share)
     print(f"{len(best):,} steps are cloned.")
-    return train(
-        BCLearner, task._replace(dataset=best), options, actor_learning_rate=options.learning_rate
-    )
+    agent = BC(task.env, None, bc.AgentConfig(**sizes(options)), dataset=best)
+    hyperparams = bc.HyperParameters(actor_learning_rate=options.learning_rate)
+    return train(agent, hyperparams, task, options)
 
 
 if __name__ == "__main__":

@@ -11,30 +11,31 @@ and writes to `runs/cql-minari`. Any dataset of continuous actions will do, such
 from collections.abc import Sequence
 from typing import Any
 
-from offline_minari import load, make_parser, parse, scale_rewards, train
+from offline_minari import load, make_parser, parse, sizes, train
 
-from jaxagents.cql import CQLLearner
+from jaxagents import CQL, cql
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the learner and its metrics."""
+    """Runs the example, and returns the agent and its metrics."""
     parser = make_parser("CQL on a Minari dataset.", "cql")
     parser.add_argument("--conservative-weight", type=float, default=1.0, help="0 is SAC")
     parser.add_argument("--n-action-samples", type=int, default=4, help="of each of three kinds")
     parser.add_argument("--tau", type=float, default=0.02, help="step size of the target critics")
     parser.set_defaults(batch_size=128)
     options = parse(parser, argv)
-    return train(
-        CQLLearner,
-        scale_rewards(load(options)),
-        options,
+    task = load(options)
+    config = cql.AgentConfig(
+        **sizes(options), n_action_samples=options.n_action_samples, normalise_rewards=True
+    )
+    hyperparams = cql.HyperParameters(
         conservative_weight=options.conservative_weight,
-        n_action_samples=options.n_action_samples,
         tau=options.tau,
         actor_learning_rate=options.learning_rate,
         critic_learning_rate=options.learning_rate,
         temperature_learning_rate=options.learning_rate,
     )
+    return train(CQL(task.env, None, config, dataset=task.dataset), hyperparams, task, options)
 
 
 if __name__ == "__main__":

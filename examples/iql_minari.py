@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import optax
-from offline_minari import load, make_parser, parse, scale_rewards, train
+from offline_minari import load, make_parser, parse, sizes, train
 
-from jaxagents.iql import IQLLearner
+from jaxagents import IQL, iql
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the learner and its metrics."""
+    """Runs the example, and returns the agent and its metrics."""
     parser = make_parser("IQL on a Minari dataset.", "iql")
     parser.add_argument("--expectile", type=float, default=0.9, help="near 1: the best of the data")
     parser.add_argument("--beta", type=float, default=3.0, help="0 clones all actions alike")
@@ -28,11 +28,11 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     def actor_optimizer(learning_rate: Any) -> optax.GradientTransformation:
         return optax.adam(optax.cosine_decay_schedule(learning_rate, options.n_updates))
 
-    return train(
-        IQLLearner,
-        scale_rewards(load(options)),
-        options,
-        actor_optimizer=actor_optimizer,
+    task = load(options)
+    config = iql.AgentConfig(
+        **sizes(options), actor_optimizer=actor_optimizer, normalise_rewards=True
+    )
+    hyperparams = iql.HyperParameters(
         expectile=options.expectile,
         beta=options.beta,
         tau=options.tau,
@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         critic_learning_rate=options.learning_rate,
         value_learning_rate=options.learning_rate,
     )
+    return train(IQL(task.env, None, config, dataset=task.dataset), hyperparams, task, options)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ import matplotlib.pyplot as plt
 import minari
 import numpy as np
 
+from jaxagents import Agent
 from jaxagents.data import Dataset, from_minari
-from jaxagents.host import OfflineConfig, evaluate, rescale_actions, train_offline
-from jaxagents.learners.learner import Learner
 from jaxagents.plotting import plot_learning_curve
 
 
@@ -20,9 +19,9 @@ class Task(NamedTuple):
     """A task to be learnt.
 
     Attributes:
-        dataset: Transitions, with actions in [-1, 1].
+        dataset: Transitions.
         returns: Returns of all episodes of the Minari dataset.
-        env: Its environment, which takes actions in [-1, 1].
+        env: Its environment.
     """
 
     dataset: Dataset
@@ -71,17 +70,13 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 def load(options: argparse.Namespace) -> Task:
     """Loads the dataset, and makes its environment."""
     source = minari.load_dataset(options.dataset)
-    space = source.action_space
-    if not isinstance(space, gymnasium.spaces.Box):
-        raise ValueError(f"The learners here take continuous actions, got a dataset of {space}.")
-    dataset = from_minari(source, rescale_actions=True)
+    dataset = from_minari(source)
     returns = episode_returns(dataset)
     print(
         f"{options.dataset}: {len(dataset):,} steps in {len(returns):,} episodes, "
         f"mean return {returns.mean():.1f}, best {returns.max():.1f}"
     )
-    env = source.recover_environment(eval_env=True)
-    return Task(dataset, returns, rescale_actions(env))
+    return Task(dataset, returns, source.recover_environment(eval_env=True))
 
 
 def episode_returns(dataset: Dataset) -> np.ndarray:
@@ -90,65 +85,51 @@ def episode_returns(dataset: Dataset) -> np.ndarray:
     return np.add.reduceat(dataset["rewards"], starts, dtype=np.float64)
 
 
-def scale_rewards(task: Task) -> Task:
-    """Brings rewards to a size for which hyperparameters are known, as the authors of IQL do.
-
-    The best and the worst episode then differ by 1000.
-    """
-    scale = 1000.0 / (task.returns.max() - task.returns.min())
-    rewards = task.dataset["rewards"] * np.float32(scale)
-    return task._replace(dataset=Dataset({**task.dataset, "rewards": rewards}))
+def sizes(options: argparse.Namespace) -> dict[str, Any]:
+    """The part of a configuration that all examples have."""
+    return {
+        "n_updates": options.n_updates,
+        "minibatch_size": options.batch_size,
+        "features": tuple(options.features),
+        "eval_frequency": options.eval_frequency,
+        "n_evals": options.n_evals,
+        "checkpoint_dir": options.output,
+    }
 
 
 def train(
-    learner_class: type[Learner], task: Task, options: argparse.Namespace, **settings: Any
+    agent: Agent, hyperparams: Any, task: Task, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Trains a learner on the dataset, and plays episodes with it.
+    """Trains an agent on its dataset, and plays episodes with it.
 
     Args:
-        learner_class: Class of the learner.
+        agent: The agent.
+        hyperparams: Its hyperparameters.
         task: What there is to learn.
         options: What `parse` gave.
-        **settings: Configuration and hyperparameters of the learner.
 
     Returns:
-        The `learner`, the `metrics` of its training, and those of `episodes` after it.
+        The `agent`, the `metrics` of its training, and those of `episodes` after it.
     """
-    name = learner_class.__name__.removesuffix("Learner")
-    learner = learner_class.create(
-        options.seed,
-        task.dataset["observations"][0],
-        task.dataset["actions"][0],
-        features=options.features,
-        **settings,
-    )
-    config = OfflineConfig(
-        n_updates=options.n_updates,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        eval_frequency=options.eval_frequency,
-        n_evals=options.n_evals,
-        log_frequency=options.eval_frequency,
-        checkpoint_dir=options.output,
-    )
-    learner, metrics = train_offline(learner, task.dataset, config, eval_env=task.env)
+    name = type(agent).__name__
+    _, metrics = agent.train(options.seed, hyperparams)
 
     title = f"{name} on {options.dataset}"
     plot(metrics, task.returns, title, options.output / "learning_curve.png")
-    episodes = evaluate(learner.sample_actions, task.env, options.n_evals, seed=options.seed)
+    episodes = agent.eval(options.seed + 1, n_evals=options.n_evals)
     returns = episodes["returns"]
     print(
         f"{name} in {options.n_evals} other episodes: "
         f"mean return {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}"
     )
     print(f"\nCheckpoints, logs and a picture are in {options.output}.")
-    return {"learner": learner, "metrics": metrics, "episodes": episodes}
+    return {"agent": agent, "metrics": metrics, "episodes": episodes}
 
 
 def plot(metrics: dict[str, Any], returns: np.ndarray, title: str, path: Path) -> None:
     """Plots the returns of the evaluations beside those of the dataset."""
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    plot_learning_curve(metrics, ax=ax, title=title, label="learner")
+    plot_learning_curve(metrics, ax=ax, title=title, label="agent")
     ax.axhline(returns.mean(), color="gray", linestyle="--", label="mean of the dataset")
     ax.axhline(returns.max(), color="gray", linestyle=":", label="best of the dataset")
     ax.legend(frameon=False)

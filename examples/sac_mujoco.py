@@ -1,4 +1,4 @@
-"""SAC in an environment of MuJoCo, with everything around a training on the host.
+"""SAC in an environment of MuJoCo, with everything around a training.
 
     python examples/sac_mujoco.py
     python examples/sac_mujoco.py --n-steps 30000 --resume
@@ -6,14 +6,13 @@
         --output runs/sac-cheetah --minari-id cheetah/sac-v0
 
 trains with evaluations, checkpoints and logs, goes on exactly from the last checkpoint, and films the
-best learner. Everything is written to `runs/sac-mujoco`; with `--minari-id`, all that happened in
+best agent. Everything is written to `runs/sac-mujoco`; with `--minari-id`, all that happened in
 training becomes a Minari dataset, from which `iql_minari.py`, `cql_minari.py` and `bc_minari.py` learn.
 Pictures of MuJoCo need OpenGL: on a machine without a screen, set the environment variable
 `MUJOCO_GL=egl`.
 """
 
 import argparse
-import contextlib
 import re
 import warnings
 from collections.abc import Sequence
@@ -23,29 +22,14 @@ from typing import Any
 import gymnasium
 import matplotlib.pyplot as plt
 import minari
-from gymnasium.wrappers import TimeLimit
 
-from jaxagents.data import Dataset, ReplayBuffer, to_minari
-from jaxagents.host import (
-    OnlineConfig,
-    evaluate,
-    example_transition,
-    record_video,
-    rescale_actions,
-    restore_learner,
-    train_online,
-)
+from jaxagents import SAC, sac
+from jaxagents.data import Dataset, to_minari
 from jaxagents.loggers import ConsoleLogger, TensorBoardLogger
 from jaxagents.plotting import plot_learning_curve
-from jaxagents.sac import SACLearner
 
 FILM_SECONDS = 8
-PRINTED = (
-    "evaluation/return",
-    "training/episode_return",
-    "training/critic_loss",
-    "training/entropy",
-)
+PRINTED = ("returns", "critic_loss", "entropy")
 
 
 class ShortConsoleLogger(ConsoleLogger):
@@ -55,88 +39,66 @@ class ShortConsoleLogger(ConsoleLogger):
         super().log(step, {name: metrics[name] for name in PRINTED if name in metrics})
 
 
-def make_env(options: argparse.Namespace, render_mode: str | None = None) -> gymnasium.Env:
-    """Makes the environment, whose actions are rescaled from [-1, 1] to its bounds."""
-    return rescale_actions(gymnasium.make(options.env, render_mode=render_mode))
+def make_agent(options: argparse.Namespace) -> SAC:
+    """Makes the agent, whose buffer keeps what happened."""
+    config = sac.AgentConfig(
+        n_envs=1,
+        n_updates=options.n_steps,
+        learning_starts=options.start_steps,
+        minibatch_size=options.batch_size,
+        buffer_size=options.buffer_size,
+        features=tuple(options.features),
+        eval_frequency=options.eval_frequency,
+        n_evals=options.n_evals,
+        checkpoint_dir=options.output,
+        restore_agent=options.resume,
+    )
+    return SAC(gymnasium.make(options.env, render_mode="rgb_array"), None, config)
 
 
-def make_learner(options: argparse.Namespace, transition: dict[str, Any]) -> SACLearner:
-    """Makes a learner before its first update."""
-    return SACLearner.create(
-        options.seed,
-        transition["observations"],
-        transition["actions"],
-        features=options.features,
+def train(agent: SAC, options: argparse.Namespace) -> dict[str, Any]:
+    """Trains, or goes on from the last checkpoint."""
+    hyperparams = sac.HyperParameters(
         actor_learning_rate=options.learning_rate,
         critic_learning_rate=options.learning_rate,
         temperature_learning_rate=options.learning_rate,
     )
-
-
-def train(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains, or goes on from the last checkpoint; the buffer keeps all that happened."""
-    env, eval_env = make_env(options), make_env(options)
-    transition = example_transition(env)
-    config = OnlineConfig(
-        n_steps=options.n_steps,
-        start_steps=options.start_steps,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        eval_frequency=options.eval_frequency,
-        n_evals=options.n_evals,
-        log_frequency=options.eval_frequency,
-        checkpoint_dir=options.output,
-    )
-    learner = make_learner(options, transition)
-    buffer = ReplayBuffer.create(transition, config.buffer_size)
     with TensorBoardLogger(options.output / "tensorboard") as tensorboard:
-        learner, metrics = train_online(
-            learner,
-            env,
-            config,
-            eval_env=eval_env,
-            buffer=buffer,
-            resume=options.resume,
-            loggers=[ShortConsoleLogger(), tensorboard],
-        )
-    return {"learner": learner, "metrics": metrics, "buffer": buffer}
+        loggers = [ShortConsoleLogger(), tensorboard]
+        go = agent.resume if options.resume else agent.train
+        runner, metrics = go(options.seed, hyperparams, loggers=loggers)
+    return {"runner": runner, "metrics": metrics}
 
 
-def evaluate_best(options: argparse.Namespace, learner: SACLearner) -> dict[str, Any]:
-    """Restores the learner of the best checkpoint, and plays episodes that it has not met."""
-    best, metrics = restore_learner(learner, options.output, "best")
-    episodes = evaluate(best.sample_actions, make_env(options), options.n_evals, seed=options.seed)
+def evaluate_best(agent: SAC, options: argparse.Namespace) -> dict[str, Any]:
+    """Restores the best checkpoint, and plays episodes that the agent has not met."""
+    best, metrics = agent.restore("best")
+    episodes = agent.eval(options.seed + 1, n_evals=options.n_evals)
     returns = episodes["returns"]
     print(
-        f"\nThe best learner, of step {metrics['step'][-1]:,}, in {options.n_evals} other episodes: "
-        f"mean return {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}"
+        f"\nThe best agent, of step {metrics['update_step'][-1]:,}, "
+        f"in {options.n_evals} other episodes: mean return {returns.mean():.1f}, "
+        f"from {returns.min():.1f} to {returns.max():.1f}"
     )
     return {"best": best, "episodes": episodes}
 
 
 def plot(metrics: dict[str, Any], options: argparse.Namespace) -> None:
-    """Plots the returns of the evaluations, and those of the training's own episodes."""
-    title = f"SAC on {options.env}"
-    figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    plot_learning_curve(metrics, ax=ax, metric="episode_return", label="training")
-    plot_learning_curve(metrics, ax=ax, title=title, label="evaluation")
-    figure.savefig(unused(options.output / "learning_curve.png"), dpi=150)
-    plt.close(figure)
+    """Plots the returns of the evaluations."""
+    path = unused(options.output / "learning_curve.png")
+    plot_learning_curve(metrics, path, title=f"SAC on {options.env}", steps_per_update=1)
+    plt.close("all")
 
 
-def film(best: SACLearner, options: argparse.Namespace) -> None:
+def film(agent: SAC, options: argparse.Namespace) -> None:
     """Films the beginning of an episode, if this machine can render the environment."""
-    with contextlib.closing(make_env(options, render_mode="rgb_array")) as env:
-        try:
-            env.reset()
-            env.render()
-        except Exception as error:  # of whatever kind MuJoCo, OpenGL or the window system raise
-            print(f"No film, since {options.env} cannot be rendered here: {error}")
-            print("Try again with MUJOCO_GL=egl, --resume and the same options.")
-            return
-        beginning = TimeLimit(env, round(FILM_SECONDS * env.metadata["render_fps"]))
-        path = unused(options.output / "episode.gif")
-        record_video(best.sample_actions, beginning, path, seed=options.seed)
+    path = unused(options.output / "episode.gif")
+    max_steps = round(FILM_SECONDS * agent.env.render_fps)
+    try:
+        agent.render_episode(options.seed, path, max_steps=max_steps)
+    except Exception as error:  # of whatever kind MuJoCo, OpenGL or the window system raise
+        print(f"No film, since {options.env} cannot be rendered here: {error}")
+        print("Try again with MUJOCO_GL=egl, --resume and the same options.")
 
 
 def unused(path: Path) -> Path:
@@ -148,21 +110,17 @@ def unused(path: Path) -> Path:
     return path
 
 
-def write_dataset(buffer: ReplayBuffer, options: argparse.Namespace) -> None:
-    """Writes the replay buffer as a dataset of Minari, with actions within the environment's bounds."""
-    env = gymnasium.make(options.env)
-    transitions = buffer.to_dataset()
-    low, high = env.action_space.low, env.action_space.high
-    actions = low + (transitions["actions"] + 1.0) * (high - low) / 2.0
+def write_dataset(transitions: Dataset, options: argparse.Namespace) -> None:
+    """Writes what is in the replay buffer as a dataset of Minari."""
     with warnings.catch_warnings():
         # Minari asks for an author and a link to the code, which a dataset to be published should have.
         warnings.simplefilter("ignore", UserWarning)
         dataset = to_minari(
-            Dataset({**transitions, "actions": actions}),
+            transitions,
             options.minari_id,
-            env=env,
+            env=gymnasium.make(options.env),
             algorithm_name="SAC",
-            description=f"The last {len(buffer)} steps of a training.",
+            description=f"The last {len(transitions)} steps of a training.",
         )
     print(f"\n{dataset.total_episodes} episodes are in the Minari dataset {options.minari_id}.")
 
@@ -195,24 +153,26 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", type=Path, default=Path("runs/sac-mujoco"), help="new folder")
     parser.add_argument("--resume", action="store_true", help="go on with the training in --output")
     parser.add_argument("--env", default="InvertedDoublePendulum-v5", help="any of Gymnasium's")
-    parser.add_argument("--n-steps", type=int, default=15_000, help="steps in all")
-    parser.add_argument("--start-steps", type=int, default=1_000, help="random steps at first")
+    parser.add_argument("--n-steps", type=int, default=15_000, help="steps, an update after each")
+    parser.add_argument("--start-steps", type=int, default=1_000, help="random steps before them")
     parser.add_argument("--eval-frequency", type=int, default=1_500, help="steps between points")
     parser.add_argument("--n-evals", type=int, default=10, help="episodes of an evaluation")
     parser.add_argument("--features", type=int, nargs="+", default=[128, 128], help="layer widths")
     parser.add_argument("--batch-size", type=int, default=256, help="steps in a batch")
+    parser.add_argument("--buffer-size", type=int, default=100_000, help="steps to keep")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="of all networks")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minari-id", help="name of a new dataset, such as cheetah/sac-v0")
     options = parser.parse_args(argv)
     check(parser, options)
 
-    trained = train(options)
+    agent = make_agent(options)
+    trained = train(agent, options)
     plot(trained["metrics"], options)
-    evaluated = evaluate_best(options, trained["learner"])
-    film(evaluated["best"], options)
+    evaluated = evaluate_best(agent, options)
+    film(agent, options)
     if options.minari_id:
-        write_dataset(trained["buffer"], options)
+        write_dataset(trained["runner"].buffer.to_dataset(), options)
     print(f"\nCheckpoints, logs and pictures are in {options.output}.")
     return {**trained, **evaluated}
 

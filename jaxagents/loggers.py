@@ -104,7 +104,7 @@ class JSONLLogger(ClosingLogger):
 
         Args:
             path: The file. It and its folder need not exist. A later `chdir` does not change it.
-            step_name: Key of the step: agents count `"update_step"`, loops on the host `"step"`.
+            step_name: Key of the step; `"update_step"` is what agents count.
 
         Raises:
             IsADirectoryError: The path is a folder.

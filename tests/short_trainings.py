@@ -12,8 +12,6 @@ ALWAYS = {"n_steps": 4, "eval_frequency": 4}
 MOST = {
     "n_updates": 4,
     "n_evals": 1,
-    "log_frequency": 2,
-    "start_steps": 2,
     "learning_starts": 128,
     "batch_size": 64,
     "minibatch_size": 64,

@@ -5,22 +5,39 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
 import sac
 
+from jaxagents import SAC
 from jaxagents.data import ReplayBuffer
-from jaxagents.host import OnlineConfig, example_transition, train_online
-from jaxagents.sac import SACLearner
+from jaxagents.envs import Gymnasium
+from jaxagents.host import example_transition, rescale_actions
+from jaxagents.sac import AgentConfig, HyperParameters, SACLearner
+
+RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+HYPERPARAMS = {
+    "gamma": sac.GAMMA,
+    "tau": sac.TAU,
+    **dict.fromkeys(RATES, sac.LEARNING_RATE),
+}
 
 
 class Library:
-    """The learner, and its training in Gymnasium environments."""
+    """The learner, and the agent in Gymnasium environments."""
 
     name = "jaxagents"
 
     def updates(self, seed: int) -> Callable[[int], Any]:
         """`update`, or `update_many` for more than one."""
         env = gymnasium.make(sac.UPDATES_ENVIRONMENT)
-        learner, buffer = _learner(env, seed), _filled_buffer(env, seed)
+        buffer = _filled_buffer(env, seed)
+        learner = SACLearner.create(
+            seed,
+            env.observation_space.sample(),
+            env.action_space.sample(),
+            features=sac.HIDDEN_LAYERS,
+            **HYPERPARAMS,
+        )
 
         def update(n: int) -> Any:
             nonlocal learner
@@ -33,55 +50,58 @@ class Library:
         return update
 
     def train(self, env: gymnasium.Env, n_steps: int, seed: int) -> None:
-        config = _config(seed, n_steps, sac.START_STEPS, eval_frequency=n_steps)
-        train_online(_learner(env, seed), env, config, progress=False)
+        config = _config(n_steps, sac.START_STEPS, eval_frequency=n_steps)
+        agent = SAC(env, None, config, eval_during_training=False)
+        agent.train(seed, HyperParameters(**HYPERPARAMS), progress=False)
 
     def curve(
         self, env: gymnasium.Env, eval_env: gymnasium.Env, args: argparse.Namespace
     ) -> tuple[Any, Any]:
         config = _config(
-            args.seed,
             args.steps,
             args.start_steps,
             eval_frequency=args.eval_frequency,
             n_evals=args.episodes,
         )
-        learner = _learner(env, args.seed)
-        _, metrics = train_online(learner, env, config, eval_env=eval_env, progress=False)
-        return metrics["step"], metrics["returns"]
+        agent = SAC(Gymnasium(env, eval_env=eval_env), None, config)
+        _, metrics = agent.train(args.seed, HyperParameters(**HYPERPARAMS), progress=False)
+        return metrics["update_step"] + args.start_steps, metrics["returns"]
 
 
-def _learner(env: gymnasium.Env, seed: int) -> SACLearner:
-    return SACLearner.create(
-        seed,
-        env.observation_space.sample(),
-        env.action_space.sample(),
-        features=sac.HIDDEN_LAYERS,
-        gamma=sac.GAMMA,
-        tau=sac.TAU,
-        actor_learning_rate=sac.LEARNING_RATE,
-        critic_learning_rate=sac.LEARNING_RATE,
-        temperature_learning_rate=sac.LEARNING_RATE,
-    )
-
-
-def _config(seed: int, n_steps: int, start_steps: int, **fields: int) -> OnlineConfig:
-    return OnlineConfig(
-        n_steps=n_steps,
-        start_steps=start_steps,
-        batch_size=sac.BATCH_SIZE,
+def _config(n_steps: int, start_steps: int, **fields: int) -> AgentConfig:
+    """Of trainings of so many steps, the first of them at random."""
+    return AgentConfig(
+        n_envs=1,
+        n_updates=n_steps - start_steps,
+        learning_starts=start_steps,
+        minibatch_size=sac.BATCH_SIZE,
         buffer_size=sac.BUFFER_SIZE,
-        seed=seed,
+        features=sac.HIDDEN_LAYERS,
         **fields,
     )
 
 
 def _filled_buffer(env: gymnasium.Env, seed: int) -> ReplayBuffer:
     """A replay buffer of random steps."""
-    n = sac.N_RANDOM_STEPS
+    n, rng = sac.N_RANDOM_STEPS, np.random.default_rng(seed)
+    env = rescale_actions(env)
     buffer = ReplayBuffer.create(example_transition(env), sac.BUFFER_SIZE)
-    config = _config(seed, n, n, eval_frequency=n)
-    train_online(_learner(env, seed), env, config, buffer=buffer, progress=False)
+    obs, _ = env.reset(seed=seed)
+    for _ in range(n):
+        action = rng.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
+        next_obs, reward, terminated, truncated, _ = env.step(action)
+        ends = terminated or truncated
+        buffer.add_transition(
+            {
+                "observations": obs,
+                "actions": action,
+                "rewards": np.float32(reward),
+                "next_observations": next_obs,
+                "masks": np.float32(not terminated),
+                "ends": np.bool_(ends),
+            }
+        )
+        obs = env.reset()[0] if ends else next_obs
     return buffer
 
 

@@ -1,57 +1,47 @@
 # %% [markdown]
 # # Gymnasium and MuJoCo
 #
-# Environments that run in Python, such as those of Gymnasium, cannot be compiled. A
-# *learner* trains in them: it has the networks and the update of an agent, and the loop
-# around it runs on the host.
+# Environments that run in Python, such as those of Gymnasium, cannot be compiled. Agents
+# train in them all the same: they step the environment on the host, and act and learn in
+# compiled programs.
 
 # %%
 import tempfile
 
 import gymnasium
+import jax
 
-from jaxagents import SACLearner
-from jaxagents.host import OnlineConfig, evaluate, rescale_actions, train_online
+from jaxagents import SAC
 from jaxagents.plotting import plot_learning_curve
+from jaxagents.sac import AgentConfig, HyperParameters
 
-env, eval_env = gymnasium.make("Pendulum-v1"), gymnasium.make("Pendulum-v1")
-
-# %% [markdown]
-# ## A learner
-#
-# `create` takes a seed, an example of an observation and of an action, and any setting
-# of soft actor-critic by its name.
-
-# %%
-learner = SACLearner.create(
-    0,
-    env.observation_space.sample(),
-    env.action_space.sample(),
-    features=(64, 64),
-    gamma=0.98,
-    actor_learning_rate=1e-3,
-    critic_learning_rate=1e-3,
-)
+env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
 
 # %% [markdown]
 # ## Train
 #
-# After `start_steps` random actions there is one update to each step. Every
-# `eval_frequency` steps the learner is evaluated, in an environment of its own.
+# The agent plays in copies of the environment, here one. After `learning_starts` random
+# actions there is one gradient step to each step. Every `eval_frequency` updates the
+# agent is evaluated, in an environment of its own.
 
 # %%
-config = OnlineConfig(
-    n_steps=5_000,
-    start_steps=500,
-    batch_size=128,
+config = AgentConfig(
+    n_envs=1,
+    n_updates=5_000,
+    learning_starts=500,
+    minibatch_size=128,
+    buffer_size=10_000,
+    features=(64, 64),
     eval_frequency=1_000,
     n_evals=5,
     checkpoint_dir=tempfile.mkdtemp(),  # yours might be "runs/pendulum"
 )
-learner, metrics = train_online(
-    learner, env, config, eval_env=eval_env, progress=False
+hyperparams = HyperParameters(
+    gamma=0.98, actor_learning_rate=1e-3, critic_learning_rate=1e-3
 )
-print(metrics["step"])
+agent = SAC(env, None, config)
+runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
+print(metrics["update_step"])
 print(metrics["returns"].mean(axis=1).round(0))
 
 # %%
@@ -60,45 +50,46 @@ axes = plot_learning_curve(metrics, title="SAC on Pendulum")
 # %% [markdown]
 # ## Play
 #
-# Learners act in [-1, 1]; `rescale_actions` makes the environment take that. An action
-# for one observation:
+# `eval` plays further episodes, and `policy` gives the action for one observation, in
+# the environment's units.
 
 # %%
-observation, _ = eval_env.reset(seed=1)
-print(learner.sample_actions(observation))
-
-# %%
-outcomes = evaluate(
-    learner.sample_actions, rescale_actions(eval_env), n_episodes=10, seed=1
-)
+outcomes = agent.eval(jax.random.key(1), n_evals=10)
 print(outcomes["returns"].mean())
+
+observation, _ = env.reset(seed=1)
+print(agent.policy(observation))
+
+# %%
+frames = agent.render_episode(jax.random.key(2))
+print(frames.shape)
 
 # %% [markdown]
 # ## MuJoCo
 #
-# Other environments need no other code. With the extra `mujoco`,
-# `gymnasium.make("HalfCheetah-v5")` takes the place of Pendulum, and the default
-# settings are those for it: 1,000,000 steps, 5,000 of them random, batches of 256. See
+# Other environments need no other code. With the extra `mujoco`, `"HalfCheetah-v5"` takes
+# the place of Pendulum; its name alone will do. See
 # [what SAC learns](../../benchmarks/learners/) there, and how long it takes.
 #
 # ```python
-# env = gymnasium.make("HalfCheetah-v5")
-# eval_env = gymnasium.make("HalfCheetah-v5")
-# learner = SACLearner.create(
-#     0,
-#     env.observation_space.sample(),
-#     env.action_space.sample(),
+# config = AgentConfig(
+#     n_envs=1,
+#     total_timesteps=1_000_000,
+#     learning_starts=5_000,
+#     minibatch_size=256,
+#     buffer_size=1_000_000,
+#     eval_frequency=10_000,
+#     checkpoint_dir="runs/cheetah",
+#     checkpoint_buffer=False,
 # )
-# config = OnlineConfig(checkpoint_dir="runs/cheetah")
-# learner, metrics = train_online(
-#     learner, env, config, eval_env=eval_env
-# )
+# agent = SAC("gymnasium:HalfCheetah-v5", None, config)
+# runner, metrics = agent.train(0)
 # ```
 
 # %% [markdown]
 # ## Go on from here
 #
-# - [PPO in Gymnasium environments](../../guide/gymnasium/)
-# - [Host loops](../../guide/host_loops/): resuming, logs, films, loops of your own
-# - [Learners](../../guide/learners/): the other algorithms
+# - [Gymnasium environments](../../guide/gymnasium/): vectors, EnvPool, what holds
+# - [Off-policy agents](../../guide/off_policy/): their configuration
+# - [A loop of your own](../../guide/host_loops/), around a learner
 # - [Offline data](../../tutorials/offline_data/)

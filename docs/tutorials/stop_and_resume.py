@@ -113,4 +113,4 @@ print("update", int(runner.update_step))
 #
 # - [Checkpoints](../../guide/checkpoints/): what is kept, best and last, damage
 # - [Reliability](../../reliability/): what is promised, and how it is tested
-# - [Host loops](../../guide/host_loops/#going-on): the same for Gymnasium
+# - [Gymnasium environments](../../guide/gymnasium/): the same there

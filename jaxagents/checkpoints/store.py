@@ -30,7 +30,7 @@ SET_ASIDE = ".damaged-"
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
-    "learner": "a learner (restore_learner reads them)",
+    "learner": "a learner, which train_online or train_offline wrote and nothing reads any more",
     "members": "a sweep (agent.sweep goes on from them)",
 }
 """The owners of checkpoints, by the names of their pytrees."""

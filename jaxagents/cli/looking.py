@@ -169,7 +169,7 @@ def _print_further_suites() -> None:
             file=sys.stderr,
         )
     print(
-        f"On-policy agents also take {GYMNASIUM}:NAME for what gymnasium.make knows.",
+        f"Agents also take {GYMNASIUM}:NAME for what gymnasium.make knows.",
         file=sys.stderr,
     )
 

@@ -157,7 +157,7 @@ class Verify:
     """Options of `verify`.
 
     Attributes:
-        folder: Folder of a training, of an agent or on the host.
+        folder: Folder of a training.
     """
 
     folder: Folder

@@ -51,7 +51,7 @@ def plot_learning_curve(
     """Plots a metric over the steps of one run, several runs, or a sweep.
 
     One run: the mean over episodes, with a band from the 10 % to the 90 % quantile. A metric with one
-    number per point, such as `episode_return` or a loss, is a line without a band, which skips NaNs.
+    number per point, such as a loss, is a line without a band, which skips NaNs.
 
     Several runs: the inter-quartile mean of their means over episodes, with its 95 % bootstrap interval,
     at the points where all runs are finite.
@@ -67,7 +67,7 @@ def plot_learning_curve(
     ```
 
     Args:
-        metrics: Metrics that `train`, `train_online` or `train_offline` returned; the same for seeds
+        metrics: Metrics that `train` returned; the same for seeds
             trained under `jax.vmap`, with a first axis of seeds; the result of `sweep`; the folder of a
             run or a sweep, which has only means over episodes; or a list of runs.
         path: File to save the picture to. Only the first process writes it.
@@ -78,8 +78,8 @@ def plot_learning_curve(
         title: Title.
         label: Name of the curve in the legend. Curves of several actors are numbered, and curves of a
             sweep are named after their hyperparameters. The default describes the curve.
-        x_label: Label of the x axis. The default is the unit of the steps: updates of an agent or of
-            `train_offline`, environment steps of `train_online` or with `steps_per_update`.
+        x_label: Label of the x axis. The default is the unit of the steps: `update steps`, or
+            `environment steps` with `steps_per_update`.
         ax: Axes to draw on, for example with other curves; by default new ones.
 
     Returns:

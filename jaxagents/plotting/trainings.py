@@ -17,7 +17,7 @@ from jaxagents.core.numbers import positive
 
 _METRICS = "metrics.jsonl"
 _COUNTERS = ("update_step", "step")
-"""Step counters of agents and of loops on the host."""
+"""Step counters of agents, and of loops of one's own."""
 _MEMBER = ("set", "seed")
 _LEADING = 3
 """Number of the axes of sets, runs and points."""
@@ -80,10 +80,8 @@ class Trainings(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the steps; of the loops on the host, only the online one plays episodes."""
-        if self.counter == "update_step":
-            return "update steps"
-        return "environment steps" if "episode_return" in self.metrics else "updates"
+        """The unit of the steps."""
+        return "update steps" if self.counter == "update_step" else "steps"
 
     def has_episodes(self, name: str) -> bool:
         """Whether a metric has an axis of episodes."""

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from loops import Line, Tiny
 from probes import MatchSign
 from registry import AGENTS
 
@@ -18,7 +17,6 @@ from jaxagents.callbacks import (
     as_callbacks,
 )
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.host import OnlineConfig, train_online
 
 KEY = jax.random.key(0)
 PPO = AGENTS[0]
@@ -170,26 +168,6 @@ def test_stops_after_a_time():
     _, runner, metrics = train([StopAfter(0.0)])
     assert runner.update_step == 0
     assert len(metrics["returns"]) == 1
-
-
-def test_ends_a_training_on_the_host(tmp_path):
-    learner = Tiny.create(np.zeros(2), 1, discrete=False)
-    sizes = {"batch_size": 4, "start_steps": 10, "buffer_size": 50, "n_evals": 1}
-    config = OnlineConfig(
-        n_steps=100, eval_frequency=20, log_frequency=10, checkpoint_dir=tmp_path, **sizes
-    )
-    witness = Witness(at_chunk=50)
-    _, metrics = train_online(learner, Line(), config, progress=False, callbacks=[witness])
-    np.testing.assert_array_equal(metrics["step"], [0, 20, 40])
-    assert [progress.step for progress in witness.points] == [0, 20, 40]
-    assert witness.chunks[-1].step == 50
-    assert witness.chunks[-1].n_steps == 100
-    assert saved_steps(tmp_path)[-1] == 50
-    plateau = StopOnPlateau(2, min_improvement=1e9, metric="episode_return")
-    _, metrics = train_online(
-        learner, Line(), config, progress=False, resume=True, callbacks=[plateau]
-    )
-    np.testing.assert_array_equal(metrics["step"], [0, 20, 40, 60])
 
 
 @pytest.fixture(scope="module")

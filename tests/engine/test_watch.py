@@ -8,8 +8,6 @@ import numpy as np
 import optax
 import pytest
 import trees
-from jaxagents.host.checkpoint import HostStore
-from loops import Line, Tiny
 from probes import Endless, MatchSign, ProbeState
 from registry import AGENTS
 
@@ -17,7 +15,6 @@ from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
 from jaxagents.core.report import REWARDS, nonfinite_environments
 from jaxagents.engine.observers import NotFiniteError
-from jaxagents.host import OfflineConfig, OnlineConfig, restore_learner, train_online
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.sharding import make_mesh
 
@@ -301,61 +298,3 @@ def test_a_stretch_is_what_happened(tmp_path):
     lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
     with pytest.raises(ValueError, match="without their replay buffers"):
         lean.replay(1)
-
-
-class SpoiltLine(Line):
-    """Gives a reward or an observation that is NaN, in one step."""
-
-    def __init__(self, rewards=None, observations=None):
-        super().__init__()
-        self.rewards, self.observations, self.n_steps = rewards, observations, 0
-
-    def step(self, action):
-        observation, reward, *rest = super().step(action)
-        self.n_steps += 1
-        reward = np.nan if self.n_steps == self.rewards else reward
-        spoils = self.n_steps == self.observations
-        return observation * np.nan if spoils else observation, reward, *rest
-
-
-def on_the_host(env, folder=None, **fields):
-    sizes = {"n_steps": 40, "batch_size": 4, "start_steps": 5, "n_evals": 2}
-    frequencies = {"eval_frequency": 10, "log_frequency": 10}
-    config = OnlineConfig(checkpoint_dir=folder, **sizes, **frequencies)
-    learner = Tiny.create(np.zeros(2), 1, discrete=False)
-    return train_online(learner, env, config, progress=False, **fields)
-
-
-@pytest.mark.parametrize("what", ["rewards", "observations"])
-def test_a_training_on_the_host_stops_as_well(tmp_path, what):
-    with pytest.raises(NotFiniteError, match=rf"finite, since step 23: {what}"):
-        on_the_host(SpoiltLine(**{what: 23}), tmp_path)
-    assert HostStore(tmp_path).steps() == [0, 10, 20]
-    restored, _ = restore_learner(Tiny.create(np.zeros(2), 1, discrete=False), tmp_path, "last")
-    assert np.isfinite(restored.weights).all()
-    assert OfflineConfig().stop_if_not_finite
-
-
-@pytest.mark.parametrize("what", ["rewards", "observations"])
-def test_an_evaluation_on_the_host_tells_of_numbers_that_are_not_finite(what):
-    with pytest.warns(
-        UserWarning, match=r"evaluation after step 0 .*not finite, in episodes \[0\]"
-    ):
-        _, metrics = on_the_host(Line(), eval_env=SpoiltLine(**{what: 2}))
-    np.testing.assert_array_equal(np.isfinite(metrics["returns"][0]), [False, True])
-    assert np.isfinite(metrics["returns"][1:]).all()
-
-
-def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
-    def patient(learning_rate):
-        plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
-        return optax.chain(optax.adam(learning_rate), plateau)
-
-    state = patient(1e-3).init(jnp.zeros(2))
-    assert not_finite({"optimizer": state}) == []
-    spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
-    assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
-    case = CASES["BC"]
-    agent = case.make(MatchSign, False, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
-    agent.train(KEY, case.hyperparams(), progress=False)
-    assert saved_steps(tmp_path) == [0, 2]

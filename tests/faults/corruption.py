@@ -21,15 +21,13 @@ if __name__ == "__main__":
 
 import jax
 import numpy as np
-from jaxagents.host.checkpoint import HostStore
-from loops import Line, Tiny
+from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
-from jaxagents.checkpoints.records import CorruptCheckpointError, saved_steps
+from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.store import best_first
-from jaxagents.host import OnlineConfig, restore_learner, train_online
 
 HARMLESS, FELL_BACK, REFUSED = "harmless", "fell back and said so", "refused by name"
 SILENT, RAW, MISDIAGNOSED = "silent", "raw", "misdiagnosed"
@@ -41,13 +39,14 @@ MODES = ("last", "last", "best", "step")
 class Agent:
     """The folder of an agent."""
 
+    env, case = MatchSign(), AGENTS[0]
+
     def make(self, folder):
-        case = AGENTS[0]
         fields = {"n_steps": 6, "keep_checkpoints": None, "restore_agent": True}
-        return case.make(MatchSign, checkpoint_dir=folder, **fields)
+        return self.case.agent(self.env, None, self.case.config(checkpoint_dir=folder, **fields))
 
     def train(self, folder):
-        self.make(folder).train(KEY, AGENTS[0].hyperparams(), progress=False)
+        self.make(folder).train(KEY, self.case.hyperparams(), progress=False)
 
     def restore(self, folder, mode):
         """The step and the contents of what is restored."""
@@ -62,34 +61,10 @@ class Agent:
         return contents(agent.train(None, None, runner, n_steps=n_steps, progress=False)[0])
 
 
-class Host:
-    """The folder of a training on the host, with a replay buffer."""
+class Host(Agent):
+    """The folder of an agent with a replay buffer in a Gymnasium environment."""
 
-    config = OnlineConfig(
-        n_steps=40,
-        batch_size=4,
-        start_steps=10,
-        buffer_size=25,
-        eval_frequency=10,
-        log_frequency=10,
-        n_evals=1,
-        keep_checkpoints=None,
-    )
-
-    def train(self, folder, resume=False, **fields):
-        learner = Tiny.create(np.zeros(2), 1, discrete=False)
-        config = self.config.replace(checkpoint_dir=folder, **fields)
-        return train_online(learner, Line(), config, eval_env=Line(), progress=False, resume=resume)
-
-    def restore(self, folder, mode):
-        """The step and the contents of what is restored."""
-        learner = Tiny.create(np.zeros(2), 1, discrete=False)
-        learner, metrics = restore_learner(learner, folder, mode)
-        return int(metrics["step"][-1]), contents((learner, metrics))
-
-    def go_on(self, folder):
-        """The contents of the learner after step 43, going on from the last checkpoint."""
-        return contents(self.train(folder, resume=True, n_steps=43)[0])
+    env, case = Walks(Walk), next(case for case in AGENTS if case.name == "DQN")
 
 
 SUBJECTS = {"agent": Agent(), "host": Host()}
@@ -202,7 +177,7 @@ class Expected(NamedTuple):
     def of(cls, subject, folder, copy):
         steps = saved_steps(folder)
         restored = {step: subject.restore(folder, step)[1] for step in steps}
-        returns = HostStore(folder).mean_returns()  # also of checkpoints of agents
+        returns = AgentStore(folder).mean_returns()
         known = {step: mean for step, mean in returns.items() if mean is not None}
         return cls(restored, best_first(known), subject.go_on(shutil.copytree(folder, copy)))
 
@@ -230,11 +205,7 @@ def outcome(subject, folder, expected, mode):
     first = expected.first_choice(mode)
     if expected.contents.get(step) != found or end != expected.end:
         return SILENT, f"step {step}"
-    # Learners are restored without their transitions, which only a training that goes on needs.
-    is_damaged = {
-        at: damage is not None and "The transitions in" not in damage
-        for at, damage in damages.items()
-    }
+    is_damaged = {at: damage is not None for at, damage in damages.items()}
     if is_damaged.get(step, True) or is_damaged.get(first, True) != (step != first):
         return MISDIAGNOSED, f"restored {step}, where verify says {damages}"
     if step == first:

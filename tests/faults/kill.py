@@ -25,16 +25,14 @@ if __name__ == "__main__":
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import orbax.checkpoint  # noqa: F401  (imported once, before lives are forked)
 import trees
-from loops import Line, Tiny
+from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS
 
 from jaxagents import verify
 from jaxagents.checkpoints.records import SWEEP, saved_steps
-from jaxagents.host import OnlineConfig, train_online
 
 CASES = {case.name: case for case in AGENTS}
 FOR_EVER = 10**5
@@ -49,6 +47,8 @@ CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
 class Agent:
     """Trainings of an agent."""
 
+    env = MatchSign()
+
     def __init__(self, name):
         self.case = CASES[name]
 
@@ -59,7 +59,7 @@ class Agent:
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
         fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
-        agent = self.case.make(MatchSign, n_steps=n_steps, **fields)
+        agent = self.case.agent(self.env, None, self.case.config(n_steps=n_steps, **fields))
         return agent.resume(jax.random.key(0), self.case.hyperparams(), progress=False)
 
 
@@ -79,23 +79,13 @@ class Sweep(Agent):
         return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
 
-class Host:
-    """Trainings of a learner on the host, with a replay buffer."""
+class Host(Agent):
+    """Trainings with a replay buffer in a Gymnasium environment."""
 
-    def records(self, folder):
-        """The folder of the checkpoints."""
-        return folder
-
-    def train(self, folder, n_steps):
-        """Goes on until so many steps were made, or begins."""
-        sizes = {"batch_size": 4, "start_steps": 10, "buffer_size": 50, "n_evals": 1}
-        frequencies = {"eval_frequency": 40, "log_frequency": 20, "keep_checkpoints": 1}
-        config = OnlineConfig(n_steps=n_steps, checkpoint_dir=folder, **sizes, **frequencies)
-        learner = Tiny.create(np.zeros(2), 1, discrete=False)
-        return train_online(learner, Line(), config, progress=False, resume=True)
+    env = Walks(Walk)
 
 
-SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host()}
+SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host("DQN")}
 
 
 def die(*_):

@@ -54,6 +54,13 @@ def choice_of_the_last(folder):
     make_ppo(checkpoint_dir=folder).restore("last", best_fn=len)
 
 
+@mistake(ValueError, r"of a learner, which train_online or train_offline wrote .*, and of no agent")
+def checkpoints_of_train_online(folder):
+    """Checkpoints of `train_online`, which is gone."""
+    (folder / "checkpoints" / "0" / "learner").mkdir(parents=True)
+    make_ppo(checkpoint_dir=folder, restore_agent=True).restore("last")
+
+
 @mistake(ValueError, r"resume needs a checkpoint_dir in the configuration, .*call train")
 def resumed_from_nowhere():
     """`resume` without a `checkpoint_dir`."""

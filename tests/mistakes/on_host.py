@@ -1,10 +1,10 @@
-"""Environments of Gymnasium, in which on-policy agents play on the host."""
+"""Environments of Gymnasium, in which agents play on the host."""
 
 import gymnasium
 import jax
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
-from loops import Line
+from gymnasium_probes import Line
 
 from jaxagents import PPO, check_env, ppo
 from jaxagents.envs import FrameStack, Gymnasium

@@ -96,7 +96,7 @@ def parallel_environment_for_one_actor():
     make(Relay(), PPO)
 
 
-@mistake(ValueError, r"DQN trains one actor, but relay has 2. Use IPPO")
+@mistake(ValueError, r"DQN trains one actor, but relay has 2\. Use IPPO")
 def parallel_environment_for_a_replay_buffer():
     """An environment of PettingZoo for an agent with a replay buffer."""
     DQN(Relay(), None, dqn.AgentConfig())

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 import trees
-from loops import Line, Picture
+from gymnasium_probes import Line, Picture
 
 from jaxagents.envs import Gymnasium
 from jaxagents.envs.on_host.environment import Terms
