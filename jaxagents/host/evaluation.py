@@ -128,7 +128,7 @@ def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy
 
     Args:
         f: Takes a random key as its keyword argument `seed`.
-        rng: Random key from which the fresh ones derive; by default `jax.random.key(0)`.
+        rng: Random key, or its seed, from which the fresh ones derive; 0 by default.
 
     Returns:
         The function without `seed`. It counts its calls: make a new one to get the same keys again.

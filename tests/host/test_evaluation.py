@@ -238,8 +238,9 @@ def test_a_fresh_key_at_each_call():
     np.testing.assert_array_equal(again(None, scale=2.0), 2.0 * second)
     other = supply_rng(sample, jax.random.PRNGKey(1))(None)
     assert (other != first).all()
+    np.testing.assert_array_equal(supply_rng(sample, 0)(None), first)
     with pytest.raises(TypeError, match="Expected a random key"):
-        supply_rng(sample, 0)
+        supply_rng(sample, 0.5)
 
 
 def test_evaluates_a_policy_that_draws():
