@@ -30,7 +30,7 @@ Explore = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
 
 
 class Experience(NamedTuple):
-    """The outcomes of steps in all environments, time first.
+    """Outcomes of steps in all environments, time first.
 
     Attributes:
         nonfinite: Whether that of each environment was not finite; after all steps, whether any was.

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.stages import Lowered
+from jax.stages import Lowered, Traced
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
@@ -32,7 +32,7 @@ class Jitted(Protocol):
         """Calls the compiled function."""
         ...
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Traces the function, and compiles nothing yet."""
         ...
 
@@ -65,10 +65,10 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
     def call(*args: Any, **kwargs: Any) -> Any:
         return choose(*args, **kwargs)(*args, **kwargs)
 
-    def lower(*args: Any, **kwargs: Any) -> Lowered:
-        return choose(*args, **kwargs).lower(*args, **kwargs)
+    def trace(*args: Any, **kwargs: Any) -> Traced:
+        return choose(*args, **kwargs).trace(*args, **kwargs)
 
-    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
+    call.trace = trace  # pyright: ignore[reportAttributeAccessIssue]
     return cast(Jitted, call)
 
 
@@ -94,10 +94,10 @@ def jit_in_place(function: Callable) -> Jitted:
     def call(*args: Any, **kwargs: Any) -> Any:
         return choose()(*args, **kwargs)
 
-    def lower(*args: Any, **kwargs: Any) -> Lowered:
-        return choose().lower(*args, **kwargs)
+    def trace(*args: Any, **kwargs: Any) -> Traced:
+        return choose().trace(*args, **kwargs)
 
-    call.lower = lower  # pyright: ignore[reportAttributeAccessIssue]
+    call.trace = trace  # pyright: ignore[reportAttributeAccessIssue]
     return cast(Jitted, call)
 
 

@@ -53,10 +53,13 @@ class OnDevice(Generic[RunnerT]):
         self._data = agent.data
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Compiles `start`, and traces `advance` meanwhile, which is compiled by its first call."""
-        start = self._jitted.start.lower(rng, in_float32(hyperparams))
-        args = start.out_info, self._data, np.int32(1)
-        compile_meanwhile(start, lambda: self._jitted.advance.lower(*args))
+        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
+
+        Updates are traced first, so that mistakes in their hooks are refused before anything compiles.
+        """
+        start = self._jitted.start.trace(rng, in_float32(hyperparams))
+        advance = self._jitted.advance.trace(start.out_info, self._data, np.int32(1))
+        compile_meanwhile(start.lower(), advance.lower)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
@@ -216,7 +219,8 @@ class OnMesh(Generic[RunnerT]):
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         with jax.set_mesh(self._mesh):
-            return self._jitted.advance.lower(self.start(rng, hyperparams), np.int32(1), self._data)
+            runner = self.start(rng, hyperparams)
+            return self._jitted.advance.trace(runner, np.int32(1), self._data).lower()
 
 
 class _OnMesh(NamedTuple):

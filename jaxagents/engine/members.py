@@ -168,7 +168,8 @@ class MembersOnDevices:
 
     def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        return self._advance.lower(self.start(rngs, hyperparams), np.int32(1), self._data)
+        runners = self.start(rngs, hyperparams)
+        return self._advance.trace(runners, np.int32(1), self._data).lower()
 
 
 def _in_step(metrics: Metrics) -> Metrics:

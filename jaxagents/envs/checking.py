@@ -287,7 +287,7 @@ def _repeated(episodes: Episodes, draw: _Draw, key: Key[Array, ""]) -> tuple[boo
             return first, jax.lax.scan(step, first[1], steps)[1]
 
         program = quick_jit(jax.vmap(play))
-        return program.lower(keys).as_text(), lambda: [
+        return program.trace(keys).lower().as_text(), lambda: [
             np.asarray(x) for x in jax.tree.leaves(program(keys)) if not is_key(x)
         ]
 

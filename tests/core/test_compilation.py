@@ -19,6 +19,7 @@ from jaxagents import PPO, SAC, ppo, sac
 from jaxagents.core import compilation
 from jaxagents.core.compilation import compile_meanwhile, jit_by_structure, quick_jit
 from jaxagents.core.shared_programs import Programs
+from jaxagents.engine.executors import OnDevice
 from jaxagents.networks import CategoricalActor, StateCritic
 
 KEY = jax.random.key(0)
@@ -71,7 +72,7 @@ def test_a_quick_program_takes_the_options_of_jit():
 def test_a_program_compiled_meanwhile_is_there_when_its_function_is_called():
     quick = quick_jit(lambda x: jnp.sin(x) ** 3)
     done = []
-    compile_meanwhile(quick.lower(1.0), lambda: done.append("other work"))
+    compile_meanwhile(quick.trace(1.0).lower(), lambda: done.append("other work"))
     assert done == ["other work"]
     with compilations() as made:
         quick(1.0)
@@ -134,25 +135,14 @@ def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
     assert not made
 
 
-def test_a_fresh_runner_leaves_of_its_updates_only_the_compiler_to_run():
+def test_what_is_compiled_ahead_leaves_of_updates_only_the_compiler_to_run():
     agent = SMALL.make(MatchSign, rollout_length=3)  # which no other test has
-    runner = agent.start(KEY, SMALL.hyperparams())
+    executor, hyperparams = OnDevice(agent), SMALL.hyperparams()
+    executor.compile(KEY, hyperparams)
     with compilations() as made:
-        agent.advance(runner, np.int32(1))
+        runner = executor.start(KEY, hyperparams)
+        executor.advance(runner, np.int32(1))
     assert [event.split()[0].rsplit("/", 1)[-1] for event in made] == ["backend_compile_duration"]
-
-
-def test_a_fresh_runner_made_without_jit_traces_nothing():
-    class Unstarted(SMALL.agent):
-        def _training_step(self, runner):
-            raise AssertionError("traced")
-
-    agent = Unstarted(MatchSign(), None, SMALL.config())
-    with jax.disable_jit():
-        runner = agent.start(KEY, SMALL.hyperparams())
-    assert runner.update_step == 0
-    with pytest.raises(AssertionError, match="traced"):
-        agent.start(KEY, SMALL.hyperparams())
 
 
 @pytest.mark.optimised

@@ -25,7 +25,7 @@ CASES = {case.name: case for case in AGENTS}
 
 def in_groups(name, evaluated=False, **fields):
     case = CASES[name]
-    sizes = {"batch_size": 16} if hasattr(case.config(), "batch_size") else {}
+    sizes = {"batch_size": 16} if case.config().batch_size else {}
     agent = case.make(MatchSign, evaluated, n_groups=8, **{**sizes, **fields})
     return agent, case.hyperparams()
 

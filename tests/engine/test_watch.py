@@ -298,3 +298,18 @@ def test_a_stretch_is_what_happened(tmp_path):
     lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
     with pytest.raises(ValueError, match="without their replay buffers"):
         lean.replay(1)
+
+
+def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
+    def patient(learning_rate):
+        plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
+        return optax.chain(optax.adam(learning_rate), plateau)
+
+    state = patient(1e-3).init(jnp.zeros(2))
+    assert not_finite({"optimizer": state}) == []
+    spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
+    assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
+    case = CASES["BC"]
+    agent = case.make(MatchSign, False, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
+    agent.train(KEY, case.hyperparams(), progress=False)
+    assert saved_steps(tmp_path) == [0, 2]
