@@ -14,7 +14,6 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxagents.core.first_spoilt import without_flags
 
 from jaxagents import DQN, PPO, SAC, dqn, ppo, sac
 
@@ -37,14 +36,16 @@ def programs(agent):
     program = agent.program
 
     def update(_, runner):
-        runner = agent.behaviour._training_step(runner)
-        return runner.replace(info=without_flags(runner.info)[0])
+        return agent.behaviour._training_step(runner)[0].replace(info={})
 
     def without(runner, n_updates):
         return jax.lax.fori_loop(0, n_updates, update, runner)
 
+    def with_look(runner, n_updates):
+        return program.advance(runner, n_updates)[0].replace(info={})
+
     return {
-        "with": jax.jit(lambda *args: program.watch(*args)[0], donate_argnums=0),
+        "with": jax.jit(with_look, donate_argnums=0),
         "without": jax.jit(without, donate_argnums=0),
     }
 
@@ -53,7 +54,7 @@ def measure(name, rounds):
     """The seconds of the processor that each loop takes, in each round."""
     kind, config, hyperparams, env, n_updates = CASES[name]
     agent = kind(*gymnax.make(env), config, eval_during_training=False)
-    start = agent.start(jax.random.key(0), hyperparams)
+    start = agent.start(0, hyperparams)
     seconds = {"with": [], "without": []}
     runners = {which: jax.tree.map(jnp.copy, start) for which in seconds}
     compiled = programs(agent)
