@@ -5,16 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
-SHOWN := tests/examples tests/benchmarks
 
 # Processes that tests start would compile all modules anew, where the environment says not to keep them.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow examples lint format options docs site bench dist clean
+.PHONY: help setup demo test test-all lint format options docs site bench dist clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the package and its development tools
 
@@ -22,14 +21,11 @@ demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
 	$(BIN)/jaxagents train --preset ppo-cartpole
 	@echo 'These need the environment that was just made: . $(BIN)/activate'
 
-test: $(STAMP) ## run the tests of the package (make test ARGS="-k ppo" selects some)
-	$(BIN)/python -m pytest $(SHOWN:%=--ignore=%) $(ARGS)
+test: $(STAMP) ## run the quick tests (make test ARGS="-k ppo" selects some)
+	$(BIN)/python -m pytest $(ARGS)
 
-slow: $(STAMP) ## run the slow tests, which `make test` and `make examples` leave out
-	$(BIN)/python -m pytest -m slow $(ARGS)
-
-examples: $(STAMP) ## run the code of the documentation, the examples and the benchmarks, in small sizes
-	$(BIN)/python -m pytest $(SHOWN) $(ARGS)
+test-all: $(STAMP) ## run all tests, also slow ones, processes, docs, examples and benchmarks
+	$(BIN)/python -m pytest -m "" $(ARGS)
 
 lint: $(STAMP) ## check style, formatting, types and the documentation build
 	$(BIN)/ruff check

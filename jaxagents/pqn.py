@@ -311,7 +311,9 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         """
         learner, infos = self._epochs(runner, carry, steps, rngs)
         if learner.observes:
-            learner = learner.observe(self._observed(steps.obs))
+            learner = learner.observe(
+                sharding.in_one_order(steps.obs, self.config.replicated_updates)
+            )
         nonfinite = jax.tree.map(lambda x: x.any(axis=0), steps.nonfinite)
         report = Report(in_32_bits(jax.tree.map(jnp.mean, infos)), nonfinite)
         return runner.replace(learner=learner), report

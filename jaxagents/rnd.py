@@ -12,12 +12,12 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Float, Key, PyTree
 
-from jaxagents import ops, ppo
+from jaxagents import ops, ppo, sharding
 from jaxagents.agents.chosen_network import own_network
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.targets import in_one_order, steps_at_once
+from jaxagents.agents.targets import steps_at_once
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
@@ -174,7 +174,7 @@ class RNDBase(PPOBase):
         The intrinsic one is in `traj.extra` as well.
         """
         runner, traj = super()._with_rewards(runner, traj)
-        next_obs = in_one_order(self.config, traj.next_obs)
+        next_obs = sharding.in_one_order(traj.next_obs, self.config.replicated_updates)
         predictor = runner.extra.predictor.observe(next_obs)
         novelty: Novelty = runner.extra.replace(predictor=predictor)
         errors = jax.lax.map(

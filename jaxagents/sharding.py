@@ -216,7 +216,7 @@ def whole(tree: PyTree) -> PyTree:
     return jax.lax.with_sharding_constraint(tree, PartitionSpec())
 
 
-def in_one_order(rollout: PyTree) -> PyTree:
+def in_one_order(rollout: PyTree, replicated: bool = True) -> PyTree:
     """The samples of a rollout that all devices have, in an order that no mesh changes.
 
     Sums over two axes are rounded by the order in which they lie in memory, which a compiler chooses
@@ -224,10 +224,13 @@ def in_one_order(rollout: PyTree) -> PyTree:
 
     Args:
         rollout: Pytree of arrays shaped `(time, environments, ...)`.
+        replicated: Whether all devices have them; otherwise the rollout stays as it is.
 
     Returns:
         The pytree, shaped `(samples, ...)`.
     """
+    if not replicated:
+        return rollout
     samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout)
     return jax.lax.optimization_barrier(samples)
 

@@ -1,38 +1,22 @@
 """How tests run: types checked, programs compiled quickly, work shared among processes."""
 
-import functools
 import gc
-import math
 import os
-from importlib.metadata import version
 from pathlib import Path
 
-# Few optimisations, none of loops, and the simpler of two code generators, here and in processes that
-# tests start. Programs are kept for later runs, by what is compiled, how and for which machine;
-# `make clean` drops them. `JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS= make test` compiles all as for
-# users.
+# Compiling is most of the time of tests, so it optimises little, here and in processes that tests start.
+# It is the one way in which programs of tests differ from those of users, and only `optimised` tests
+# compile as users do; `JAX_DISABLE_MOST_OPTIMIZATIONS=0 make test` has all do so.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_cpu_parallel_codegen_split_count=1"
-    " --xla_disable_hlo_passes=simplify-while-loops,small-while-loop-hoisting"
-    ",while-loop-constant-sinking,while-loop-invariant-code-motion"
-    + " --xla_cpu_use_fusion_emitters=false"  # newer XLA ends a process that is given this
-    * (tuple(map(int, version("jaxlib").split(".")[:3])) < (0, 11, 1)),
-)
+# Programs are kept for other processes and later runs; `make clean` drops them.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
-os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # which profiles would show
 
-import equal_programs
 import jax
 import pytest
-import quick_bits
-import shared_contexts
 from checking import check_types
-from jax._src import compiler
 from speeds import WHOLLY_SLOW, wholly_slow
 from xdist.scheduler import LoadScopeScheduling
 
@@ -115,15 +99,7 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=place)
 
 
-AS_FOR_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_disable_hlo_passes": ""}
 QUICK = jax.config.read("jax_disable_most_optimizations")
-KEPT_AFTER = jax.config.jax_persistent_cache_min_compile_time_secs
-PROFILING_RUNS = jax.config.jax_pgle_profiling_runs
-get_compile_options = compiler.get_compile_options
-draws_quickly = QUICK
-quick_bits.choose(lambda: draws_quickly)
-equal_programs.share()
-shared_contexts.share()
 
 
 def is_optimised(item):
@@ -132,26 +108,11 @@ def is_optimised(item):
 
 
 def pytest_runtest_setup(item):
-    """Changes the way of compiling between tests that differ in it, which keeps the programs of each."""
-    global draws_quickly
+    """Changes the way of compiling, and drops what was compiled, between tests that differ in it."""
     quick = QUICK and not is_optimised(item)
-    draws_quickly = quick and item.get_closest_marker("bits_of_jax") is None
-    jax.config.update(
-        "jax_persistent_cache_min_compile_time_secs", KEPT_AFTER if quick else math.inf
-    )
-    jax.config.update("jax_disable_most_optimizations", quick)
-    compiler.get_compile_options = get_compile_options if quick else options_of_users
-    # Programs in memory are told apart by this number, which nothing else reads without profiles.
-    jax.config.update("jax_pgle_profiling_runs", PROFILING_RUNS + 2 * quick + draws_quickly)
-
-
-@functools.wraps(get_compile_options)
-def options_of_users(*args, env_options_overrides=None, **kwargs):
-    """The compiler's options, with all that the flags above turn off."""
-    flags = os.environ["XLA_FLAGS"]
-    options = {name: value for name, value in AS_FOR_USERS.items() if name in flags}
-    options |= env_options_overrides or {}
-    return get_compile_options(*args, env_options_overrides=options, **kwargs)
+    if quick != jax.config.read("jax_disable_most_optimizations"):
+        jax.config.update("jax_disable_most_optimizations", quick)
+        jax.clear_caches()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -165,7 +126,5 @@ def unload_programs():
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
-        equal_programs.release()
-        shared_contexts.release()
         gc.unfreeze()
         gc.collect()

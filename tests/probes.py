@@ -182,11 +182,10 @@ class Recall(Probe):
         return jnp.stack([shown, state.time.astype(float)])
 
     def reward(self, state, action):
+        is_last = state.time == self.n_steps - 1
         if self.continuous:
-            right = state.sign * action[0]
-        else:
-            right = (action == (state.sign > 0)).astype(float)
-        return jnp.where(state.time == self.n_steps - 1, right, 0.0)
+            return jnp.where(is_last, state.sign * action[0], 0.0)
+        return jnp.where(is_last, (action == (state.sign > 0)).astype(float), 0.0)
 
 
 class MatchSign(Probe):

@@ -101,11 +101,11 @@ def test_same_seed_same_run(case):
     assert not trees.equal(case.acting(first[0]).params, case.acting(other[0]).params)
 
 
-def test_raw_keys_give_the_same_run_as_typed_ones(case):
+def test_integers_and_raw_keys_give_the_same_run_as_typed_ones(case):
     agent = make(case)
     typed = agent.train(jax.random.key(3), case.hyperparams(), progress=False)
-    raw = agent.train(jax.random.PRNGKey(3), case.hyperparams(), progress=False)
-    trees.assert_equal(typed, raw)
+    for seed in (3, jax.random.PRNGKey(3)):
+        trees.assert_equal(typed, agent.train(seed, case.hyperparams(), progress=False))
 
 
 @pytest.mark.one_of_family
@@ -292,9 +292,9 @@ def test_refuses_hyperparameters_and_keys_that_are_none(case):
     with pytest.raises(TypeError, match=r" takes a jaxagents.*Hyper[pP]arameters, got 3"):
         agent.train(KEY, 3)
     with pytest.raises(
-        TypeError, match=r"Expected a random key such as jax.random.key\(0\), got 3"
+        TypeError, match=r"Expected a random key such as jax.random.key\(0\), got 3.5"
     ):
-        agent.train(3, case.hyperparams())
+        agent.train(3.5, case.hyperparams())
 
 
 def test_describes_itself(case):

@@ -17,6 +17,8 @@ from registry import AGENTS
 from jaxagents import verify
 from jaxagents.sharding import make_mesh
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 FIELDS = {"n_groups": 4, "replicated_updates": True}
@@ -28,7 +30,6 @@ def make(name, **fields):
     return CASES[name].make(MatchSign, **{**FIELDS, **fields})
 
 
-@pytest.mark.bits_of_jax
 def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_path):
     script = """
         import os, signal, threading, time
@@ -115,8 +116,6 @@ def check_checkpoints_written_anew_where_something_is_new(folder):
         assert history["update_step"].tolist() == list(range(step + 1))
 
 
-@pytest.mark.bits_of_jax
-@pytest.mark.slow
 def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit(tmp_path):
     script = """
         import os, pathlib, signal, threading, time

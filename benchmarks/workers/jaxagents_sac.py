@@ -68,7 +68,7 @@ class Library:
         return metrics["update_step"] + args.start_steps, metrics["returns"]
 
 
-def _config(n_steps: int, start_steps: int, **fields: int) -> AgentConfig:
+def _config(n_steps: int, start_steps: int, **fields: Any) -> AgentConfig:
     """Of trainings of so many steps, the first of them at random."""
     return AgentConfig(
         n_envs=1,

@@ -28,7 +28,7 @@ class ActionValues(
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        return self._trained_runner().learner
+        return self._last.usable_runner.learner
 
     def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
         """The values of all actions, as trained.

@@ -1,7 +1,6 @@
 """The base of every agent: train, resume, restore, eval, sweep and the rest of its life."""
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
@@ -14,10 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 from jaxagents.agents.continuing import (
     as_own,
     check_choice,
-    check_fits,
-    check_not_used_up,
     check_same_metrics,
-    is_at_end,
     naming_misfits,
 )
 from jaxagents.agents.last_run import LastRun, select_run
@@ -146,8 +142,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         key = None if runner is not None else single_key(rng, "train")
-        if runner is None:
-            hyperparams = self._or_default(hyperparams)
+        if runner is None or hyperparams is not None:
+            hyperparams = self._hyperparams(hyperparams)
         is_traced = is_tracing((key, hyperparams, runner))
         shown = flag("progress", not is_traced if progress is None else progress)
         if is_traced:
@@ -174,13 +170,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
     ) -> tuple[RunnerT, Metrics]:
         """`train`, where it is not traced; with no updates to make, it only evaluates."""
-        if hyperparams is not None:
-            self._check_hyperparams(hyperparams)
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
         executor = self._executor if mesh is None else OnMesh(self, mesh)
-        earlier = None if runner is None else self._metrics_until(runner)
+        earlier = None if runner is None else self._last.metrics_until(runner, self)
         first_key = key if runner is None else None
         with Interruption() as interruption:
             if runner is None:
@@ -249,35 +243,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             checkpoint.check_first_key(self.config.checkpoint_dir, key)
             runner, _ = self.restore("last", hyperparams=hyperparams)
         else:
-            hyperparams = self._or_default(hyperparams)
+            hyperparams = self._hyperparams(hyperparams)
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._last.is_evaluated):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
-        return self._trained_runner(), self.training_metrics or {}
-
-    def _metrics_until(self, runner: RunnerT) -> Metrics | None:
-        """The metrics that a training goes on with from a runner, if they are known.
-
-        Raises:
-            TypeError: It is no runner of such an agent.
-            ValueError: It is used up or does not fit, or the metrics do not.
-        """
-        last = self.training_runner
-        if runner is not last:
-            check_fits(self, runner)
-        check_not_used_up(runner)
-        is_known = last is not None and is_at_end(runner, last, self.vital_arrays)
-        earlier = self.training_metrics if is_known else None
-        if earlier:
-            check_same_metrics(self, earlier, runner)
-        folder = self.config.checkpoint_dir
-        if not earlier and folder is not None and checkpoint.saved_steps(folder):
-            warnings.warn(
-                "This runner is not at the end of the training that the agent remembers, so that the "
-                f"metrics in {folder} begin anew. They go on from the runner of agent.restore('last').",
-                stacklevel=4,
-            )
-        return earlier
+        return self._last.usable_runner, self.training_metrics or {}
 
     def sweep(
         self,
@@ -314,8 +284,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 writing to the folder.
         """
         self.episodes.env.check_compiled()
-        hyperparams = self._or_default(hyperparams)
-        self._check_hyperparams(hyperparams, several=True)
+        hyperparams = self._hyperparams(hyperparams, several=True)
         callbacks, progress = as_callbacks(callbacks), flag("progress", progress)
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
         grid = Grid.of(as_keys(rngs), hyperparams)
@@ -352,7 +321,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoint is of another agent, environment or network.
         """
         check_choice(mode, best_fn)
-        given = self._or_default(hyperparams)
+        given = self._hyperparams(hyperparams)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
         return runner, metrics
@@ -384,7 +353,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The checkpoints were made without their replay buffers, or are of another agent.
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
-        return replay(self, step, n_updates, self._or_default(hyperparams))
+        return replay(self, step, n_updates, self._hyperparams(hyperparams))
 
     def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
         """Plays episodes with the agent as trained or restored.
@@ -406,7 +375,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             RuntimeError: The agent has not been trained.
         """
         n_evals, deterministic = positive("n_evals", n_evals), flag("deterministic", deterministic)
-        runner = self._trained_runner()
+        runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
         return self._executor.player.play(key, acting, n_evals, deterministic, moment)
@@ -458,7 +427,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         rate = env.render_fps if fps is None else fps
         check_can_film(env, path, rate)
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
-        playing = self._trained_runner() if runner is None else runner
+        playing = self._last.usable_runner if runner is None else runner
         key = single_key(rng, "render_episode")
         with naming_misfits(self, playing):
             acting, moment = self._acting(playing), self.moment(playing)
@@ -490,7 +459,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ImportError: safetensors is not installed.
             RuntimeError: The agent has not been trained.
         """
-        acting = jax.device_get(self._acting(self._trained_runner()))
+        acting = jax.device_get(self._acting(self._last.usable_runner))
         names = {"agent": type(self).__name__, "environment": self.episodes.env.name}
         carry = self.initial_carry(acting)
         export_policy(path, self.behaviour.act, acting, carry, self._observation, names)
@@ -589,9 +558,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         metrics = self._last.metrics
         return None if metrics is None else metrics["update_step"]
 
-    def _trained_runner(self) -> RunnerT:
-        return self._last.usable_runner
-
     @property
     def _executor(self) -> OnDevice[RunnerT] | OnHost[RunnerT]:
         """The compiled programs: whole, or around environments on the host."""
@@ -612,8 +578,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             TypeError: An argument is of another type.
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
-        hyperparams = self._or_default(hyperparams)
-        self._check_hyperparams(hyperparams)
+        hyperparams = self._hyperparams(hyperparams)
         return self._executor.start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
@@ -631,7 +596,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The runner is used up or does not fit, or a hyperparameter is out of range or an
                 array.
         """
-        self._check_hyperparams(hyperparams)
+        hyperparams = self._hyperparams(hyperparams)
         with naming_misfits(self, runner):
             return self._executor.restart(runner, hyperparams)
 
@@ -738,6 +703,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self._programs = Programs.of(behaviour)
+        self.programs = Programs.of(behaviour)
         self._last = LastRun()
-        self._freeze(key)
+        self._key = key

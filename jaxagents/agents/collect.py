@@ -31,13 +31,13 @@ _MOST_NOISE = 64
 """The most random numbers that are drawn ahead for each step of an environment, to save memory."""
 
 
-class Keys(NamedTuple):
+class RolloutKeys(NamedTuple):
     """Random keys of an update.
 
     Attributes:
         next_runner: The key of the runner after it.
         rollout: Key of the rollout.
-        epochs: Keys of the epochs that learn from it.
+        epochs: RolloutKeys of the epochs that learn from it.
     """
 
     next_runner: Key[Array, ""]
@@ -45,11 +45,11 @@ class Keys(NamedTuple):
     epochs: Key[Array, "epochs n_groups"]
 
 
-def keys_of_update(config: OnPolicyConfig, rng: Key[Array, ""]) -> Keys:
+def keys_of_update(config: OnPolicyConfig, rng: Key[Array, ""]) -> RolloutKeys:
     """The random keys of an update, from the one of the runner before it."""
     shape = max(config.actor_epochs, config.critic_epochs), config.n_groups
     rngs = jax.random.split(rng, 2 + math.prod(shape))
-    return Keys(rngs[0], rngs[1], rngs[2:].reshape(shape))
+    return RolloutKeys(rngs[0], rngs[1], rngs[2:].reshape(shape))
 
 
 def collect(

@@ -10,9 +10,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.replay import CARRIES, Replay
 from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
@@ -29,7 +29,7 @@ Explore = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
 """Draws actions, given a random key, the learner, what it sees and the number of steps made before."""
 
 
-class Played(NamedTuple):
+class Experience(NamedTuple):
     """Outcomes of steps in all environments, time first.
 
     Attributes:
@@ -41,13 +41,13 @@ class Played(NamedTuple):
     seen: dict[str, PyTree]
 
 
-class Keys(NamedTuple):
+class UpdateKeys(NamedTuple):
     """Random keys of an update.
 
     Attributes:
         next_runner: The key of the runner after it.
-        steps: Keys of the steps in all environments; the first of each is for their actions.
-        gradient_steps: Keys of the gradient steps.
+        steps: UpdateKeys of the steps in all environments; the first of each is for their actions.
+        gradient_steps: UpdateKeys of the gradient steps.
     """
 
     next_runner: Key[Array, ""]
@@ -57,7 +57,7 @@ class Keys(NamedTuple):
 
 def keys_of_update(
     config: OffPolicyConfig, rng: Key[Array, ""], n_steps: int, n_gradient_steps: int
-) -> Keys:
+) -> UpdateKeys:
     """The random keys of an update.
 
     They are drawn at once: on a CPU, a draw takes about as long as a step of a small environment.
@@ -74,7 +74,7 @@ def keys_of_update(
     of_step = 1 + 2 * config.batch_size
     rngs = jax.random.split(rng, 1 + n_steps * of_step + n_gradient_steps)
     first, steps, gradient_steps = jnp.split(rngs, [1, 1 + n_steps * of_step])
-    return Keys(first[0], steps.reshape(n_steps, of_step), gradient_steps)
+    return UpdateKeys(first[0], steps.reshape(n_steps, of_step), gradient_steps)
 
 
 def collect(
@@ -82,7 +82,7 @@ def collect(
     runner: OffPolicyRunner,
     rngs: Key[Array, "steps keys"],
     explore: Explore,
-) -> tuple[OffPolicyRunner, Played]:
+) -> tuple[OffPolicyRunner, Experience]:
     """Takes steps in every compiled environment.
 
     Args:
@@ -98,7 +98,7 @@ def collect(
     n_before = runner.update_step.astype(jnp.float32) * (agent.config.rollout_length * n_envs)
     initial = agent._initial_memories()
 
-    def act_and_step(players: tuple, x: tuple) -> tuple[tuple, Played]:
+    def act_and_step(players: tuple, x: tuple) -> tuple[tuple, Experience]:
         buffer, obs, envstate, carry = players
         n_steps, rngs = x
         after, actions = act(agent, explore, rngs[0], learner, carry, obs, n_before + n_steps)
@@ -107,7 +107,7 @@ def collect(
         rows = transitions(obs, actions, step, carry)
         carry = jax.vmap(select, (0, None, 0))(rows["ends"], initial, after)
         given = {REWARDS: step.reward, OBSERVATIONS: step.next_obs}
-        played = Played(nonfinite_environments(given), seen_of(agent.config, learner, rows))
+        played = Experience(nonfinite_environments(given), seen_of(agent.config, learner, rows))
         return (buffer.add(rows), step.obs, step.envstate, carry), played
 
     players = runner.buffer, runner.obs, runner.envstate, runner.carry
@@ -117,7 +117,7 @@ def collect(
     runner = runner.replace(buffer=buffer, obs=obs, envstate=envstate, carry=carry)
     nonfinite = jax.tree.map(lambda x: x.any(axis=0), played.nonfinite)
     seen = sharding.whole(played.seen) if agent.config.replicated_updates else played.seen
-    return with_returns(agent.config, runner, seen), Played(nonfinite, seen)
+    return with_returns(agent.config, runner, seen), Experience(nonfinite, seen)
 
 
 def act(
@@ -179,12 +179,12 @@ def with_returns(
 
 
 def after_observing(
-    agent: "OffPolicyBase", runner: OffPolicyRunner, played: Played
+    agent: "OffPolicyBase", runner: OffPolicyRunner, played: Experience
 ) -> OffPolicyRunner:
     """The runner whose networks have observed more, if they have statistics of observations."""
     if not runner.learner.observes:
         return runner
-    observed = agent._observed(played.seen["observations"])
+    observed = sharding.in_one_order(played.seen["observations"], agent.config.replicated_updates)
     return runner.replace(learner=runner.learner.observe(observed))
 
 
@@ -213,7 +213,7 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
         config.buffer_size,
         config.batch_size,
         config.prioritised_replay,
-        Replay.of(config).length,
+        Sampling.of(config).length,
         config.n_groups,
     )
 
@@ -292,13 +292,13 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
 
     def stored(
         runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
-    ) -> tuple[OffPolicyRunner, Played]:
+    ) -> tuple[OffPolicyRunner, Experience]:
         rows = transitions(rollout.obs, rollout.action, rollout, rollout.carry)
         buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
         given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
         seen = seen_of(config, runner.learner, rows)
         runner = with_returns(config, runner.replace(rng=rng, buffer=buffer), seen)
-        return runner, Played(nonfinite_environments(given, axis=1), seen)
+        return runner, Experience(nonfinite_environments(given, axis=1), seen)
 
     def store(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
         return after_observing(agent, *stored(runner, keys_of(runner)[0], rollout))

@@ -106,6 +106,7 @@ def _check_losses(agent: "OnPolicyBase", actor: Fit, critic: Fit, n_samples: int
         taken = (*OF_EVERY_FIT, EXPLAINED_VARIANCE)
         whose = "which updates report themselves"
         check_not_taken(f"{name} reports", sorted(example.info), taken, whose)
+    numbers_of(actor.example.info, critic.example.info)  # raises if both have a name
     if actor.kl_threshold is not None and "kl" not in actor.example.info:
         raise TypeError(
             f"{type(agent).__name__}._actor_loss must report 'kl', by which _kl_threshold stops its "

@@ -1,17 +1,23 @@
 """The last run that an agent remembers."""
 
+import warnings
 from typing import Any, Generic
 
 import jax
 import numpy as np
 
 from jaxagents.agents.continuing import (
+    check_fits,
     check_metrics_of_one,
     check_not_used_up,
+    check_same_metrics,
     check_single,
+    is_at_end,
     is_deleted,
 )
+from jaxagents.checkpoints.records import saved_steps
 from jaxagents.core.metrics import Metrics
+from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 
 
@@ -76,6 +82,30 @@ class LastRun(Generic[RunnerT]):
         """Whether the last point of the metrics is after the last update, and not before it."""
         metrics = self.metrics
         return bool(metrics) and metrics["update_step"][-1] == self.n_updates
+
+    def metrics_until(self, runner: Any, agent: Behaviour) -> Metrics | None:
+        """The metrics that a training of an agent goes on with from a runner, if they are known.
+
+        Raises:
+            TypeError: It is no runner of such an agent.
+            ValueError: It is used up or does not fit, or the metrics do not.
+        """
+        last = self.runner
+        if runner is not last:
+            check_fits(agent, runner)
+        check_not_used_up(runner)
+        is_known = last is not None and is_at_end(runner, last, agent.vital_arrays)
+        earlier = self.metrics if is_known else None
+        if earlier:
+            check_same_metrics(agent, earlier, runner)
+        folder = agent.config.checkpoint_dir
+        if not earlier and folder is not None and saved_steps(folder):
+            warnings.warn(
+                "This runner is not at the end of the training that the agent remembers, so that the "
+                f"metrics in {folder} begin anew. They go on from the runner of agent.restore('last').",
+                stacklevel=4,
+            )
+        return earlier
 
 
 def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:

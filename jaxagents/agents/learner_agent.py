@@ -53,7 +53,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        return self._trained_runner().learner
+        return self._last.usable_runner.learner
 
     def policy(self, training: PyTree, obs: PyTree = None) -> Array:
         """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
@@ -71,7 +71,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             ValueError: The observation does not fit the environment.
         """
         if obs is None:
-            training, obs = self._acting(self._trained_runner()), training
+            training, obs = self._acting(self._last.usable_runner), training
         with naming_observations(observation_of(obs), self._observation, batches=True):
             return self._units.to_environment(training.sample_actions(obs))
 

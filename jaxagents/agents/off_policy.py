@@ -18,9 +18,9 @@ from jaxagents.agents.experience import (
     replay_on_host,
 )
 from jaxagents.agents.learner_agent import LearnerAgent, of_all, update_on
-from jaxagents.agents.replay import Replay
 from jaxagents.agents.reward_scale import MOST_REWARD
 from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.sampling import Sampling
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.finite import OBSERVATIONS
@@ -214,7 +214,7 @@ def gradient_step(
     Returns:
         The learner and the priorities after it, and what describes it.
     """
-    config, hyperparams, replay = agent.config, learner.hyperparams, Replay.of(agent.config)
+    config, hyperparams, replay = agent.config, learner.hyperparams, Sampling.of(agent.config)
 
     def batch_of(indices: Int[Array, "..."]) -> dict[str, PyTree]:
         batch = replay.batch(buffer, indices, hyperparams.gamma)

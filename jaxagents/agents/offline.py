@@ -16,8 +16,8 @@ from jaxagents import ops, sharding
 from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import OfflineAgentConfig, SequencesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, update_on
-from jaxagents.agents.replay import CARRIES, Replay
 from jaxagents.agents.runners import LearnerRunner
+from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.fingerprint import fingerprint
@@ -120,7 +120,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                 f"has {sorted(dataset)}."
             )
         n_groups = self._groups_of_this_process()
-        replay = Replay.of(self.config)
+        replay = Sampling.of(self.config)
         if len(dataset) < n_groups * replay.length:
             raise ValueError(
                 f"The dataset has {len(dataset) or 'no'} rows; it needs at least "
@@ -232,7 +232,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
         """Rows drawn uniformly, or sequences of them, equally many of each group."""
-        replay, memories = Replay.of(self.config), self._initial_memories()
+        replay, memories = Sampling.of(self.config), self._initial_memories()
         n_of_group = self.config.minibatch_size // self._n_groups // replay.length
 
         def of_group(rng: Key[Array, ""], group: Groups) -> dict[str, PyTree]:

@@ -134,7 +134,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         explained = targets.explained_variance(self, traj)
         outcome = self._learn(runner, traj, rngs)
         runner, numbers = check_learned(outcome, type(self).__name__)
-        obs = targets.in_one_order(self.config, traj.obs)
+        obs = sharding.in_one_order(traj.obs, self.config.replicated_updates)
         runner = runner.replace(
             actor_training=runner.actor_training.observe(obs),
             critic_training=runner.critic_training.observe(obs),
@@ -283,7 +283,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             ValueError: There is a batch of observations, or one of another shape.
         """
         if obs is None:
-            training, obs = self._acting(self._trained_runner()), training
+            training, obs = self._acting(self._last.usable_runner), training
         if remembers(network_of(self, "actor_network")):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
@@ -603,7 +603,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        return self._trained_runner().actor_training
+        return self._last.usable_runner.actor_training
 
     @property
     def critic_training(self) -> TrainState:
@@ -612,7 +612,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Raises:
             RuntimeError: The agent has not been trained.
         """
-        runner = self._trained_runner()
+        runner = self._last.usable_runner
         actor, critic = runner.actor_training, runner.critic_training
         return shared_trunk.whole_critic(self.config, actor, critic)
 

@@ -234,16 +234,13 @@ def with_statistics(agent: "OnPolicyBase", runner: Runner, some_leave: bool) -> 
     return runner
 
 
-def in_one_order(config: OnPolicyConfig, rollout: PyTree) -> PyTree:
-    """A part of a rollout as statistics are made of it, the same on any number of devices."""
-    return sharding.in_one_order(rollout) if config.replicated_updates else rollout
-
-
 def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
     """The moments of returns after those of a rollout; `()` unless values are normalised."""
     if not config.normalise_values:
         return runner.targets
-    targets, weights = in_one_order(config, (traj.target, playing(traj.obs)))
+    targets, weights = sharding.in_one_order(
+        (traj.target, playing(traj.obs)), config.replicated_updates
+    )
     return observe_targets(targets, weights, runner.targets)
 
 

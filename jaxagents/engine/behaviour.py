@@ -38,7 +38,6 @@ from jaxagents.envs.checks import check_names_are_free, check_numbers, check_res
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.on_host.environment import HostEnvironment
-from jaxagents.sharding import in_one_order
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 
@@ -77,9 +76,10 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
-    _programs: Programs[Self] | None = None
-    _key: Hashable
-    _is_frozen = False
+    programs: Programs[Self] | None = None
+    """The compiled programs; `None` inside a program, which is itself compiled."""
+    _key: Hashable = None
+    """It is compared by this, and frozen once it has it."""
 
     def __init__(
         self,
@@ -240,10 +240,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """Axes of the actors in rewards and values."""
         return ()
 
-    def _observed(self, rollout: PyTree) -> PyTree:
-        """A part of a rollout as statistics are made of it."""
-        return in_one_order(rollout) if self.config.replicated_updates else rollout
-
     def _complete(self, runner: RunnerT) -> RunnerT:
         """A runner to go on from, with what a checkpoint may have left out."""
         return runner
@@ -314,17 +310,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     @property
     def behaviour(self) -> Self:
         """The same agent without files and memory, of which programs are made."""
-        return self if self._programs is None else self._programs.behaviour
+        return self if self.programs is None else self.programs.behaviour
 
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
         """The pure functions of a runner that training consists of."""
         return Program(self.behaviour)
-
-    @property
-    def programs(self) -> Programs[Self] | None:
-        """The compiled programs of the agent; `None` inside a program, which is itself compiled."""
-        return self._programs
 
     def with_data(self, data: PyTree) -> Self:
         """The same agent, reading other data.
@@ -344,7 +335,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         twin = copy.copy(self)
         twin.config = self.config.without_files()
         twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
-        twin._freeze((type(self), fingerprint(vars(twin))))
+        twin._key = type(self), fingerprint(vars(twin))
         if Programs.are_known(twin):  # and so is that it is valid
             return twin
         check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
@@ -360,19 +351,19 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         twin._validate()
         return twin
 
-    def _or_default(self, hyperparams: HyperparametersT | None) -> HyperparametersT:
-        """The hyperparameters, or the default ones where none are given."""
+    def _hyperparams(
+        self, given: HyperparametersT | None, several: bool = False
+    ) -> HyperparametersT:
+        """Valid hyperparameters: the default ones where none are given."""
         default: Any = self._hyperparams_type
-        return default() if hyperparams is None else hyperparams
-
-    def _check_hyperparams(self, hyperparams: object, several: bool = False) -> None:
+        hyperparams = default() if given is None else given
         check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
-        assert isinstance(hyperparams, Hyperparameters)
         hyperparams.check_ranges()
         if not several:
             hyperparams.check_single()
         if hyperparams.of_environment:
             check_numbers(self.episodes, hyperparams.of_environment)
+        return hyperparams
 
     def __str__(self) -> str:
         title = f"{type(self).__name__} on {self.episodes.env.name}"
@@ -383,14 +374,10 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @abc.abstractmethod
     def _seal(self) -> None:
-        """Does what has to come after the constructor: `_freeze` at last."""
-
-    def _freeze(self, key: Hashable) -> None:
-        self._key = key
-        self._is_frozen = True
+        """Does what has to come after the constructor; `_key` is set at last."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if self._is_frozen:
+        if self._key is not None:
             raise AttributeError(
                 f"{type(self).__name__} is frozen: '{name}' cannot be set, since compiled programs "
                 "would not see the change. Make a new agent instead."

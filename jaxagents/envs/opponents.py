@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from jaxagents.core.numbers import positive
 from jaxagents.envs.environment import Environment, Step
-from jaxagents.envs.wrappers import Remembered, Wrapper
+from jaxagents.envs.wrappers import Wrapper, WrapperState
 
 Play = Callable[[Int[Array, ""], Key[Array, ""], PyTree, Bool[Array, " n_actions"]], Int[Array, ""]]
 """Maps the number of an opponent, a random key, its observation and the allowed actions to an action."""
@@ -75,17 +75,17 @@ class Opponents(Wrapper):
         twin.play = play
         return twin
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
         """Starts an episode, with an opponent of its own; see `Environment`."""
         draw_key, key = jax.random.split(key)
         number = jax.random.randint(draw_key, (), 0, self.n_opponents)
         obs, envstate = self._game(number).reset(key)
-        return obs, Remembered(envstate, number)
+        return obs, WrapperState(envstate, number)
 
-    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+    def step(self, key: Key[Array, ""], state: WrapperState, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self._game(state.past).step(key, state.envstate, action)
-        return step._replace(state=Remembered(step.state, state.past))
+        return step._replace(state=WrapperState(step.state, state.past))
 
     def _game(self, number: Int[Array, ""]) -> Environment:
         """The game with the opponent of a number."""

@@ -12,7 +12,7 @@ from jaxagents.core.trees import check_same_structure, check_same_tree
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Environment, Step
-from jaxagents.envs.wrappers import Remembered, Wrapper
+from jaxagents.envs.wrappers import Wrapper, WrapperState
 
 _PARAMETERS = "RandomParams: the parameters"
 """The name of the drawn parameters in messages."""
@@ -101,19 +101,19 @@ class RandomParams(Wrapper):
         now.update_step = update_step
         return now
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
         """Starts an episode, with parameters of its own; see `Environment`."""
         draw_key, key = jax.random.split(key)
         params = self._draw_params(draw_key)
         obs, envstate = self.env.with_params(params).reset(key)
-        return obs, Remembered(envstate, params)
+        return obs, WrapperState(envstate, params)
 
-    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+    def step(self, key: Key[Array, ""], state: WrapperState, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self._env_of(state).step(key, state.envstate, action)
-        return step._replace(state=Remembered(step.state, state.past))
+        return step._replace(state=WrapperState(step.state, state.past))
 
-    def _env_of(self, state: Remembered) -> Environment:
+    def _env_of(self, state: WrapperState) -> Environment:
         return self.env.with_params(state.past)
 
     def _draw_params(self, key: Key[Array, ""]) -> PyTree:

@@ -33,7 +33,7 @@ from jaxagents.envs.spaces import (
 WrapperT = TypeVar("WrapperT", bound="Wrapper")
 
 
-class Remembered(NamedTuple):
+class WrapperState(NamedTuple):
     """State of a wrapped environment.
 
     Attributes:
@@ -99,11 +99,11 @@ class Wrapper(Environment):
         replaced = inside.against
         return lambda opponent: self._around(replaced(opponent))
 
-    def _env_of(self, state: Remembered) -> Environment:
+    def _env_of(self, state: WrapperState) -> Environment:
         """The environment inside, as it is in a state."""
         return self.env
 
-    def render(self, state: Remembered) -> UInt8[np.ndarray, "height width 3"]:
+    def render(self, state: WrapperState) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state, as the environment inside does."""
         return self._env_of(state).render(state.envstate)
 
@@ -122,15 +122,15 @@ class Wrapper(Environment):
         """How messages name the environment inside."""
         return self.env.wording
 
-    def action_mask(self, state: Remembered) -> PyTree:
+    def action_mask(self, state: WrapperState) -> PyTree:
         """The actions that a state allows, from the environment inside."""
         return self._env_of(state).action_mask(state.envstate)
 
-    def critic_state(self, state: Remembered) -> PyTree:
+    def critic_state(self, state: WrapperState) -> PyTree:
         """The input of a centralised critic, from the environment inside."""
         return self._env_of(state).critic_state(state.envstate)
 
-    def actor_mask(self, state: Remembered) -> Bool[Array, "actors"] | None:
+    def actor_mask(self, state: WrapperState) -> Bool[Array, "actors"] | None:
         """The actors that still play, from the environment inside."""
         return self._env_of(state).actor_mask(state.envstate)
 
@@ -169,16 +169,16 @@ class FrameStack(Wrapper):
         self.n_frames = positive("n_frames", n_frames)
         self.observation_space = _stacked_space(self._input_space, self.n_frames)
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
         frames = jax.tree.map(
             lambda x: jnp.concatenate([jnp.atleast_1d(x)] * self.n_frames, axis=-1),
             self._network_input(obs),
         )
-        return observed_beside(frames, **entries_beside(obs)), Remembered(envstate, frames)
+        return observed_beside(frames, **entries_beside(obs)), WrapperState(envstate, frames)
 
-    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+    def step(self, key: Key[Array, ""], state: WrapperState, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
 
@@ -189,7 +189,7 @@ class FrameStack(Wrapper):
         frames = jax.tree.map(shifted, state.past, self._network_input(step.obs))
         return step._replace(
             obs=observed_beside(frames, **entries_beside(step.obs)),
-            state=Remembered(step.state, frames),
+            state=WrapperState(step.state, frames),
         )
 
     @property
@@ -237,14 +237,14 @@ class WithPrevious(Wrapper):
             spaces = {OBSERVATION: self._input_space, **self._spaces_of_past()}
             self.observation_space = Composite(spaces)
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Remembered]:
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
         """Starts an episode; see `Environment`."""
         obs, envstate = self.env.reset(key)
         shapes = {name: space.shape for name, space in self._spaces_of_past().items()}
         past = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes.items()}
-        return self._with_past(past, obs), Remembered(envstate, ())
+        return self._with_past(past, obs), WrapperState(envstate, ())
 
-    def step(self, key: Key[Array, ""], state: Remembered, action: PyTree) -> Step:
+    def step(self, key: Key[Array, ""], state: WrapperState, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
         step = self.env.step(key, state.envstate, action)
         past = {}
@@ -258,7 +258,9 @@ class WithPrevious(Wrapper):
         if self.shows_reward:
             reward = jnp.asarray(step.reward, jnp.float32)
             past["previous_reward"] = reward.reshape(*self._actors_shape, 1)
-        return step._replace(obs=self._with_past(past, step.obs), state=Remembered(step.state, ()))
+        return step._replace(
+            obs=self._with_past(past, step.obs), state=WrapperState(step.state, ())
+        )
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ Policy = Callable[[PyTree], PyTree]
 """Maps one observation to one action, such as a NumPy or JAX array."""
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """One step of an episode, or, stacked along a first axis, all of them."""
 
     observation: PyTree
@@ -160,7 +160,7 @@ def check_single(env: object) -> None:
 
 def _episodes(
     policy: Policy, env: gymnasium.Env, n_episodes: int, seed: int
-) -> Iterator[Iterator[Step]]:
+) -> Iterator[Iterator[_Step]]:
     """Plays one episode after another; each is played as its steps are drawn."""
     check_single(env)
     seed = operator.index(seed)
@@ -169,7 +169,7 @@ def _episodes(
         yield _play(policy, env, int(episode_seed))
 
 
-def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
+def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[_Step]:
     # The copies: an environment may write every observation into the same array.
     observation = copy.deepcopy(begin(env, seed))
     over = False
@@ -177,7 +177,7 @@ def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[Step]:
         action = _to_space(policy(observation), env.action_space)
         successor, reward, terminated, truncated = take(env, action)
         successor = copy.deepcopy(successor)
-        yield Step(observation, action, reward, successor, terminated, truncated)
+        yield _Step(observation, action, reward, successor, terminated, truncated)
         observation = successor
         over = terminated or truncated
 
@@ -198,7 +198,7 @@ def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
     return array.astype(space.dtype)
 
 
-def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
+def _outcome(episode: Iterable[_Step]) -> dict[str, PyTree]:
     ends = [(step.reward, step.terminated, step.truncated, _is_finite(step)) for step in episode]
     rewards, terminated, truncated, finite = zip(*ends, strict=True)
     return {
@@ -210,11 +210,11 @@ def _outcome(episode: Iterable[Step]) -> dict[str, PyTree]:
     }
 
 
-def _is_finite(step: Step) -> bool:
+def _is_finite(step: _Step) -> bool:
     return all(map(is_finite, (step.reward, step.observation, step.next_observation)))
 
 
-def _trajectory(steps: Step) -> dict[str, PyTree]:
+def _trajectory(steps: _Step) -> dict[str, PyTree]:
     return {
         "observations": steps.observation,
         "actions": steps.action,

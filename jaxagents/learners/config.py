@@ -18,9 +18,9 @@ from jaxagents.core.pickling import nonpytree_field
 from jaxagents.core.remembered import Remembered, observation_of
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
+    NetworkWrapper,
     ObservationOnly,
     WithEncoder,
-    Wrapper,
     normalised,
     remembers,
 )
@@ -122,7 +122,7 @@ class LearnerConfig(StaticConfig):
         self,
         network: nn.Module,
         observations: PyTree,
-        view: type[Wrapper],
+        view: type[NetworkWrapper],
         name: str,
         samples_axis: int = 0,
     ) -> nn.Module:

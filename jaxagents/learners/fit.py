@@ -32,7 +32,7 @@ Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[
 are differentiated through it."""
 
 
-class Example(NamedTuple):
+class MinibatchShapes(NamedTuple):
     """A minibatch and its losses, as shapes.
 
     Attributes:
@@ -65,8 +65,8 @@ class Fit(NamedTuple):
             limit.
         prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
             parts.
-        example: The [`Example`][jaxagents.learners.fit.Example] of a minibatch; `None` before it is
-            known.
+        example: The [`MinibatchShapes`][jaxagents.learners.fit.MinibatchShapes]; `None` before they
+            are known.
     """
 
     training: TrainState
@@ -172,7 +172,7 @@ def _fit_in_one_loop(
     return fitted
 
 
-def _no_numbers(example: Example) -> Info:
+def _no_numbers(example: MinibatchShapes) -> Info:
     return {name: jnp.zeros((), jnp.float32) for name in (*example.info, *OF_EVERY_FIT)}
 
 
@@ -297,11 +297,13 @@ def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None =
         return list(fits)
     size = fits[0].n_elements // n_minibatches
 
-    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Example]:
+    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[MinibatchShapes]:
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
         samples = [fit.prepare(*of_fit) for fit, of_fit in zip(fits, elements, strict=True)]
         outputs = _losses(fits, trainings, samples, share)
-        return [Example(given, *output) for given, output in zip(samples, outputs, strict=True)]
+        return [
+            MinibatchShapes(given, *output) for given, output in zip(samples, outputs, strict=True)
+        ]
 
     trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
     examples = jax.eval_shape(of_minibatch, trainings, inputs)

@@ -30,7 +30,7 @@ from jaxagents.networks.masks import CriticView, Masked, ObservationOnly
 from jaxagents.networks.noisy import NoisyDense, with_noise
 from jaxagents.networks.normalised import Normalised, normalised
 from jaxagents.networks.policies import CategoricalPolicy, Policy
-from jaxagents.networks.recurrent import Recurrent, WithMemory, Wrapper, remembers
+from jaxagents.networks.recurrent import NetworkWrapper, Recurrent, WithMemory, remembers
 from jaxagents.networks.torsos import MLP, PatchConv, Torso
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "Masked",
     "MinGRUCell",
     "MultiCategoricalActor",
+    "NetworkWrapper",
     "NoisyDense",
     "Normalised",
     "ObservationEncoder",
@@ -65,7 +66,6 @@ __all__ = [
     "ValueCritic",
     "WithEncoder",
     "WithMemory",
-    "Wrapper",
     "default_init",
     "ensemblize",
     "normalised",

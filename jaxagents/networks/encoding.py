@@ -10,7 +10,7 @@ from flax.core import FrozenDict
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.observed import entries_beside, network_input, observed_beside
-from jaxagents.networks.recurrent import Wrapper
+from jaxagents.networks.recurrent import NetworkWrapper
 from jaxagents.networks.torsos import IMAGE_NDIM, Padding, PatchConv, scaled
 
 
@@ -99,7 +99,7 @@ class DictEncoder(nn.Module):
         return jnp.concatenate(parts, axis=-1)
 
 
-class BehindTrunk(Wrapper):
+class BehindTrunk(NetworkWrapper):
     """A network behind a trunk, which may have a memory: the network sees the trunk's features.
 
     Attributes:

@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Key, PyTree
 
 from jaxagents.networks.initialisation import InitialisedOnce, initialise_params
-from jaxagents.networks.recurrent import Wrapper, remembers
+from jaxagents.networks.recurrent import NetworkWrapper, remembers
 
 
 class Ensemble(InitialisedOnce):
@@ -67,7 +67,7 @@ def ensemblize(network: Callable[..., nn.Module], n_members: int) -> Callable[..
     return lambda *args, **kwargs: Ensemble(network(*args, **kwargs), n_members)
 
 
-class PerActor(InitialisedOnce, Wrapper):
+class PerActor(InitialisedOnce, NetworkWrapper):
     """Runs one network for each actor, and stacks memories and outputs along a first axis of actors.
 
     Attributes:

@@ -8,10 +8,10 @@ from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import action_mask, critic_state, network_input
-from jaxagents.networks.recurrent import Wrapper
+from jaxagents.networks.recurrent import NetworkWrapper
 
 
-class ObservationOnly(Wrapper):
+class ObservationOnly(NetworkWrapper):
     """A network that sees neither masks, of actions or actors, nor what centralised critics see.
 
     Attributes:
@@ -58,7 +58,7 @@ class MaskedPolicy(Masked):
     """
 
     def __call__(self, *inputs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
-        """Takes one step; see `Wrapper`."""
+        """Takes one step; see `NetworkWrapper`."""
         *carry, obs = inputs
         if action_mask(obs) is None:
             return super().__call__(*inputs, temperature=temperature, **options)
@@ -76,7 +76,7 @@ class MaskedPolicy(Masked):
         temperature: ArrayLike = 1.0,
         **options: Any,
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Wrapper`."""
+        """Takes the steps of a sequence; see `NetworkWrapper`."""
         masked = action_mask(obs) is not None
         inner = 1.0 if masked else temperature
         carries, outputs = super().unroll(carry, obs, first, temperature=inner, **options)

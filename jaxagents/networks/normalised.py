@@ -8,7 +8,7 @@ from jaxtyping import Array, PyTree
 
 from jaxagents import ops
 from jaxagents.core.observed import actor_mask, is_of_mask
-from jaxagents.networks.recurrent import Wrapper
+from jaxagents.networks.recurrent import NetworkWrapper
 from jaxagents.networks.torsos import IMAGE_NDIM
 
 OBSERVED = "observed"
@@ -65,7 +65,7 @@ class RunningNorm(nn.Module):
         return x if moments is None else ops.normalise(x, moments, self.clip)
 
 
-class Normalised(Wrapper):
+class Normalised(NetworkWrapper):
     """A network whose observations are normalised by running statistics.
 
     ```python

@@ -21,7 +21,7 @@ class Recurrent(nn.Module):
     """A network with a memory, for one environment: `network(carry, obs)` gives carry and output.
 
     A subclass says how the memory begins (`initial`) and goes on (`__call__`). Whether a network that
-    may be a [`Wrapper`][jaxagents.networks.Wrapper] has a memory is known to
+    may be a [`NetworkWrapper`][jaxagents.networks.NetworkWrapper] has a memory is known to
     [`remembers`][jaxagents.networks.remembers].
     """
 
@@ -67,7 +67,7 @@ class Recurrent(nn.Module):
         return _scan(self, part, self.initial(), carry, (obs, *more), first)
 
 
-class Wrapper(nn.Module):
+class NetworkWrapper(nn.Module):
     """A network around another one, with or without a memory.
 
     It has a memory if the other one has, and is then called in the same way: `wrapper(carry, obs)` gives
@@ -76,7 +76,7 @@ class Wrapper(nn.Module):
     (`output_for`), or both:
 
     ```python
-    class Clipped(Wrapper):
+    class Clipped(NetworkWrapper):
         def view_of(self, obs):
             return jnp.clip(obs, -1.0, 1.0)
 
@@ -144,7 +144,7 @@ def remembers(network: nn.Module) -> bool:
     Returns:
         Whether it is called with a memory, and gives the one afterwards beside its output.
     """
-    while isinstance(network, Wrapper):
+    while isinstance(network, NetworkWrapper):
         network = network.inner
     return isinstance(network, Recurrent)
 

@@ -24,7 +24,7 @@ _LEADING = 3
 
 
 @runtime_checkable
-class Sweep(Protocol):
+class SweepLike(Protocol):
     """The result of a sweep: runners and metrics with leading axes of sets and seeds."""
 
     @property
@@ -38,7 +38,7 @@ class Sweep(Protocol):
         ...
 
 
-Source: TypeAlias = Mapping[str, Any] | Sweep | str | os.PathLike | Sequence["Source"]
+Source: TypeAlias = Mapping[str, Any] | SweepLike | str | os.PathLike | Sequence["Source"]
 """Metrics of one run, of seeds trained under `jax.vmap`, or of a sweep; the result of `sweep`; the
 folder (`checkpoint_dir`) of a run or a sweep; or a list of these, as the runs of one experiment."""
 
@@ -119,7 +119,7 @@ def read_trainings(source: Source) -> Trainings:
         return _of_metrics(source, {})
     if isinstance(source, str | os.PathLike):
         return _of_folder(Path(source).expanduser())
-    if isinstance(source, Sweep):
+    if isinstance(source, SweepLike):
         hyperparams = getattr(source.runners, "hyperparams", {})
         sets = to_json(jax.tree.map(lambda x: np.asarray(x)[:, 0], hyperparams))
         return _of_metrics(source.metrics, sets)

@@ -11,7 +11,7 @@ from remembering import check_acts_with_its_memory
 
 from jaxagents import C51, DDQN, DQN, c51
 from jaxagents.agents.off_policy import gradient_step
-from jaxagents.agents.replay import Replay
+from jaxagents.agents.sampling import Sampling
 from jaxagents.core.remembered import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
 from jaxagents.learners.config import Example
@@ -129,7 +129,7 @@ def sequences(rng, n, ends, n_steps=1):
         "masks": 1.0 - ends * rng.integers(0, 2, shape).astype(np.float32),
         "ends": np.tile(ends, (n, 1)),
     }
-    batch = Replay(n_steps, LENGTH, BURN_IN).batch_of_sequences(
+    batch = Sampling(n_steps, LENGTH, BURN_IN).batch_of_sequences(
         jax.tree.map(jnp.asarray, rows), GAMMA
     )
     return rows, batch
@@ -207,7 +207,7 @@ def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     def draw(buffer):
         buffer = buffer.with_priorities(starts, given)
         drawn, probabilities = buffer.sample_prioritised(KEY, 4)
-        batch = Replay.of(agent.config).batch(buffer, buffer.sequences(drawn, 4), 0.99)
+        batch = Sampling.of(agent.config).batch(buffer, buffer.sequences(drawn, 4), 0.99)
         return buffer, drawn, probabilities, batch
 
     buffer, drawn, probabilities, batch = draw(runner.buffer)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
@@ -157,7 +159,6 @@ def test_all_scripts_are_started_here():
 
 
 @pytest.mark.parametrize("script", RUNS)
-@pytest.mark.slow_except("ppo_speed.py", "replay_speed.py", "sac_speed.py")
 def test_script(script, tmp_path, monkeypatch):
     for package in NEEDS.get(script, ()):
         pytest.importorskip(package)

@@ -284,7 +284,6 @@ def assert_goes_on_as_if_uninterrupted(folder):
     trees.assert_equal(whole, resumed)
 
 
-@pytest.mark.bits_of_jax
 @pytest.mark.slow
 def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
     with start_training(tmp_path / "run") as process:

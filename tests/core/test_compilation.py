@@ -4,7 +4,6 @@ import pickle
 import weakref
 from typing import NamedTuple
 
-import equal_programs
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -176,7 +175,6 @@ def test_programs_of_structures_that_were_not_used_lately_are_released():
     before = len(jax.devices()[0].client.live_executables())
     for length in range(3, 60):
         assert total([1.0] * length, 1.0) == length
-    equal_programs.release()
     assert len(jax.devices()[0].client.live_executables()) <= before + 40
     with compilations() as made:
         total([0.0] * 59, 1.0)

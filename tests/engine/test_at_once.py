@@ -22,7 +22,6 @@ def test_threads_train_at_once(tmp_path):
         assert not any(verify(folder).values())
 
 
-@pytest.mark.bits_of_jax
 @pytest.mark.slow
 def test_a_spawned_process_trains_as_this_one():
     spawn = multiprocessing.get_context("spawn")

@@ -206,7 +206,7 @@ def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeyp
     agent = CASE.make(MatchSign)
     runner, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     agent.collect_training(runner, {**metrics, "more": metrics["returns"]})
-    monkeypatch.setattr("jaxagents.agents.agent.check_same_metrics", lambda *args: None)
+    monkeypatch.setattr("jaxagents.agents.last_run.check_same_metrics", lambda *args: None)
     with pytest.raises(ValueError, match="more"):
         agent.train(None, None, runner, n_steps=1, progress=False)
     assert agent.training_runner.update_step == 2

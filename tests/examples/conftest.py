@@ -11,6 +11,11 @@ from short_trainings import cut_trainings_short, keep_devices
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+def pytest_itemcollected(item):
+    """Leaves the tests of this folder to `make test-all`."""
+    item.add_marker("slow")
+
+
 @pytest.fixture
 def examples():
     """The folder of the examples."""

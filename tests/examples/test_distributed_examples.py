@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 SRUN = """#!/usr/bin/env bash
@@ -24,7 +23,6 @@ TESTS = str(Path(__file__).parents[1])
 SIZES = ["--n-envs", "32", "--replicated-updates"]
 
 
-@pytest.mark.slow
 def test_goes_on_alone_after_slurm(examples, load, tmp_path, monkeypatch, capsys):
     shutil.copytree(examples, tmp_path / "examples")
     (tmp_path / "bin").mkdir()

@@ -58,7 +58,6 @@ def test_cartpole_script(load, check_files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options", [[], ["--ready-made"]], ids=["own policy", "ready-made"])
-@pytest.mark.slow_except("ready-made")
 def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
     output = tmp_path / "run"
     script = load("pursuit_ippo")
@@ -124,7 +123,6 @@ def test_minatar_script(minatar, check_files, tmp_path, capsys):
     assert "choose another --output" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_minatar_games_and_agents(minatar, tmp_path):
     for game in minatar.GAMES:
         options = argparse.Namespace(env=game, agent="dqn", n_steps=80, output=tmp_path)
@@ -211,7 +209,6 @@ def test_a_policy_in_numpy_acts_as_the_agent(load, tmp_path):
     assert len(set(actions)) == 2
 
 
-@pytest.mark.slow
 def test_a_search_ends_what_falls_behind(load):
     study = load("optuna_search").main(["--n-trials", "8", "--n-steps", "20"])
     states = [trial.state.name for trial in study.trials]

@@ -3,12 +3,9 @@
 import importlib.util
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).parents[2] / "docs" / "make_pictures.py"
 
 
-@pytest.mark.slow
 def test_makes_a_curve_and_a_film(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("make_pictures", SCRIPT)
     script = importlib.util.module_from_spec(spec)

@@ -15,12 +15,12 @@ from jaxagents.networks import (
     CriticView,
     DiscreteCritic,
     Masked,
+    NetworkWrapper,
     Normalised,
     ObservationOnly,
     PerActor,
     Torso,
     WithMemory,
-    Wrapper,
     remembers,
 )
 from jaxagents.networks.encoding import BehindTrunk
@@ -34,7 +34,7 @@ OBS = {
 }
 
 
-class Doubled(Wrapper):
+class Doubled(NetworkWrapper):
     """A user's own: sees twice the observation, and doubles the output."""
 
     def view_of(self, obs):

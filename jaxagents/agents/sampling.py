@@ -1,4 +1,4 @@
-"""Replay: batches drawn from a replay buffer, of single transitions or of sequences of them."""
+"""Sampling: batches drawn from a replay buffer, of single transitions or of sequences of them."""
 
 from typing import NamedTuple, Self
 
@@ -19,7 +19,7 @@ _OF_LARGEST = 0.9
 """The share of the largest error of a sequence in its priority; the rest is the mean."""
 
 
-class Replay(NamedTuple):
+class Sampling(NamedTuple):
     """How batches are drawn from a replay buffer.
 
     Learners with a memory learn from sequences, which go on from the memories that the buffer holds, as
