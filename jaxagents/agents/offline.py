@@ -30,9 +30,8 @@ from jaxagents.data.values import (
     moments_of_rows,
     reward_factor,
 )
-from jaxagents.engine.behaviour import FunctionalEnvironment
+from jaxagents.engine.behaviour import GivenEnvironment
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import box_bounds, is_discrete
 from jaxagents.learners.batches import OPTIONAL_KEYS
 from jaxagents.learners.learner import Batch, Info, LearnerT
@@ -59,7 +58,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     def __init__(
         self,
-        env: Environment | FunctionalEnvironment,
+        env: GivenEnvironment,
         env_params: PyTree,
         config: OfflineConfigT,
         eval_during_training: bool = True,

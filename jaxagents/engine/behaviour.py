@@ -56,6 +56,22 @@ class FunctionalEnvironment(Protocol):
         ...
 
 
+class HostedEnvironment(Protocol):
+    """An environment of Gymnasium or PettingZoo, or a vector of them."""
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Starts an episode: its first observation, and a dict."""
+        ...
+
+    def step(self, action: Any, /) -> Any:
+        """Takes one step: observation, reward, terminated, truncated, and a dict."""
+        ...
+
+
+GivenEnvironment = Environment | FunctionalEnvironment | HostedEnvironment | str
+"""Whatever an agent takes as an environment."""
+
+
 class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
     """The part of an agent that algorithms fill in, of which its programs are made.
 
@@ -83,7 +99,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     def __init__(
         self,
-        env: Environment | FunctionalEnvironment,
+        env: GivenEnvironment,
         env_params: PyTree,
         config: ConfigT,
         eval_during_training: bool = True,
@@ -91,10 +107,10 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """Makes an agent and validates everything that can be validated before training.
 
         Args:
-            env: Environment of gymnax or of another suite, its name as [`make`][jaxagents.make] takes
-                it, any object with `reset_env(key, params)` and `step_env(key, state, action,
-                params)`, or an [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it
-                multi-agent.
+            env: Environment of gymnax, Gymnasium or another suite, its name as
+                [`make`][jaxagents.make] takes it, any object with `reset_env(key, params)` and
+                `step_env(key, state, action, params)`, or an
+                [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it multi-agent.
             env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
                 own: pass `None`.
             config: Static configuration.
