@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jaxtyping import Array, PyTree
 
@@ -21,6 +21,8 @@ from jaxagents.networks import remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
+
+T = TypeVar("T")
 
 EXPLAINED_VARIANCE = "explained_variance"
 
@@ -116,7 +118,7 @@ def _check_losses(agent: "OnPolicyBase", actor: Fit, critic: Fit, n_samples: int
         )
 
 
-def numbers_of(actor: Info, critic: Info) -> Info:
+def numbers_of(actor: dict[str, T], critic: dict[str, T]) -> dict[str, T]:
     """The numbers that describe the fits of both networks.
 
     Args:

@@ -95,7 +95,7 @@ def test_a_replay_buffer_that_was_left_out_is_filled_anew(tmp_path):
 def interrupted(monkeypatch, number, agent, n_steps):
     """A sweep that gets a signal after its first chunk, which is of one update."""
 
-    def interrupt(bar, runner, n_updates):
+    def interrupt(*_):
         os.kill(os.getpid(), number)
 
     with monkeypatch.context() as patch:

@@ -267,7 +267,7 @@ def one_name_for_two_numbers():
 
     class Reporting(PPO):
         def _actor_loss(self, training, obs, actions, log_prob_old, advantage, hyperparams):
-            return advantage, {"error": advantage, "kl": advantage}
+            return advantage, {"error": advantage}
 
         def _critic_loss(self, training, obs, targets, hyperparams):
             return targets, {"error": targets}
