@@ -32,3 +32,10 @@ def equal(first: Any, second: Any) -> bool:
     """Whether two pytrees are the same."""
     pairs = zip(_raw(first), _raw(second), strict=True)
     return all(np.array_equal(a, b) for (_, a), (_, b) in pairs)
+
+
+def variables(network: Any, *inputs: Any) -> Any:
+    """Variables of a network drawn by NumPy, which compiles nothing as initialising it would."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), *inputs)
+    return jax.tree.map(lambda x: rng.normal(0.0, 0.5, x.shape).astype(x.dtype), shapes)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from flax import linen as nn
 
 from jaxagents.networks import (
@@ -63,15 +64,6 @@ def parameter_shapes(network, obs):
     return shapes_of(jax.eval_shape(network.init, KEY, obs)["params"])
 
 
-def random_parameters(network, obs):
-    """Parameters that differ everywhere, biases too."""
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape), x.dtype),
-        jax.eval_shape(network.init, KEY, obs),
-    )
-
-
 def assert_close(x, y):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), x, y)
 
@@ -80,7 +72,7 @@ def assert_close(x, y):
 def test_mlp_is_a_chain_of_activated_affine_maps(batch):
     network = MLP((8, 7), nn.relu)
     x = uniform(*batch, 5)
-    params = random_parameters(network, x)
+    params = trees.variables(network, x)
     expected = np.asarray(x)
     for name in ("Dense_0", "Dense_1"):
         layer = params["params"][name]
@@ -98,7 +90,7 @@ def test_mlp_is_orthogonal_with_gain_root_two():
 @every_observation
 def test_torso_encodes_every_observation(obs):
     network = Torso((8, 7), jnp.sin)
-    params = random_parameters(network, obs)
+    params = trees.variables(network, obs)
     apply = jax.jit(network.apply)
     features = apply(params, obs)
     assert features.shape == (7,)
@@ -109,7 +101,7 @@ def test_torso_encodes_every_observation(obs):
 def test_torso_flattens_what_is_no_image():
     obs = OBSERVATIONS["matrix"]
     network = Torso((8,))
-    params = random_parameters(network, obs)
+    params = trees.variables(network, obs)
     assert shapes_of(params["params"]) == {"MLP_0": {"Dense_0": {"bias": (8,), "kernel": (12, 8)}}}
     np.testing.assert_array_equal(network.apply(params, obs), network.apply(params, obs.ravel()))
 
@@ -129,7 +121,7 @@ def test_patch_conv_is_a_convolution(kernel_size, stride, padding):
     shape = shapes[(stride + sum(kernel_size)) % len(shapes)]
     x = uniform(*shape)
     network = PatchConv(4, kernel_size, stride, padding)
-    params = random_parameters(network, x)
+    params = trees.variables(network, x)
     dense = jax.tree.map(np.asarray, params["params"]["Dense_0"])
     kernel = dense["kernel"].reshape(*kernel_size, shape[-1], 4)
     reference = nn.Conv(4, kernel_size, strides=stride, padding=padding)
@@ -144,7 +136,7 @@ def test_images_smaller_than_a_patch_are_refused_without_padding():
 
 def test_integer_observations_become_one_hot():
     network = Torso((8,), n_categories=6)
-    params = random_parameters(network, jnp.array(2))
+    params = trees.variables(network, jnp.array(2))
     plain = Torso((8,))
     assert params["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (6, 8)
     for category in range(6):
@@ -173,7 +165,7 @@ def test_gaussian_actor_has_the_shape_of_an_action(action_shape):
 
 def test_log_std_does_not_depend_on_the_observation():
     network = GaussianActor((2,), (8,))
-    params = random_parameters(network, uniform(5))
+    params = trees.variables(network, uniform(5))
     (mean, log_std), (other_mean, other_log_std) = (network.apply(params, uniform(5)) for _ in "ab")
     np.testing.assert_array_equal(log_std, other_log_std)
     assert (mean != other_mean).all()
@@ -196,7 +188,7 @@ def test_heads_pass_on_the_number_of_categories(network):
 @every_network
 def test_heads_pass_on_the_activation(network):
     obs = uniform(5)
-    params = random_parameters(network, obs)
+    params = trees.variables(network, obs)
     outputs = [jax.jit(network.clone(activation=f).apply)(params, obs) for f in (nn.tanh, nn.relu)]
     assert (jax.tree.leaves(outputs[0])[0] != jax.tree.leaves(outputs[1])[0]).all()
 
@@ -205,7 +197,7 @@ def test_heads_pass_on_the_activation(network):
 @pytest.mark.parametrize("kind", ["vector", "uint8 image", "dict"])
 def test_vmapped_over_a_batch_equals_looped(network, kind):
     observations = [altered(OBSERVATIONS[kind], i) for i in range(3)]
-    params = random_parameters(network, observations[0])
+    params = trees.variables(network, observations[0])
     apply = jax.jit(network.apply)
     together = jax.vmap(apply, in_axes=(None, 0))(params, stacked(observations))
     assert_close(together, stacked([apply(params, obs) for obs in observations]))
@@ -221,7 +213,7 @@ def lifted(network, shared, own):
     """A network of all actors, their parameters and observations."""
     per_actor = PerActor(network, N_ACTORS, shared_params=shared, own_observations=own)
     obs = uniform(N_ACTORS, 5) if own else uniform(5)
-    return per_actor, random_parameters(per_actor, obs), obs
+    return per_actor, trees.variables(per_actor, obs), obs
 
 
 def params_of(actor, params, shared):

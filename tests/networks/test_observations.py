@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from flax import linen as nn
 
 from jaxagents.networks import (
@@ -65,7 +66,7 @@ def batch_of(obs, batch_shape):
 @every_observation
 def test_every_observation_becomes_a_vector(obs, n_features, batch_shape):
     encoder = observation_encoder(obs)
-    variables, apply = jax.jit(encoder.init)(KEY, obs), jax.jit(encoder.apply)
+    variables, apply = trees.variables(encoder, obs), jax.jit(encoder.apply)
     batch = batch_of(obs, batch_shape)
     features = apply(variables, batch)
     assert features.shape == (*batch_shape, n_features)
@@ -119,7 +120,7 @@ def test_images_are_convolved_and_rectified(channels, padding):
     encoder = ObservationEncoder((3, 1), channels=channels, padding=padding)
     image = jnp.asarray(RNG.integers(256, size=(6, 5, 3)), jnp.uint8)
     obs = {"image": image, "state": uniform(2)}
-    variables = jax.jit(encoder.init)(KEY, obs)
+    variables = trees.variables(encoder, obs)
     x = image / np.float32(255.0)
     for i, n_channels in enumerate(channels):
         params = {"params": variables["params"][f"PatchConv_{i}"]}
@@ -134,7 +135,7 @@ def test_images_are_scaled_as_in_a_torso(kind):
     full_range = 255.0 if image.dtype == jnp.uint8 else 1.0
     as_float = image.astype(jnp.float32) / full_range
     for network in (ObservationEncoder((3,)), Torso((8,))):
-        variables = jax.jit(network.init)(KEY, image)
+        variables = trees.variables(network, image)
         np.testing.assert_allclose(
             network.apply(variables, image),
             network.apply(variables, as_float),
@@ -148,7 +149,7 @@ def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
     network = WithEncoder(
         observation_encoder(OBSERVATIONS["dict"][0]), ensemblize(ValueCritic, 2)((8,))
     )
-    variables = jax.jit(network.init)(KEY, obs)
+    variables = trees.variables(network, obs)
     assert jax.eval_shape(network.apply, variables, obs).shape == (2, 5)
     gradient_of = jax.jit(jax.grad(lambda v, obs: network.apply(v, obs).sum()))
     gradient = jax.tree.map(np.asarray, gradient_of(variables, obs)["params"]["encoder"])

@@ -49,7 +49,7 @@ POLICIES = {
 
 
 def initialised(network, *inputs):
-    return jax.jit(network.init)(KEY, *inputs)
+    return trees.variables(network, *inputs)
 
 
 class Flat(nn.Module):
@@ -120,12 +120,15 @@ def test_a_discrete_critic_has_the_outputs_of_an_action_side_by_side():
 def test_layers_can_be_normalised_and_left_without_the_last_nonlinearity():
     network = MLP(WIDTHS, nn.relu, activate_final=False, layer_norm=True)
     variables = initialised(network, OBS)
-    params = jax.tree.map(np.asarray, variables["params"])
-    hidden = OBS @ params["Dense_0"]["kernel"]
+    first, norm, last = (
+        variables["params"][name] for name in ("Dense_0", "LayerNorm_0", "Dense_1")
+    )
+    hidden = np.asarray(OBS) @ first["kernel"] + first["bias"]
     hidden = (hidden - hidden.mean(axis=-1, keepdims=True)) / np.sqrt(
         hidden.var(axis=-1, keepdims=True) + 1e-6
     )
-    expected = np.maximum(hidden, 0.0) @ params["Dense_1"]["kernel"]
+    hidden = np.maximum(hidden * norm["scale"] + norm["bias"], 0.0)
+    expected = hidden @ last["kernel"] + last["bias"]
     np.testing.assert_allclose(network.apply(variables, OBS), expected, rtol=1e-4, atol=1e-5)
     assert (expected < 0.0).any()
 
@@ -194,7 +197,8 @@ class TestPolicy:
 
     def test_deviations(self):
         assert len(np.unique(self.apply(squash="none").log_std)) == 18
-        constant = self.apply(squash="none", state_dependent_std=False)
+        constant = Policy(WIDTHS, action_dim=3, squash="none", state_dependent_std=False)
+        constant, _ = jax.jit(constant.init_with_output)(KEY, OBS)
         np.testing.assert_array_equal(constant.log_std, np.zeros((6, 3)))
         fixed = self.apply(squash="none", fixed_std=(0.1, 0.2, 0.3))
         np.testing.assert_allclose(np.exp(fixed.log_std), [[0.1, 0.2, 0.3]] * 6, rtol=1e-6)

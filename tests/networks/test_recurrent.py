@@ -19,8 +19,9 @@ from jaxagents.networks import (
 )
 
 KEY = jax.random.key(0)
-FIRST = jnp.array([False, False, True, False, False, True, False])
-OBS = jax.random.normal(KEY, (7, 3, 2))
+IS_FIRST = [False, False, True, False, True]
+FIRST = jnp.array(IS_FIRST)
+OBS = np.random.default_rng(0).normal(size=(5, 3, 2)).astype(np.float32)
 
 
 def at(tree, i):
@@ -28,15 +29,15 @@ def at(tree, i):
 
 
 def assert_unrolls_as_it_steps(network, obs):
-    carry, first = network.initial(), np.asarray(FIRST)
-    variables = jax.jit(network.init)(KEY, carry, at(obs, 0))
+    carry = network.initial()
+    variables = trees.variables(network, carry, at(obs, 0))
     state = TrainState.from_variables(network, variables)
     carry = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), carry)
     unroll = jax.jit(lambda *inputs: state(*inputs, method="unroll"))
     step = jax.jit(lambda *inputs: state(*inputs))
     unrolled = unroll(carry, obs, FIRST)
-    for t in range(len(first)):
-        carry = network.initial() if first[t] else carry
+    for t in range(len(IS_FIRST)):
+        carry = network.initial() if IS_FIRST[t] else carry
         carry, output = step(carry, at(obs, t))
         trees.assert_close(at(unrolled, t), (carry, output))
 
@@ -62,8 +63,8 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
     network = WithMemory(CategoricalActor(2, features=()), nn.GRUCell(4))
     lifted = PerActor(network, 3, shared_params=shared, own_observations=own)
     assert_unrolls_as_it_steps(lifted, OBS)
-    obs = np.asarray(OBS[0])
-    variables = jax.jit(lifted.init)(KEY, lifted.initial(), obs)
+    obs = OBS[0]
+    variables = trees.variables(lifted, lifted.initial(), obs)
     carry = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     outputs = jax.jit(lifted.apply)(variables, carry, obs)
     params, apply = variables["params"]["actors"], jax.jit(network.apply)
@@ -74,13 +75,13 @@ def test_each_actor_has_a_memory_of_its_own(shared, own):
 
 
 def test_a_minimal_gru_is_that_of_its_equations():
-    cell, x = MinGRUCell(4), np.asarray(OBS)[:, 0]
-    variables = jax.jit(cell.init)(KEY, np.zeros(4, np.float32), x[0])
-    layer = jax.tree.map(np.asarray, variables["params"]["layer"])
+    cell, x = MinGRUCell(4), OBS[:, 0]
+    variables = trees.variables(cell, np.zeros(4, np.float32), x[0])
+    layer = variables["params"]["layer"]
     gate, candidate = np.split(x @ layer["kernel"] + layer["bias"], 2, axis=1)
     z, h, expected = 1.0 / (1.0 + np.exp(-gate)), np.ones(4), []
     for t in range(len(x)):
-        h = np.zeros(4) if FIRST[t] else h
+        h = np.zeros(4) if IS_FIRST[t] else h
         h = (1.0 - z[t]) * h + z[t] * candidate[t]
         expected.append(h)
     unroll = jax.jit(lambda *inputs: cell.apply(*inputs, method="unroll"))
@@ -93,18 +94,15 @@ def test_a_minimal_gru_is_that_of_its_equations():
 def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
     network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
     carry = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), network.initial())
-    params = jax.jit(network.init)(KEY, carry, np.asarray(OBS)[0, 0])
-    params = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.1), params)
+    params = trees.variables(network, carry, OBS[0, 0])
 
     def unrolled(params, carry, obs):
         return network.apply(params, carry, obs, FIRST, method="unroll")[1]
 
-    first = np.asarray(FIRST)
-
     def stepped(params, carry, obs):
         outputs = []
-        for t in range(len(first)):
-            carry = network.initial() if first[t] else carry
+        for t in range(len(IS_FIRST)):
+            carry = network.initial() if IS_FIRST[t] else carry
             carry, output = network.apply(params, carry, obs[t])
             outputs.append(output)
         return jnp.stack(outputs)
@@ -122,7 +120,7 @@ def test_gradients_through_a_sequence_are_those_of_its_steps(cell):
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4)])
 def test_a_gradient_through_a_sequence_takes_one_loop_forth_and_one_back(cell):
     network = WithMemory(nn.Dense(2), cell, nn.Dense(3))
-    params = jax.eval_shape(network.init, KEY, network.initial(), np.asarray(OBS)[0, 0])
+    params = jax.eval_shape(network.init, KEY, network.initial(), OBS[0, 0])
 
     def loss(params):
         return network.apply(params, network.initial(), OBS[:, 0], FIRST, method="unroll")[1].sum()
@@ -143,7 +141,7 @@ def test_refuses_what_is_no_cell(cell, found):
 @pytest.mark.parametrize("cell", [nn.GRUCell(4), nn.OptimizedLSTMCell(4), MinGRUCell(4)])
 def test_says_which_memory_is_needed(cell):
     network = WithMemory(CategoricalActor(2, features=()), cell)
-    obs = np.asarray(OBS)[0, 0]
+    obs = OBS[0, 0]
     variables = jax.eval_shape(network.init, KEY, network.initial(), obs)
     for wrong in ((), None, np.zeros(3, np.float32)):
         with pytest.raises(
