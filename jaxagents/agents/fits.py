@@ -116,12 +116,12 @@ def _check_losses(agent: "OnPolicyBase", actor: Fit, critic: Fit, n_samples: int
         )
 
 
-def numbers_of(actor: Info, critic: Info) -> Info:
+def numbers_of(actor: dict[str, PyTree], critic: dict[str, PyTree]) -> dict[str, PyTree]:
     """The numbers that describe the fits of both networks.
 
     Args:
-        actor: Those of the actor's fit.
-        critic: Those of the critic's fit.
+        actor: Those of the actor's fit, or their shapes.
+        critic: Those of the critic's fit, or their shapes.
 
     Returns:
         All of them; those of every fit are named after their network, such as `actor_loss`.
