@@ -244,7 +244,7 @@ def check_explored(agent: "OffPolicyBase", units: Array) -> None:
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
-    """The parts of an update between which environments are stepped on the host.
+    """Splits an update of an agent into the parts between steps of environments on the host.
 
     Transitions are stored in the replay buffer on the device, in the program that learns from it.
 

@@ -122,8 +122,8 @@ def numbers_of(actor: dict[str, T], critic: dict[str, T]) -> dict[str, T]:
     """The numbers that describe the fits of both networks.
 
     Args:
-        actor: Those of the actor's fit.
-        critic: Those of the critic's fit.
+        actor: Those of the actor's fit, or their shapes.
+        critic: Those of the critic's fit, or their shapes.
 
     Returns:
         All of them; those of every fit are named after their network, such as `actor_loss`.

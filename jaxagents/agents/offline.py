@@ -112,6 +112,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         keys = self._learner_type.batch_keys
         if self.config.has_memory:
             keys = (*keys, "ends")
+            self._check_single_steps(dataset)
         missing = [key for key in keys if key not in dataset]
         if missing:
             raise KeyError(
@@ -172,6 +173,15 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                 f"part of the dataset, got {n_groups}."
             )
         return n_groups // n_processes
+
+    def _check_single_steps(self, dataset: Dataset) -> None:
+        """Raises for rows of several steps, after which a memory is not the one after a single step."""
+        if "discounts" in dataset:
+            raise ValueError(
+                f"{type(self).__name__} has a memory, which follows an episode step by step, but the "
+                "dataset has 'discounts', so that its rows are over several steps: give the dataset "
+                "without n_step, or an agent without a memory."
+            )
 
     def _check_actions(self, actions: np.ndarray) -> None:
         space, name = self.episodes.action_space, type(self.env).__name__

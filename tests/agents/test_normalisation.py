@@ -7,12 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from flax import struct
+from jaxtyping import PyTree
 from probes import MatchSign, Probe
 from registry import AGENTS
 
 from jaxagents import A2C, load_policy
 from jaxagents.a2c import AgentConfig
 from jaxagents.agents.fits import fits_of
+from jaxagents.agents.off_policy import gradient_step
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
@@ -47,6 +50,15 @@ OF_AGENTS = {
     "discrete BC": {"actor_network": Normalised(CategoricalPolicy(features=(32,), n_actions=2))},
 }
 """How agents normalise, by a switch or by networks that need none, and how devices share their work."""
+
+
+class Reporter(struct.PyTreeNode):
+    """A learner that does nothing but report the rewards that it is given."""
+
+    hyperparams: PyTree
+
+    def update(self, batch):
+        return self, {"rewards": batch["rewards"]}
 
 
 class FarOff(MatchSign):
@@ -351,9 +363,12 @@ def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
         assert found.count == n_rows
         np.testing.assert_allclose(found.mean, stored["observations"].mean(0), rtol=1e-5)
         np.testing.assert_allclose(found.variance, stored["observations"].var(0), rtol=1e-2)
-    scaled = agent._reward_scale(runner)({"rewards": jnp.asarray(stored["rewards"])})
-    deviation = np.sqrt(runner.returns.variance)
-    np.testing.assert_allclose(scaled["rewards"], stored["rewards"] / deviation, rtol=1e-5)
+    reporter = Reporter(runner.learner.hyperparams)
+    _, info = gradient_step(agent, reporter, runner.buffer, KEY, runner.returns)
+    learned_from = np.asarray(info["rewards"])
+    assert (learned_from == 0.0).any()
+    one = 1000.0 / np.sqrt(runner.returns.variance)
+    np.testing.assert_allclose(learned_from[learned_from != 0.0], one, rtol=1e-5)
     of_envs = (stored[name].reshape(n_envs, -1) for name in ("rewards", "ends"))
     np.testing.assert_allclose(
         runner.returns.variance, discounted(*of_envs, gamma=0.5).var(), rtol=1e-4

@@ -135,6 +135,15 @@ def dataset_without_rewards():
     CQL(MatchSign(), None, config, dataset=Dataset(data))
 
 
+@mistake(ValueError, r"CQL has a memory, .* give the dataset without n_step, or an agent without")
+def several_steps_for_a_memory():
+    """A dataset of returns over several steps for an agent with a memory."""
+    dataset = Dataset(arrays(ends=np.ones(32, bool))).n_step(2, 0.99)
+    sizes = {"minibatch_size": 8, "sequence_length": 4, "features": (4,)}
+    config = cql.AgentConfig(n_steps=2, memory="gru", **sizes)
+    CQL(MatchSign(), None, config, dataset=dataset)
+
+
 @mistake(ValueError, r"has no rows; it needs at least one")
 def dataset_without_rows():
     """A dataset without rows."""
