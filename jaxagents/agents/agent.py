@@ -32,9 +32,9 @@ from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.core.shared_programs import Programs, compiled
 from jaxagents.engine import run, sweep
-from jaxagents.engine.behaviour import Behaviour, ConfigT
+from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
-from jaxagents.engine.host import OnHost
+from jaxagents.engine.host import executor_of
 from jaxagents.engine.interruption import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.replay import Replay, replay
@@ -173,7 +173,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
-        executor = self._executor if mesh is None else OnMesh(self, mesh)
+        executor = executor_of(self) if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._last.metrics_until(runner, self)
         first_key = key if runner is None else None
         with Interruption() as interruption:
@@ -186,7 +186,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 own = runner if runner is self.training_runner else as_own(self, runner)
                 runner = executor.place(self._complete(own))
                 if hyperparams is not None:
-                    runner = self._executor.restart(runner, hyperparams)
+                    runner = executor_of(self).restart(runner, hyperparams)
             return run.train(
                 self,
                 executor,
@@ -378,7 +378,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return self._executor.player.play(key, acting, n_evals, deterministic, moment)
+        return executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -431,7 +431,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         key = single_key(rng, "render_episode")
         with naming_misfits(self, playing):
             acting, moment = self._acting(playing), self.moment(playing)
-            states, n_steps = self._executor.player.record(
+            states, n_steps = executor_of(self).player.record(
                 key, acting, longest, deterministic, moment
             )
         frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
@@ -558,12 +558,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         metrics = self._last.metrics
         return None if metrics is None else metrics["update_step"]
 
-    @property
-    def _executor(self) -> OnDevice[RunnerT] | OnHost[RunnerT]:
-        """The compiled programs: whole, or around environments on the host."""
-        plays_on_host = self.episodes.env.on_host and self.host_collection is not None
-        return OnHost(self) if plays_on_host else OnDevice(self)
-
     def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
         """Makes a fresh runner.
 
@@ -579,7 +573,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
         hyperparams = self._hyperparams(hyperparams)
-        return self._executor.start(single_key(rng, "start"), hyperparams)
+        return executor_of(self).start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner.
@@ -598,7 +592,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         hyperparams = self._hyperparams(hyperparams)
         with naming_misfits(self, runner):
-            return self._executor.restart(runner, hyperparams)
+            return executor_of(self).restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
@@ -619,7 +613,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
         with naming_misfits(self, runner):
-            return self._executor.advance(self._complete(runner), n_updates)[0]
+            return executor_of(self).advance(self._complete(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.
@@ -636,7 +630,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The runner is used up, or does not fit.
         """
         with naming_misfits(self, runner):
-            return self._executor.evaluate(runner)
+            return executor_of(self).evaluate(runner)
 
     @compiled
     def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:
@@ -698,7 +692,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 f"{name}.__init__ must call super().__init__(env, env_params, config), which makes the "
                 "agent."
             )
-        behaviour = self._without_files()
+        behaviour = without_files(self)
         if self.config.checkpoint_dir is not None:
             checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]

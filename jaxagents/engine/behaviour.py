@@ -40,6 +40,7 @@ from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.on_host.environment import HostEnvironment
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+BehaviourT = TypeVar("BehaviourT", bound="Behaviour")
 
 
 class FunctionalEnvironment(Protocol):
@@ -346,27 +347,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         object.__setattr__(agent, "data", data)
         return agent
 
-    def _without_files(self) -> Self:
-        """Its behaviour, validated."""
-        twin = copy.copy(self)
-        twin.config = self.config.without_files()
-        twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.data)
-        twin._key = type(self), fingerprint(vars(twin))
-        if Programs.are_known(twin):  # and so is that it is valid
-            return twin
-        check_hook_names(type(self), self._hooks, FORMER_HOOKS, vars(self))
-        check_hooks_are_methods(self, self._hooks)
-        check_hook_arguments(type(self), self._called_alike())
-        check_eval_metrics(type(self).__name__, self.config, self._eval_metrics)
-        check_reset(self.episodes.env)
-        env = self.episodes.env
-        if isinstance(env, HostEnvironment):
-            n_envs = None if self.host_collection is None else self.config.batch_size
-            env.check(n_envs, self.eval_during_training)
-            check_names_are_free(self.episodes)
-        twin._validate()
-        return twin
-
     def _hyperparams(
         self, given: HyperparametersT | None, several: bool = False
     ) -> HyperparametersT:
@@ -408,3 +388,25 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Behaviour) and self._key == other._key
+
+
+def without_files(agent: BehaviourT) -> BehaviourT:
+    """The behaviour of an agent, validated: the same agent with neither files nor data."""
+    twin = copy.copy(agent)
+    twin.config = agent.config.without_files()
+    twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
+    twin._key = type(agent), fingerprint(vars(twin))
+    if Programs.are_known(twin):  # and so is that it is valid
+        return twin
+    check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
+    check_hooks_are_methods(agent, agent._hooks)
+    check_hook_arguments(type(agent), agent._called_alike())
+    check_eval_metrics(type(agent).__name__, agent.config, agent._eval_metrics)
+    check_reset(agent.episodes.env)
+    env = agent.episodes.env
+    if isinstance(env, HostEnvironment):
+        n_envs = None if agent.host_collection is None else agent.config.batch_size
+        env.check(n_envs, agent.eval_during_training)
+        check_names_are_free(agent.episodes)
+    twin._validate()
+    return twin

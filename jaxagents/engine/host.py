@@ -15,7 +15,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.engine.executors import RunnerT
+from jaxagents.engine.executors import OnDevice, RunnerT
 from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
 from jaxagents.engine.host_rollout import HostRollout, Rows
 from jaxagents.engine.program import Program, collection_of
@@ -114,6 +114,12 @@ class OnHost(Generic[RunnerT]):
 
     def _playing(self, runner: RunnerT) -> "_Playing":
         return _Playing(self._training(), self._jitted, self._behaviour, runner)
+
+
+def executor_of(agent: Behaviour[Any, Any, RunnerT]) -> OnDevice[RunnerT] | OnHost[RunnerT]:
+    """An agent's programs: whole, or around environments that are stepped on the host."""
+    plays_on_host = agent.episodes.env.on_host and agent.host_collection is not None
+    return OnHost(agent) if plays_on_host else OnDevice(agent)
 
 
 class _Playing:
