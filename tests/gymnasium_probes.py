@@ -80,7 +80,7 @@ class Masked(gymnasium.Env):
 
     def _observation(self):
         mask = np.array([0, 1, 0, 1], np.int8)
-        return {"observation": np.zeros(2, np.float32), "action_mask": mask}
+        return {"observation": np.ones(2, np.float32), "action_mask": mask}
 
 
 class Line(gymnasium.Env):

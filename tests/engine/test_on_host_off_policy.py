@@ -151,9 +151,17 @@ class Spoilt(Steered):
 
 def test_rewards_that_are_not_finite_are_reported():
     with pytest.raises(
-        NotFiniteError, match=r"finite, since update 2: rewards of environments \[0, 1\]"
+        NotFiniteError, match=r"finite, since update 2: rewards of environments \[0\]"
     ):
         make(Walks(Spoilt, eval_env=Steered), learning_starts=2).train(KEY, progress=False)
+
+
+def test_an_evaluation_that_is_not_finite_is_reported():
+    with pytest.warns(
+        UserWarning, match=r"evaluation after update 0 .* not finite, in episodes \["
+    ):
+        _, metrics = make(Walks(Steered, eval_env=Spoilt), n_evals=8).train(KEY, progress=False)
+    np.testing.assert_array_equal(np.isnan(metrics["returns"]), metrics["lengths"] >= 3)
 
 
 def test_offline_agents_are_evaluated(learnt):
