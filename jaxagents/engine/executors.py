@@ -55,10 +55,15 @@ class OnDevice(Generic[RunnerT]):
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
         """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
 
-        Updates are traced first, so that mistakes in their hooks are refused before anything compiles.
+        Updates and evaluations are traced first, so that mistakes in hooks are refused before anything
+        compiles.
         """
         start = self._jitted.start.trace(rng, in_float32(hyperparams))
         advance = self._jitted.advance.trace(start.out_info, self._data, np.int32(1))
+        if self._program.evaluates and self.player is self._jitted:
+            runner = advance.out_info[0]
+            played = jax.eval_shape(self._jitted.play_point, runner.replace(info={}))
+            self._program.report(runner, played)  # raises if metrics have one name twice
         compile_meanwhile(start.lower(), advance.lower)
 
     @nan_is_allowed

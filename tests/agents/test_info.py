@@ -142,7 +142,8 @@ def test_metrics_that_are_no_dict_of_arrays_with_returns_of_episodes_are_named(
             return given(returns)
 
     program = Odd(Costly(), None, A2C_CASE.config(n_evals=3)).program
-    runner = jax.eval_shape(program.start, KEY, A2C_CASE.hyperparams())
+    fresh = jax.eval_shape(program.start, KEY, A2C_CASE.hyperparams())
+    runner, _ = jax.eval_shape(program.advance, fresh, 1)
     with pytest.raises(error, match=rf"Odd\._eval_metrics .*{message}"):
         program.shapes_of_metrics(runner)
 
