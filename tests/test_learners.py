@@ -420,8 +420,10 @@ def test_a_discrete_learner_need_not_be_told_how_many_actions_there_are():
         """Left, ahead or right."""
 
         @staticmethod
-        def _default_network(config, example):
-            return CategoricalPolicy(features=config.features, n_actions=N_ACTIONS)
+        def default_networks(config, example):
+            return {
+                "actor_network": CategoricalPolicy(features=config.features, n_actions=N_ACTIONS)
+            }
 
     batch = LEARNERS["DiscreteBC"].batch()
     learner = Steering.create(0, batch["observations"], batch["actions"], features=(8,))

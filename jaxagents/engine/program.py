@@ -135,8 +135,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
         runner, report = check_update(outcome, present, type(self.behaviour).__name__, self.config)
-        runner = with_schedules_of(before, self.behaviour, runner)
-        return runner.replace(update_step=before.update_step + 1, info={}), report
+        runner = runner.replace(update_step=before.update_step + 1, info={})
+        return with_schedules_of(before, self.behaviour, runner), report
 
     def train(
         self,
