@@ -30,7 +30,7 @@ def test_an_agent_runs_its_program(case):
         runner = program.restart(
             program.start(key, hyperparams), case.hyperparams(learning_rate=0.5)
         )
-        runner = program.advance(runner, 2)
+        runner, _ = program.advance(runner, 2)
         return runner, program.evaluate(runner)
 
     runner = agent.restart(agent.start(KEY, hyperparams), case.hyperparams(learning_rate=0.5))
