@@ -324,12 +324,12 @@ def test_arguments_of_another_type_are_refused():
         from jaxagents.networks.vision.augmentations import augment, random_crop, random_flip
 
         images, key = np.zeros((2, 8, 8, 3), np.uint8), jax.random.key(0)
-        no_key = r"random key such as jax\\.random\\.key\\(0\\), got 0"
+        no_key = r"random key such as jax\\.random\\.key\\(0\\), got 0\\.5"
         for steps in ({}, {"random_crop": {}}):
             with pytest.raises(TypeError, match=no_key):
-                augment(0, images, steps)
+                augment(0.5, images, steps)
         with pytest.raises(TypeError, match=no_key):
-            random_flip(0, images)
+            random_flip(0.5, images)
         with pytest.raises(TypeError, match=r"padding must be an integer, got 1\\.5"):
             random_crop(key, images, padding=1.5)
         """
