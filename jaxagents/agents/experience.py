@@ -243,6 +243,9 @@ def check_explored(agent: "OffPolicyBase", units: Array) -> None:
         )
 
 
+_end_episodes = jax.jit(DeviceBuffer.end_episodes)
+
+
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     """Splits an update of an agent into the parts between steps of environments on the host.
 
@@ -288,7 +291,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     def interrupt(
         runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
     ) -> OffPolicyRunner:
-        return runner.replace(buffer=runner.buffer.end_episodes(jnp.asarray(where)))
+        return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
     def stored(
         runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
