@@ -111,7 +111,7 @@ class JSONLLogger(ClosingLogger):
         """
         self._path = Path(path).expanduser().absolute()
         if self._path.is_dir():
-            raise IsADirectoryError(f"path must be that of a file, got the folder {self._path}.")
+            raise IsADirectoryError(f"path must be a file, got the folder {self._path}.")
         self._step_name = step_name
 
     def log(self, step: int, metrics: dict[str, float]) -> None:

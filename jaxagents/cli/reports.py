@@ -16,13 +16,10 @@ def report_start(agent: Any, folder: Path) -> None:
     """Prints the agent, its folder, and the settings that are not the defaults."""
     from jaxagents.core.describe import describe, to_json
 
-    chosen, default = to_json(agent.config), to_json(type(agent.config)())
-    of_folder = "checkpoint_dir", "restore_agent"
-    changed = {
-        name: value
-        for name, value in chosen.items()
-        if value != default[name] and name not in of_folder
-    }
+    default = to_json(type(agent.config)())
+    default |= {"checkpoint_dir": str(folder.absolute()), "restore_agent": True}
+    chosen = to_json(agent.config).items()
+    changed = {name: value for name, value in chosen if value != default[name]}
     title = str(agent).splitlines()[0].rstrip(":")
     print(describe(f"{title}, in {folder}", changed), flush=True)
 
@@ -58,10 +55,9 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
 
 def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) -> None:
     """Plays episodes, and prints statistics of their returns, for each actor."""
-    import jax
     import numpy as np
 
-    outcomes = agent.eval(jax.random.key(seed), n_evals=n_evals, deterministic=deterministic)
+    outcomes = agent.eval(seed, n_evals=n_evals, deterministic=deterministic)
     returns = np.asarray(outcomes["returns"])
     how = "greedy" if deterministic else "sampled"
     for actor, of_actor in enumerate(returns.reshape(n_evals, -1).T):
