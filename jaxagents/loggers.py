@@ -33,11 +33,9 @@ def as_loggers(loggers: object) -> list[Logger]:
     Raises:
         TypeError: They are not a list of loggers.
     """
-    if hasattr(loggers, "log"):
+    if hasattr(loggers, "log") or not isinstance(loggers, Iterable):
         kind = f"a single {type(loggers).__name__}: put it in brackets"
         raise TypeError(f"loggers must be a list of loggers, got {kind}.")
-    if not isinstance(loggers, Iterable):
-        raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
     listed = list(loggers)
     for logger in listed:
         if isinstance(logger, type) or not hasattr(logger, "log"):

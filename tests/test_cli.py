@@ -284,7 +284,7 @@ def test_a_sweep_that_is_stopped_goes_on(trained, tmp_path, capsys, monkeypatch)
 
 def test_plots_what_there_is(copied, tmp_path, capsys):
     said = ends(["plot", str(copied), "--metric", "loss"], 2, capsys)
-    assert "no metric 'loss'; there are: actor_" in said
+    assert "no metric 'loss'; there are update_step" in said
     assert "holds no metrics.jsonl" in ends(["plot", str(tmp_path)], 2, capsys)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "training/loss": 0.5}\n')
     main(["plot", str(tmp_path), "--metric", "training/loss"])
