@@ -229,13 +229,12 @@ def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch)
     )
     agent = script.SelfPlay(Opponents(Pennies(), 2), None, config, eval_during_training=False)
     runner = agent.start(jax.random.key(0), HyperParameters())
-    make_update = jax.jit(agent._training_step)
-    past = [runner.actor_training.params] * 2
+    past = [jax.tree.map(np.copy, runner.actor_training.params)] * 2
     for update in range(4):
-        runner, _ = make_update(runner)
+        runner = agent.advance(runner, 1)
         if update % 2 == 0:
-            past[update // 2] = runner.actor_training.params
-        pool = jax.tree.map(lambda *x: jnp.stack(x), *past)
+            past[update // 2] = jax.tree.map(np.copy, runner.actor_training.params)
+        pool = jax.tree.map(lambda *x: np.stack(x), *past)
         jax.tree.map(np.testing.assert_array_equal, runner.extra, pool)
 
     bias = runner.extra["network"]["bias"]
