@@ -79,9 +79,8 @@ def copied(trained, tmp_path):
 @pytest.fixture
 def described(tmp_path):
     """A folder with the description of a run that made no update."""
-    Run(agent="ppo", environment="CartPole-v1", seed=0, config=CONFIG, hyperparams=[{}]).write(
-        tmp_path / "described"
-    )
+    run = Run(agent="ppo", environment="CartPole-v1", seed=3, config=CONFIG, hyperparams=[{}])
+    run.write(tmp_path / "described")
     return tmp_path / "described"
 
 
@@ -170,7 +169,8 @@ def test_ctrl_c_is_not_lost_where_its_error_is(described, capsys, monkeypatch):
 def test_a_resumed_run_holds_its_folder(described, capsys, monkeypatch):
     """Nothing comes between its description and its updates."""
 
-    def resume(*_):
+    def resume(agent, key, hyperparams):
+        assert key == jax.random.key(3)
         assert Run.read(described).config["n_steps"] == 3
         with pytest.raises(Timeout):
             FileLock(described / ".lock").acquire(timeout=0)
@@ -210,7 +210,7 @@ def test_plays_and_films_episodes(trained, tmp_path, capsys, monkeypatch):
     assert lines[1].startswith("1 sampled episodes return ")
     assert lines[2] == f"{film} shows an episode."
     assert film.read_bytes().startswith(b"GIF")
-    assert "7" in ends([*words, "--checkpoint", "7"], 2, capsys)
+    assert "There is no checkpoint of" in ends([*words, "--checkpoint", "7"], 2, capsys)
     assert "exists already" in ends([*words, "--film", str(film)], 2, capsys)
     missing = tmp_path / "no such folder"
     said = ends([*words, "--film", str(missing / "film.gif")], 2, capsys)
@@ -224,7 +224,9 @@ def test_exports_a_policy(trained, tmp_path, capsys):
     path = tmp_path / "policy.safetensors"
     main(["export", str(trained), "--checkpoint", "2", "--output", str(path)])
     assert load_policy(path)(np.zeros(4, np.float32)) in (0, 1)
-    assert "exists already" in ends(["export", str(trained), "--output", str(path)], 2, capsys)
+    words = ["export", str(trained), "--output", str(path)]
+    assert "exists already" in ends(words, 2, capsys)
+    assert "There is no checkpoint of" in ends([*words, "--checkpoint", "7"], 2, capsys)
 
 
 def test_repeats_updates(trained, tmp_path, monkeypatch):
@@ -272,6 +274,7 @@ def test_a_sweep_that_is_stopped_goes_on(trained, tmp_path, capsys, monkeypatch)
     assert "Returns of 2 seeds at the last evaluation:" in lines
     for line, rate in zip(lines[-4:-2], ("0.001", "0.01"), strict=True):
         assert line.endswith(f"  learning_rate {rate}")
+    assert sum(" best " in line for line in lines[-4:-2]) == 1
     assert lines[-1] == f"  jaxagents plot {folder}"
     assert "2  whole" in " ".join(printed(["verify", str(folder)]))
     assert "is of a sweep" in ends(["eval", str(folder)], 2, capsys)
