@@ -123,12 +123,22 @@ class Program(Generic[HyperparametersT, RunnerT]):
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
         return self._counted(behaviour._training_step(present), present, runner)
 
-    def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
-        """The runner after an update that learns from a rollout on the host, and its report."""
+    def learn(self, runner: RunnerT, *rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner after an update around environments on the host, and its report.
+
+        It learns from its rollout, or where the runner stores rollouts, from earlier ones.
+        """
         runner = runner.replace(info={})
         present = at_present(self.behaviour, runner)
-        outcome = collection_of(self.behaviour).learn(present, rollout)
+        outcome = collection_of(self.behaviour).learn(present, *rollout)
         return self._counted(outcome, present, runner)
+
+    def store(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner that has stored a rollout on the host, and a report of it."""
+        store = collection_of(self.behaviour).store
+        assert store is not None
+        after, report = store(at_present(self.behaviour, runner), rollout)
+        return with_schedules_of(runner, self.behaviour, after), report
 
     def _counted(
         self, outcome: object, present: RunnerT, before: RunnerT
