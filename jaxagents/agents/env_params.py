@@ -6,7 +6,7 @@ from typing import Any, cast
 from flax import struct
 
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
-from jaxagents.core.intervals import Interval
+from jaxagents.core.numbers import Interval
 from jaxagents.core.schedules import FunctionSchedule, Schedule, check_one_number
 
 _REAL = Interval(float("-inf"), float("inf"))

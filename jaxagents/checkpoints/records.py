@@ -12,17 +12,21 @@ from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.checkpoints.disk import Troubles
 from jaxagents.checkpoints.disk import write_description as write_description
-from jaxagents.checkpoints.notes import TREE, CorruptCheckpointError
+from jaxagents.checkpoints.notes import (
+    TREE,
+    CorruptCheckpointError,
+    notes_of_schedules,
+    structured_as_saved,
+)
 from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.writer import SharedWriter, Writer
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
 from jaxagents.core.describe import to_json
-from jaxagents.core.finite import not_finite
 from jaxagents.core.grid import Grid
 from jaxagents.core.keys import RandomKey, as_key, implementation_of, single_key
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
+from jaxagents.core.report import not_finite
 from jaxagents.loggers import JSONLLogger, Logger
 
 Agent = Any

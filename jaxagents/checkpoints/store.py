@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, read_leaves, with_leaves
 from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, step_and_version
-from jaxagents.core.folders import folder
+from jaxagents.core.files import folder
 from jaxagents.core.metrics import Metrics
 
 Notes = dict[str, Any]

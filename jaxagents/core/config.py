@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import jax
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.attributes import missing_attribute
-from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.nearest import nearest
+from jaxagents.core.names import advice, missing_attribute, nearest
 from jaxagents.core.numbers import flag
-from jaxagents.core.other_names import advice
+from jaxagents.core.shared_programs import fingerprint
 
 HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
 """Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from flax import struct
 from jaxtyping import ArrayLike
 
-from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.config import HABITS, check_arguments
-from jaxagents.core.intervals import Interval
+from jaxagents.core.names import missing_attribute
+from jaxagents.core.numbers import Interval
 from jaxagents.core.schedules import (
     FunctionSchedule,
     Schedule,

@@ -13,7 +13,7 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.intervals import Interval
+from jaxagents.core.numbers import Interval
 
 Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""

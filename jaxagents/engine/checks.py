@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric, is_traced
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.describe import name_of
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.report import Report
 from jaxagents.core.trees import leaves_by_name
 from jaxagents.engine.config import Config

@@ -10,11 +10,11 @@ from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.core.arrays import without_weak_types
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.engine.checks import check_metrics, check_update, takes_info

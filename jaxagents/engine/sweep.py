@@ -12,10 +12,9 @@ from jaxtyping import Array, Bool, PyTree
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import records_of_sweep
 from jaxagents.checkpoints.store import Restored
-from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.core.report import FirstNonfinite, finite_members, in_words
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 from jaxagents.engine.interruption import Interruption

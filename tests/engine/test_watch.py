@@ -12,8 +12,13 @@ from probes import Endless, MatchSign, ProbeState
 from registry import AGENTS
 
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.core.finite import OBSERVATIONS, finite_members, not_finite
-from jaxagents.core.report import REWARDS, nonfinite_environments
+from jaxagents.core.report import (
+    OBSERVATIONS,
+    REWARDS,
+    finite_members,
+    nonfinite_environments,
+    not_finite,
+)
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.sharding import make_mesh
