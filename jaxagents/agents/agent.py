@@ -178,8 +178,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         with Interruption() as interruption:
             if runner is None:
                 key = single_key(key, "train")
-                if isinstance(executor, OnDevice):
-                    executor.compile(key, hyperparams)
+                executor.compile(key, hyperparams)
                 runner = executor.start(key, hyperparams)
             else:
                 own = runner if runner is self.training_runner else as_own(self, runner)

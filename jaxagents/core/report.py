@@ -109,6 +109,10 @@ class Report(NamedTuple):
     numbers: dict[str, Array]
     nonfinite: Flags = {}  # noqa: RUF012, never changed in place
 
+    def numbers_before(self) -> dict[str, Array]:
+        """The numbers before the first update, NaN; of a report that may be of shapes."""
+        return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in self.numbers.items()}
+
     def then(self, later: "Report") -> "Report":
         """The report of two updates that are made as one.
 

@@ -1,13 +1,13 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered
+from jax.stages import Lowered, Traced
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
 from jaxagents.core import processes
@@ -26,6 +26,7 @@ from jaxagents.core.report import FirstNonfinite
 from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.host_play import HostPlayer
+from jaxagents.engine.program import Program
 from jaxagents.sharding import DATA_AXIS, check_axis
 
 RunnerT = TypeVar("RunnerT", bound=Any)
@@ -53,17 +54,11 @@ class OnDevice(Generic[RunnerT]):
         self._data = agent.data
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
-
-        Updates and evaluations are traced first, so that mistakes in hooks are refused before anything
-        compiles.
-        """
-        start = self._jitted.start.trace(rng, in_float32(hyperparams))
-        advance = self._jitted.advance.trace(start.out_info, self._data, np.int32(1))
-        if self._program.evaluates and self.player is self._jitted:
-            runner = advance.out_info[0]
-            played = jax.eval_shape(self._jitted.play_point, runner.replace(info={}))
-            self._program.report(runner, played)  # raises if metrics have one name twice
+        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call."""
+        play = self._jitted.play_point if self.player is self._jitted else None
+        start, advance = traced(
+            self._program, self._jitted, play, rng, in_float32(hyperparams), self._data
+        )
         compile_meanwhile(start.lower(), advance.lower)
 
     @nan_is_allowed
@@ -85,7 +80,7 @@ class OnDevice(Generic[RunnerT]):
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         if makes_none(n_updates):
             return runner, {}
-        return self._jitted.advance(runner.replace(info={}), self._data, as_int32(n_updates))
+        return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -106,6 +101,28 @@ class OnDevice(Generic[RunnerT]):
         return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
 
 
+def traced(
+    program: Program,
+    jitted: "_OnDevice | SplitPrograms",
+    play_point: Jitted | None,
+    rng: RandomKey,
+    hyperparams: PyTree,
+    data: PyTree,
+    place: Callable[[PyTree], PyTree] = lambda shapes: shapes,
+) -> tuple[Traced, Traced]:
+    """Traces `start`, `advance` and evaluations: mistakes in hooks are refused before any compilation.
+
+    `place` says where the arrays of the fresh runner will be, lest `advance` be traced again for it.
+    """
+    start = jitted.start.trace(rng, hyperparams)
+    advance = jitted.advance.trace(place(start.out_info), np.int32(1), data)
+    if program.evaluates and play_point is not None:
+        runner: Any = advance.out_info[0]
+        played = jax.eval_shape(play_point, place(runner.replace(info={})))
+        program.report(runner, played)  # raises if metrics have one name twice
+    return start, advance
+
+
 def makes_none(n_updates: ArrayLike) -> bool:
     """Whether a number of updates is known to be none, whose numbers no report tells."""
     return not is_tracing(n_updates) and not np.asarray(n_updates)
@@ -124,30 +141,14 @@ class _OnDevice(NamedTuple):
 def _on_device(behaviour: Behaviour) -> _OnDevice:
     """The compiled functions of equal agents on one device."""
     program = behaviour.program
-
-    def advance(
-        runner: PyTree, data: PyTree, n_updates: ArrayLike
-    ) -> tuple[PyTree, FirstNonfinite]:
-        return program.with_data(data).advance(runner, n_updates)
-
-    def train(
-        rng: RandomKey | None,
-        hyperparams: PyTree,
-        runner: PyTree,
-        data: PyTree,
-        n_steps: int,
-        progress: bool,
-    ) -> tuple[PyTree, Metrics]:
-        return program.with_data(data).train(rng, hyperparams, runner, n_steps, progress)
-
     return _OnDevice(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
         restart=jax.jit(program.restart),
-        advance=jit_in_place(advance),
+        advance=jit_in_place(program.advance),
         play_point=jax.jit(program.play_point),
         play=jax.jit(program.play, static_argnums=(2, 3)),
         record=jax.jit(program.record, static_argnums=(2, 3)),
-        train=jax.jit(train, static_argnums=(4, 5)),
+        train=jax.jit(program.train, static_argnums=(4, 5)),
     )
 
 
@@ -181,6 +182,20 @@ class OnMesh(Generic[RunnerT]):
         self._data = _data_on(self._mesh, agent.data)
         self._jitted = programs_of(agent).get(
             (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
+        )
+
+    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
+        """Traces the programs, which are compiled by their first calls."""
+        with jax.set_mesh(self._mesh):
+            jitted, given = self._jitted, in_float32(hyperparams)
+            traced(self._program, jitted, jitted.play_point, rng, given, self._data, self._placed)
+
+    def _placed(self, shapes: PyTree) -> PyTree:
+        shardings = _shardings(self._behaviour, self._mesh, shapes)
+        return jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            shapes,
+            shardings,
         )
 
     @nan_is_allowed
@@ -228,13 +243,15 @@ class OnMesh(Generic[RunnerT]):
             return self._jitted.advance.trace(runner, np.int32(1), self._data).lower()
 
 
-class _OnMesh(NamedTuple):
+class SplitPrograms(NamedTuple):
+    """The compiled functions of equal agents whose work is split over devices."""
+
     start: Jitted
     advance: Jitted
     play_point: Jitted
 
 
-def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
+def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
     """The compiled functions of equal agents on a mesh."""
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
@@ -244,13 +261,13 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
     def advance(
         runner: PyTree, n_updates: ArrayLike, data: PyTree
     ) -> tuple[PyTree, FirstNonfinite]:
-        runner, first = program.with_data(data).advance(runner, n_updates)
+        runner, first = program.advance(runner, n_updates, data)
         return _place(behaviour, mesh, runner), first
 
     def play_point(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.play_point(runner), whole)
 
-    return _OnMesh(
+    return SplitPrograms(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
         advance=jit_in_place(advance),
         play_point=jax.jit(play_point),
@@ -274,10 +291,15 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
 
 def _place(behaviour: Behaviour[Any, Any, RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
     """A runner, inside of a compiled function, with its arrays where they belong."""
+    shardings = _shardings(behaviour, mesh, runner)
+    return jax.tree.map(jax.lax.with_sharding_constraint, runner, shardings)
 
-    def place(path: tuple, array: Array) -> Array:
-        is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
-        sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
-        return jax.lax.with_sharding_constraint(array, sharding)
 
-    return jax.tree_util.tree_map_with_path(place, runner)
+def _shardings(behaviour: Behaviour, mesh: Mesh, runner: PyTree) -> PyTree:
+    """Where the arrays of a runner belong, which may be of shapes."""
+
+    def sharding(path: tuple, array: Array) -> NamedSharding:
+        is_split = path[0].name in behaviour.split_fields and len(array.shape)
+        return NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
+
+    return jax.tree_util.tree_map_with_path(sharding, runner)

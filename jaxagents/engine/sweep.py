@@ -114,6 +114,7 @@ def _train(
             told = callbacks, first, n_steps, bar.say
             observers.append(_Callbacks(*told, known, grid, members.gather))
         if earlier is None:
+            members.compile(grid.member_keys, grid.member_sets)
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
             runners = members.place(earlier.tree, complete)
