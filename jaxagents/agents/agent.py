@@ -34,7 +34,7 @@ from jaxagents.engine import run, sweep
 from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import executor_of
-from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.replay import Replay, replay
 from jaxagents.engine.sweep import SweepResult

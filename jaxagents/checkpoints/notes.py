@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,9 @@ def read(folder: Path) -> dict[str, Any]:
     return notes
 
 
-def say_the_same(
-    notes: Mapping[str, Any], others: Mapping[str, Any], ignored: Collection[str]
-) -> bool:
-    """Whether notes describe the same contents, apart from some that are ignored."""
-    ignored = {*ignored, _DIGEST, "arrays"}  # the last is in older checkpoints only
+def say_the_same(notes: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether notes describe the same contents."""
+    ignored = {_DIGEST, "arrays"}  # the last is in older checkpoints only
 
     def compared(notes: Mapping[str, Any]) -> str:
         return json.dumps({k: v for k, v in notes.items() if k not in ignored}, sort_keys=True)

@@ -44,11 +44,18 @@ def field_names(dataclass: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(dataclass) if field.init]
 
 
-def check_defaults(cls: type) -> None:
-    """Refuses attributes of a class in the place of defaults, which its constructor would pass over.
+Check = Callable[[str, Any], Any]
+"""Takes the name of a field and a value; returns the value to keep, or raises."""
+
+
+def check_arguments(cls: type, arguments: Iterable[str]) -> None:
+    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
+
+    Its constructor would pass over the latter.
 
     Args:
-        cls: The class, a dataclass or one that inherits from one.
+        cls: A dataclass, or a class that inherits from one.
+        arguments: The names of the arguments of its constructor.
 
     Raises:
         TypeError: There is one.
@@ -63,23 +70,6 @@ def check_defaults(cls: type) -> None:
                 f"{field.default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
                 "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
             )
-
-
-Check = Callable[[str, Any], Any]
-"""Takes the name of a field and a value; returns the value to keep, or raises."""
-
-
-def check_arguments(cls: type, arguments: Iterable[str]) -> None:
-    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
-
-    Args:
-        cls: A dataclass, or a class that inherits from one.
-        arguments: The names of the arguments of its constructor.
-
-    Raises:
-        TypeError: There is one.
-    """
-    check_defaults(cls)
     check_known_fields(cls, arguments, field_names(cls))
 
 

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
@@ -129,23 +129,16 @@ def film(path: Path, fps: float | int) -> Iterator[Film]:
     Yields:
         The film.
     """
-    writer, every = (_open_gif if path.suffix == ".gif" else _open_mp4)(path, fps)
+    imageio, every = require("imageio.v2", "jaxagents[video]"), 1
+    if path.suffix == ".gif":
+        every = math.ceil(fps / _LARGEST_GIF_FPS)
+        milliseconds = 10 * round(100 * every / fps)
+        writer = imageio.get_writer(path, duration=milliseconds, loop=0)
+    else:
+        writer = imageio.get_writer(path, format="FFMPEG", fps=fps)
     try:
         with writer:
             yield Film(writer.append_data, every)
     except BaseException:
         path.unlink(missing_ok=True)  # half a film, which would be in the way of the next attempt
         raise
-
-
-def _open_gif(path: Path, fps: float | int) -> tuple[Any, int]:
-    """A writer, and how many frames of the environment there are to one of the GIF."""
-    imageio = require("imageio.v2", "jaxagents[video]")
-    every = math.ceil(fps / _LARGEST_GIF_FPS)
-    milliseconds = 10 * round(100 * every / fps)
-    return imageio.get_writer(path, duration=milliseconds, loop=0), every
-
-
-def _open_mp4(path: Path, fps: float | int) -> tuple[Any, int]:
-    imageio = require("imageio.v2", "jaxagents[video]")
-    return imageio.get_writer(path, format="FFMPEG", fps=fps), 1

@@ -24,10 +24,14 @@ def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
     Returns:
         Their names.
     """
+
+    def where(name: str, tree: PyTree) -> str:
+        return of_environments(~finite_members(tree)) if name == OBSERVATIONS else ""
+
     return [
-        f"{name}{_where(name, tree)}"
+        f"{name}{where(name, tree)}"
         for name, tree in arrays.items()
-        if not all(_is_finite(leaf) for leaf in _leaves(tree))
+        if not all(np.isfinite(of_this_process(leaf)).all() for leaf in _floating_leaves(tree))
     ]
 
 
@@ -40,7 +44,7 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
     Returns:
         One entry for each member.
     """
-    leaves = [of_this_process(leaf) for leaf in _leaves(tree) if _is_floating(leaf)]
+    leaves = [of_this_process(leaf) for leaf in _floating_leaves(tree)]
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
@@ -58,8 +62,11 @@ def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
     return f" of environments {environments[:8]}{more}"
 
 
-def _leaves(tree: PyTree) -> list[jax.Array]:
-    """The arrays, but for the best loss of `reduce_on_plateau`, infinity before there is any."""
+def _floating_leaves(tree: PyTree) -> list[jax.Array]:
+    """The arrays that may not be finite, but for the best loss of `reduce_on_plateau`.
+
+    It is infinity before there is any.
+    """
 
     def is_plateau(x: PyTree) -> bool:
         return isinstance(x, ReduceLROnPlateauState)
@@ -67,21 +74,7 @@ def _leaves(tree: PyTree) -> list[jax.Array]:
     def watched(x: PyTree) -> PyTree:
         return x._replace(best_value=None) if is_plateau(x) else x
 
-    return jax.tree.leaves(jax.tree.map(watched, tree, is_leaf=is_plateau))
-
-
-def _where(name: str, tree: PyTree) -> str:
-    if name != OBSERVATIONS:
-        return ""
-    return of_environments(~finite_members(tree))
-
-
-def _is_finite(leaf: jax.Array) -> bool:
-    return not _is_floating(leaf) or bool(np.isfinite(of_this_process(leaf)).all())
-
-
-def _is_floating(leaf: jax.Array | np.ndarray) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+    return floating(jax.tree.map(watched, tree, is_leaf=is_plateau))
 
 
 REWARDS = "rewards"

@@ -69,14 +69,10 @@ def _attributes(x: Any) -> dict[str, Any]:
     """The fields of a dataclass, and all else that was set, but for what was computed from it."""
     fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
     names = dict.fromkeys([*(field.name for field in fields), *getattr(x, "__dict__", ())])
-    passed_over = _OF_BOUND_MODULES if isinstance(x, nn.Module) else ()
-    return {
-        name: getattr(x, name) for name in names if not (name in passed_over or _is_cached(x, name))
-    }
-
-
-def _is_cached(x: object, name: str) -> bool:
-    return isinstance(getattr(type(x), name, None), functools.cached_property)
+    passed_over = {*_OF_BOUND_MODULES} if isinstance(x, nn.Module) else set()
+    cached = functools.cached_property
+    passed_over |= {name for name in names if isinstance(getattr(type(x), name, None), cached)}
+    return {name: getattr(x, name) for name in names if name not in passed_over}
 
 
 def _array_fingerprint(x: object) -> Hashable:

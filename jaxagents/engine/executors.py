@@ -1,13 +1,13 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
+import contextlib
 import functools
-from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered, Traced
+from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
 from jaxagents.core import processes
@@ -26,7 +26,6 @@ from jaxagents.core.report import FirstNonfinite
 from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.host_play import HostPlayer
-from jaxagents.engine.program import Program
 from jaxagents.sharding import DATA_AXIS, check_axis
 
 RunnerT = TypeVar("RunnerT", bound=Any)
@@ -41,30 +40,45 @@ class OnDevice(Generic[RunnerT]):
         player: Plays episodes (`play`, `play_point`) and records them (`record`).
     """
 
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
+        """Compiles nothing yet."""
+        self._program, self._data = agent.program, agent.data
+        self._jitted: Any = programs_of(agent).get(OnDevice, _on_device)
+        self.player = HostPlayer(agent) if agent.episodes.env.on_host else self._jitted
+
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
-    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
-        """Compiles nothing yet."""
-        self._program = agent.program
-        self._jitted = programs_of(agent).get(OnDevice, _on_device)
-        self.player: HostPlayer | _OnDevice = self._jitted
-        if agent.episodes.env.on_host:
-            self.player = HostPlayer(agent)
-        self._data = agent.data
+    def _devices(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which programs are traced, compiled and called."""
+        return contextlib.nullcontext()
+
+    def _placed(self, shapes: PyTree) -> PyTree:
+        """The shapes of a runner, on the devices on which `start` puts it."""
+        return shapes
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call."""
-        play = self._jitted.play_point if self.player is self._jitted else None
-        start, advance = traced(
-            self._program, self._jitted, play, rng, in_float32(hyperparams), self._data
-        )
-        compile_meanwhile(start.lower(), advance.lower)
+        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
+
+        Updates and evaluations are traced first, so that mistakes in hooks are refused before anything
+        compiles.
+        """
+        jitted = self._jitted
+        with self._devices():
+            start = jitted.start.trace(rng, in_float32(hyperparams))
+            fresh = self._placed(start.out_info)
+            advance = jitted.advance.trace(fresh, np.int32(1), self._data)
+            if self._program.evaluates and self.player is jitted:
+                runner = self._placed(advance.out_info[0].replace(info={}))
+                played = jax.eval_shape(jitted.play_point, runner)
+                self._program.report(advance.out_info[0], played)  # raises if a name is taken
+            compile_meanwhile(start.lower(), advance.lower)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner."""
-        return self._jitted.start(rng, in_float32(hyperparams))
+        with self._devices():
+            return self._jitted.start(rng, in_float32(hyperparams))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -80,12 +94,16 @@ class OnDevice(Generic[RunnerT]):
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         if makes_none(n_updates):
             return runner, {}
-        return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
+        with self._devices():
+            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
-        played = self.player.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        played: Metrics = {}
+        if self._program.evaluates:
+            with self._devices():
+                played = self.player.play_point(runner.replace(info={}))
         return self._program.report(runner, played)
 
     @nan_is_allowed
@@ -99,28 +117,6 @@ class OnDevice(Generic[RunnerT]):
     ) -> tuple[RunnerT, Metrics]:
         """Makes a whole training in one program."""
         return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
-
-
-def traced(
-    program: Program,
-    jitted: "_OnDevice | SplitPrograms",
-    play_point: Jitted | None,
-    rng: RandomKey,
-    hyperparams: PyTree,
-    data: PyTree,
-    place: Callable[[PyTree], PyTree] = lambda shapes: shapes,
-) -> tuple[Traced, Traced]:
-    """Traces `start`, `advance` and evaluations: mistakes in hooks are refused before any compilation.
-
-    `place` says where the arrays of the fresh runner will be, lest `advance` be traced again for it.
-    """
-    start = jitted.start.trace(rng, hyperparams)
-    advance = jitted.advance.trace(place(start.out_info), np.int32(1), data)
-    if program.evaluates and play_point is not None:
-        runner: Any = advance.out_info[0]
-        played = jax.eval_shape(play_point, place(runner.replace(info={})))
-        program.report(runner, played)  # raises if metrics have one name twice
-    return start, advance
 
 
 def makes_none(n_updates: ArrayLike) -> bool:
@@ -152,7 +148,7 @@ def _on_device(behaviour: Behaviour) -> _OnDevice:
     )
 
 
-class OnMesh(Generic[RunnerT]):
+class OnMesh(OnDevice[RunnerT]):
     """An agent's programs on the devices of a mesh.
 
     The compiler splits them up by where their inputs lie: what belongs to environments over the axis
@@ -177,37 +173,25 @@ class OnMesh(Generic[RunnerT]):
             )
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
-        self._behaviour, self._program = agent.behaviour, agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
-        self._data = _data_on(self._mesh, agent.data)
-        self._jitted = programs_of(agent).get(
+        self._program, self._data = agent.program, _data_on(self._mesh, agent.data)
+        self.player = self._jitted = programs_of(agent).get(
             (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
         )
-
-    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Traces the programs, which are compiled by their first calls."""
-        with jax.set_mesh(self._mesh):
-            jitted, given = self._jitted, in_float32(hyperparams)
-            traced(self._program, jitted, jitted.play_point, rng, given, self._data, self._placed)
-
-    def _placed(self, shapes: PyTree) -> PyTree:
-        shardings = _shardings(self._behaviour, self._mesh, shapes)
-        return jax.tree.map(
-            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-            shapes,
-            shardings,
-        )
-
-    @nan_is_allowed
-    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
-        """Makes a fresh runner, on the devices."""
-        with jax.set_mesh(self._mesh):
-            return self._jitted.start(rng, in_float32(hyperparams))
 
     @property
     def shared_by_processes(self) -> bool:
         """Whether several processes make the updates together."""
         return self._mesh.is_multi_process
+
+    def _devices(self) -> contextlib.AbstractContextManager[Any]:
+        return jax.set_mesh(self._mesh)
+
+    def _placed(self, shapes: PyTree) -> PyTree:
+        def placed(x: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+        return jax.tree.map(placed, shapes, _shardings(self._program.behaviour, self._mesh, shapes))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -217,28 +201,15 @@ class OnMesh(Generic[RunnerT]):
 
         def place(portable: list[Array]) -> RunnerT:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
-            return _place(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
+            runner = jax.tree.unflatten(structure, rebuilt)
+            return _place(self._program.behaviour, self._mesh, runner)
 
-        with jax.set_mesh(self._mesh):
+        with self._devices():
             return jax.jit(place)([portable(leaf) for leaf in leaves])
-
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
-        if makes_none(n_updates):
-            return runner, {}
-        with jax.set_mesh(self._mesh):
-            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
-
-    @nan_is_allowed
-    def evaluate(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point."""
-        with jax.set_mesh(self._mesh):
-            played = self._jitted.play_point(runner.replace(info={}))
-        return self._program.report(runner, played)
 
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        with jax.set_mesh(self._mesh):
+        with self._devices():
             runner = self.start(rng, hyperparams)
             return self._jitted.advance.trace(runner, np.int32(1), self._data).lower()
 

@@ -52,12 +52,14 @@ class OnHost(Generic[RunnerT]):
         learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
         draws = jitted.draw.trace(learning, zero).out_info
         acting = jax.eval_shape(self._behaviour._acting, learning)
-        acted = jitted.act.trace(acting, runner.carry, runner.obs, draws, zero).out_info
+        acted: Any = jitted.act.trace(acting, runner.carry, runner.obs, draws, zero).out_info
+        _, action, log_prob = acted
         reward = np.zeros((self._n_envs, *self._behaviour.episodes.actors_shape), np.float32)
         names = self._behaviour.episodes.info_names
         info: Any = dict.fromkeys((*names.final, *names.summed), reward) or ()
-        carry, obs = runner.carry, runner.obs
-        step = HostRollout(obs, *acted[1:], reward, obs, flags, flags, carry, info)
+        step = HostRollout(
+            runner.obs, action, log_prob, reward, runner.obs, flags, flags, runner.carry, info
+        )
         n_steps = self._program.config.rollout_length
         rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
         jitted.learn.trace(learning, rollout)

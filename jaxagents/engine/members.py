@@ -19,7 +19,7 @@ from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, makes_none, traced
+from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, makes_none
 
 T = TypeVar("T")
 
@@ -130,8 +130,8 @@ class MembersOnDevices:
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
         """Traces the programs, which are compiled by their first calls."""
-        given = self._filled((rngs, hyperparams), len(rngs))
-        traced(self._program, self._jitted, self._jitted.play_point, *given, self._data)
+        runners = self._jitted.start.trace(*self._filled((rngs, hyperparams), len(rngs))).out_info
+        self._jitted.advance.trace(runners, np.int32(1), self._data)
 
     @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:

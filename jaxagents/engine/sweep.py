@@ -17,8 +17,7 @@ from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.report import FirstNonfinite, finite_members, in_words
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
-from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
 from jaxagents.engine.members import members_of
 from jaxagents.engine.observers import CallbackObserver, LoggerObserver, Observer, SweepBar
 from jaxagents.loggers import Logger

@@ -77,7 +77,6 @@ EQUAL = [
     (Holder(), Holder()),
     (CategoricalActor(2, (8,)), CategoricalActor(2, (8,))),
     (gymnax.make("CartPole-v1"), gymnax.make("CartPole-v1")),
-    (gymnax.make("Asterix-MinAtar"), gymnax.make("Asterix-MinAtar")),
     (Plain(1).__init__.__func__, Plain(2).__init__.__func__),
 ]
 
