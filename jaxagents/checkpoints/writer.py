@@ -4,6 +4,7 @@ import contextlib
 import functools
 import secrets
 import shutil
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from orbax.checkpoint.options import MultiprocessingOptions
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
+_one_at_a_time = threading.Lock()
+"""Held while a checkpoint is saved: orbax tells the saves of a process apart by one number for all."""
 
 
 class Writer:
@@ -236,7 +239,8 @@ class Writer:
         def save() -> None:
             arrays = jax.tree.leaves(items[self._store.item].item)
             probe(self._store.checkpoints, sum(array.nbytes for array in arrays))
-            self._orbax.save(path, args=items)
+            with _one_at_a_time:
+                self._orbax.save(path, args=items)
 
         self._wait = self._thread.submit(self._complete, path, save).result
 

@@ -1,16 +1,23 @@
 """Harms the files of a training at random, and sees what restoring makes of it.
 
+    python tests/faults/corruption.py --number 1000
+
 Restores the last checkpoint, the best or that of a step, goes on from the last, and compares with what
 `verify` says.
 """
 
+import argparse
 import collections
 import random
 import shutil
+import sys
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jax
 import numpy as np
@@ -236,3 +243,11 @@ def attack(subject, number, seed=0, harms=HARMS, modes=MODES):
                 )
             shutil.rmtree(harmed)
     return counts, faults
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--number", type=int, default=1000, help="harms of each kind of folder")
+    for subject in (Agent(), Host()):
+        counts, faults = attack(subject, parser.parse_args().number)
+        print(f"{type(subject).__name__}: {dict(counts)}", *faults, sep="\n  ")
