@@ -206,15 +206,6 @@ def test_stops_early_once_the_policy_has_moved_too_far_and_groups_are_mixed_apar
     assert np.isfinite(grouped.info["actor_loss"])
 
 
-def test_a_sweep_refuses_axes_that_do_not_fit():
-    agent = PPO.make(MatchSign)
-    with pytest.raises(ValueError, match="one leading axis of seeds"):
-        agent.sweep(KEY, PPO.hyperparams())
-    uneven = PPO.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
-    with pytest.raises(ValueError, match="must share one leading axis of sets"):
-        agent.sweep(jax.random.split(KEY, 2), uneven)
-
-
 def test_a_sweep_without_evaluation_has_no_best():
     agent = CASE.make(MatchSign, False)
     result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)

@@ -129,14 +129,3 @@ def test_other_axes_of_a_mesh_hold_copies():
     alone = agent.train(KEY, hyperparams, progress=False)
     for placed in (mesh, explicit):
         trees.assert_equal(alone, agent.train(KEY, hyperparams, progress=False, mesh=placed))
-
-
-def test_refuses_what_devices_cannot_share():
-    hyperparams = CASES["PPO"].hyperparams()
-    agent = CASES["PPO"].make(MatchSign, batch_size=12, n_groups=4)
-    with pytest.raises(ValueError, match=r"multiple of the 8 devices .* got 12; 8 or 16 would do"):
-        agent.train(KEY, hyperparams, mesh=make_mesh())
-    with pytest.raises(ValueError, match="n_groups must divide batch_size"):
-        CASES["PPO"].make(MatchSign, batch_size=8, n_groups=3)
-    with pytest.raises(ValueError, match="n_groups must divide minibatch_size"):
-        CASES["BC"].make(MatchSign, n_groups=3)
