@@ -14,8 +14,7 @@ from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
-from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout

@@ -47,6 +47,25 @@ class OnHost(Generic[RunnerT]):
         self._terms = terms_of(agent.episodes)
         self.player = HostPlayer(agent)
 
+    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
+        """Traces an update, whose mistakes in hooks are so refused before anything compiles."""
+        jitted, zero = self._jitted, np.int32(0)
+        runner: Any = jitted.start.trace(rng, in_float32(hyperparams)).out_info
+        learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
+        draws = jitted.draw.trace(learning, zero).out_info
+        acting = jax.eval_shape(self._behaviour._acting, learning)
+        acted: Any = jitted.act.trace(acting, runner.carry, runner.obs, draws, zero).out_info
+        _, action, log_prob = acted
+        reward = np.zeros((self._n_envs, *self._behaviour.episodes.actors_shape), np.float32)
+        names = self._behaviour.episodes.info_names
+        info: Any = dict.fromkeys((*names.final, *names.summed), reward) or ()
+        step = HostRollout(
+            runner.obs, action, log_prob, reward, runner.obs, flags, flags, runner.carry, info
+        )
+        n_steps = self._program.config.rollout_length
+        rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
+        jitted.learn.trace(learning, rollout)
+
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, whose environments have begun their first episodes."""
