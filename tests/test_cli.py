@@ -202,7 +202,7 @@ def test_films_an_episode(trained, tmp_path, capsys, monkeypatch):
     missing = tmp_path / "no such folder"
     said = ends(["eval", str(trained), "--film", str(missing / "film.gif")], 2, capsys)
     assert f"there is no folder {missing}" in said
-    monkeypatch.setattr("jaxagents.envs.adapters.functional.Gymnax.can_draw", False)
+    monkeypatch.setattr("jaxagents.envs.adapters.functional.Functional.can_draw", False)
     said = ends(["eval", str(trained), "--film", str(tmp_path / "other.gif")], 2, capsys)
     assert "does not draw" in said
 

@@ -10,8 +10,7 @@ from probes import Probe
 
 from jaxagents import Environment
 from jaxagents.envs import as_environment
-from jaxagents.envs.drawings import draw_grid
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_grid, draw_states
 
 KEY = jax.random.key(0)
 

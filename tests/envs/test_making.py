@@ -11,13 +11,13 @@ from jaxagents import PPO
 from jaxagents.cli.mistakes import MistakeError, check_environment
 from jaxagents.core import suites
 from jaxagents.envs import as_environment
-from jaxagents.envs.adapters import Gymnax, native
+from jaxagents.envs.adapters import Functional, native
 from jaxagents.ppo import AgentConfig
 
 
 def test_makes_environments_of_gymnax_which_hold_their_parameters():
     env = jaxagents.make("CartPole-v1")
-    assert isinstance(env, Gymnax)
+    assert isinstance(env, Functional)
     assert env.params == gymnax.make("CartPole-v1")[1]
     assert jaxagents.make("gymnax:CartPole-v1").name == "CartPole-v1"
 

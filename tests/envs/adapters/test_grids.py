@@ -8,7 +8,7 @@ from suite_checks import KEY, check_suite_environment, lasts
 import jaxagents
 from jaxagents import DQN, dqn
 from jaxagents.envs import as_environment
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_states
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CONFIG = dqn.AgentConfig()

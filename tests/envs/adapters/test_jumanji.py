@@ -7,7 +7,7 @@ from suite_checks import KEY, check_suite_environment, lasts
 
 import jaxagents
 from jaxagents.envs import Episodes, as_environment
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_states
 from jaxagents.envs.spaces import Discrete, MultiDiscrete
 
 pytest.importorskip("jumanji")

@@ -1,6 +1,5 @@
 """Results that environments of Gymnasium should not return, found before a vector fails on them."""
 
-import jax
 import numpy as np
 import pytest
 import trees
@@ -8,7 +7,6 @@ from gymnasium_probes import Line, Picture
 
 from jaxagents.envs import Gymnasium
 from jaxagents.envs.on_host.environment import Terms
-from jaxagents.envs.on_host.making import vector_of
 
 
 class Changed(Line):
@@ -85,7 +83,7 @@ RESETS = {
 
 def started(make):
     seeds = np.arange(2, dtype=np.uint32)
-    episodes = Gymnasium(make).training(2, Terms(max_steps=10))
+    episodes = Gymnasium(make).episodes("training", 2, Terms(max_steps=10))
     episodes.restart(seeds)
     return episodes
 
@@ -127,15 +125,3 @@ def test_a_part_that_is_missing_is_named():
     assert started(Picture).obs["image"].shape == (2, 2, 2)
     with pytest.raises(ValueError, match=r"Blind\.reset returns an observation of shape \{'image'"):
         started(Blind)
-
-
-def test_nothing_else_about_an_environment_changes():
-    vector = vector_of(Line, 2, "sync")
-    obs, _ = vector.reset(seed=[3, 4])
-    alone = Line()
-    for row, seed in zip(obs, (3, 4), strict=True):
-        np.testing.assert_array_equal(row, alone.reset(seed=seed)[0])
-    assert [type(env.unwrapped) for env in vector.envs] == [Line, Line]
-    jax.tree.map(
-        np.testing.assert_array_equal, vector.single_action_space.low, alone.action_space.low
-    )

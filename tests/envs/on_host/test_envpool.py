@@ -7,8 +7,7 @@ import pytest
 
 from jaxagents import PPO, ppo
 from jaxagents.envs import Gymnasium
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 from jaxagents.envs.on_host.vectors import Vector
 
 envpool = pytest.importorskip("envpool")

@@ -13,8 +13,7 @@ from gymnasium_probes import Unseeded, Walk
 from jaxagents.envs import Gymnasium
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.environment import Terms
-from jaxagents.envs.on_host.episodes import HostEpisodes, fitting_actions
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played, fitting_actions
 from jaxagents.envs.on_host.vectors import Vector, autoreset_mode
 
 N_ENVS = 3
@@ -266,11 +265,11 @@ def test_infos_that_are_no_numbers_are_refused():
 def test_no_environment_is_played_in_twice():
     env, terms = Walk(render_mode="rgb_array"), Terms(max_steps=100)
     with pytest.raises(ValueError, match="The same Walk is there twice"):
-        Gymnasium(lambda: env).training(2, terms)
+        Gymnasium(lambda: env).episodes("training", 2, terms)
     for both in (Gymnasium(lambda: env), Gymnasium(env, eval_env=lambda: env)):
-        both.training(1, terms)
+        both.episodes("training", 1, terms)
         with pytest.raises(ValueError, match="The same Walk is there twice"):
-            both.evaluation(1, terms)
+            both.episodes("evaluation", 1, terms)
 
 
 def test_a_step_that_failed_is_not_taken_twice():

@@ -10,11 +10,9 @@ from pettingzoo import ParallelEnv
 from jaxagents.engine.host_play import Player, play_one_each
 from jaxagents.envs import PettingZoo
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.actors import Actors
 from jaxagents.envs.on_host.environment import Terms
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.parallel import ParallelCopies
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
+from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
 N_ENVS = 3
 SEEDS = np.arange(N_ENVS, dtype=np.uint32)
@@ -270,10 +268,10 @@ def test_observations_are_of_the_type_of_their_space_whoever_is_in_the_game():
 def test_no_environment_is_played_in_twice():
     env, terms = Relay(), Terms(max_steps=100)
     with pytest.raises(ValueError, match=r"The same Relay is there twice.*`\[env\] \* n` do not"):
-        PettingZoo([env] * 2).training(2, terms)
+        PettingZoo([env] * 2).episodes("training", 2, terms)
     with pytest.raises(ValueError, match="The same Relay is there twice"):
-        PettingZoo(lambda: env).training(2, terms)
+        PettingZoo(lambda: env).episodes("training", 2, terms)
     both = PettingZoo(lambda: env)
-    assert both.training(1, terms) is both.training(1, terms)
+    assert both.episodes("training", 1, terms) is both.episodes("training", 1, terms)
     with pytest.raises(ValueError, match="The same Relay is there twice"):
-        both.evaluation(1, terms)
+        both.episodes("evaluation", 1, terms)
