@@ -9,10 +9,8 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
-from jaxagents.envs.environment import Wording
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
     check_evaluates,
@@ -73,7 +71,6 @@ class Gymnasium(HostEnvironment, Native):
                 f"vectorization_mode must be one of {[*_VECTORS]}, got {vectorization_mode!r}."
             )
         super().__init__(env)
-        self._live = {}
         self._vectorization_mode = vectorization_mode
         self._make = _maker_of(env)
         self._evaluated: Any = env if eval_env is None else eval_env
@@ -94,6 +91,11 @@ class Gymnasium(HostEnvironment, Native):
         self._is_specified = isinstance(self._evaluated, gymnasium.Env | VectorEnv)
         own = (first.render_mode,)
         modes = first.metadata.get("render_modes", ()) if self._is_specified else own
+        self._identity = (
+            _identity_of(env, self._make),
+            _identity_of(eval_env, self._make_eval),
+            vectorization_mode,
+        )
         self._draws = self._make_eval is not None and "rgb_array" in modes
 
     @classmethod
@@ -131,27 +133,6 @@ class Gymnasium(HostEnvironment, Native):
     def names(cls) -> list[str]:
         """The names of all environments that are registered."""
         return sorted(gymnasium.registry)
-
-    @property
-    def name(self) -> str:
-        """The name under which the environment is registered, or the name of its class."""
-        return self._name
-
-    @property
-    def wording(self) -> Wording:
-        """The environment's name and methods."""
-        return Wording(self._name, "reset", "step")
-
-    @property
-    def identity(self) -> Hashable:
-        """The specification of the environment, if there is one, or itself."""
-        of_training = _identity_of(self.env, self._make)
-        of_evaluation = _identity_of(self._evaluated, self._make_eval)
-        return of_training, of_evaluation, self._vectorization_mode
-
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action, as arrays of zeros."""
-        return self._example
 
     @property
     def plays_again(self) -> bool:
@@ -194,9 +175,9 @@ class Gymnasium(HostEnvironment, Native):
         mode, make = self._vectorization_mode, self._make
         if purpose != "training":
             make = self._maker_for_evaluation()
-        if purpose == "film":
-            mode = "sync"
-            make = functools.partial(make, render_mode="rgb_array") if self._is_specified else make
+            if purpose == "film":
+                mode, options = "sync", {"render_mode": "rgb_array"} if self._is_specified else {}
+                make = functools.partial(make, **options)
         given = self.env.unwrapped if make is None and mode == "sync" else None
         # JAX has threads, which no fork survives.
         options = {"context": "spawn"} if mode == "async" else {}
@@ -207,11 +188,6 @@ class Gymnasium(HostEnvironment, Native):
             **options,
         )
         return Vector(vector, given, names)
-
-    @property
-    def can_draw(self) -> bool:
-        """Whether videos can be made: of a function's environments, if they are made to draw."""
-        return self._draws
 
     @property
     def why_it_cannot_draw(self) -> str:

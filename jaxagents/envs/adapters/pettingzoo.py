@@ -16,7 +16,6 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.env_registry.exceptions import FailedToImport
 
 from jaxagents.envs.adapters.native import Native
-from jaxagents.envs.environment import Wording
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
 from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
@@ -68,17 +67,17 @@ class PettingZoo(HostEnvironment, Native):
             ValueError: Actions or observations are such as no agent takes, or environments differ.
         """
         super().__init__(env)
-        self._live = {}
         self._make = _maker_of(env)
         self._make_eval = self._make if eval_env is None else _maker_of(eval_env)
         self._identity = _identity_of(env, self._make), _identity_of(eval_env, self._make_eval)
-        one = (env,) if isinstance(env, ParallelEnv) else ()
-        self._given = tuple(env) if isinstance(env, Sequence) else one
+        given = env if isinstance(env, Sequence) else [env] if isinstance(env, ParallelEnv) else []
+        self._given: tuple[ParallelEnv, ...] = tuple(given)
         first = self._given[0] if self._given else _made_by(self._make)
         metadata = getattr(first, "metadata", {})
         own_name = str(metadata.get("name", type(first.unwrapped).__qualname__))
         self._name = env.name if isinstance(env, _Recipe) else own_name
         self._actors = Actors(first, self._name)
+        self._example = self._actors.example()
         others = {f"Environment {i}": each for i, each in enumerate(self._given)}
         if eval_env is not None:
             is_one = isinstance(eval_env, ParallelEnv)
@@ -95,9 +94,11 @@ class PettingZoo(HostEnvironment, Native):
         self.action_space = self._actors.action_space
         self.observation_space = self._actors.observation_space
         self.render_fps = metadata.get("render_fps", Native.render_fps)
-        self._draws = getattr(first, "render_mode", None) == "rgb_array"
-        if isinstance(self._make_eval, _Recipe):
-            self._draws = "rgb_array" in metadata.get("render_modes", ())
+        # More are made with a render mode where there is a name; others are as they were made.
+        is_named = isinstance(self._make_eval, _Recipe)
+        own = (getattr(first, "render_mode", None),)
+        modes = metadata.get("render_modes", ()) if is_named else own
+        self._draws = self._make_eval is not None and "rgb_array" in modes
 
     @classmethod
     def named(cls, name: str, **options: Any) -> "PettingZoo":
@@ -119,30 +120,6 @@ class PettingZoo(HostEnvironment, Native):
         if importlib.util.find_spec("mpe2") is not None:
             modules = importlib.import_module("mpe2.all_modules").mpe_environments
         return sorted([*pettingzoo.parallel_registry, *(x.replace("_v", "-v") for x in modules)])
-
-    @property
-    def name(self) -> str:
-        """The name under which the environment is registered, or that it gives itself."""
-        return self._name
-
-    @property
-    def wording(self) -> Wording:
-        """The environment's name and methods."""
-        return Wording(self._name, "reset", "step")
-
-    @property
-    def identity(self) -> Hashable:
-        """The bytes that the environment is pickled to, or itself."""
-        return self._identity
-
-    @property
-    def plays_again(self) -> bool:
-        """Whether each episode has a seed of its own: always."""
-        return True
-
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action of all actors, as arrays of zeros."""
-        return self._actors.example()
 
     def critic_state(self, state: PyTree) -> PyTree:
         """Zeros like the result of `state()`; `None` if there is nothing."""
@@ -185,11 +162,6 @@ class PettingZoo(HostEnvironment, Native):
         options = {"render_mode": "rgb_array"} if draws else {}
         envs = [make(**options) for _ in range(n_envs)]
         return ParallelCopies(envs, self._actors, terms)
-
-    @property
-    def can_draw(self) -> bool:
-        """Whether videos can be made: unless it has a name, of environments that are made to draw."""
-        return self._draws and self._make_eval is not None
 
     @property
     def why_it_cannot_draw(self) -> str:

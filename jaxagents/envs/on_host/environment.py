@@ -1,6 +1,7 @@
 """Environments that are stepped on the host: compiled programs know their shapes alone."""
 
 import abc
+from collections.abc import Hashable
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
-from jaxagents.envs.environment import Environment
+from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, check_distinct
 
@@ -54,22 +55,40 @@ class HostEnvironment(Environment):
     """
 
     on_host = True
-    _live: dict[tuple[str, int, Terms], HostEpisodes]
-    """The episodes that are being played, by their purpose and how they are played."""
+
+    def __init__(self, env: Any) -> None:
+        """Holds an environment, or anything else that a user made; adapters set the rest."""
+        self.env = env
+        self._live: dict[tuple[str, int, Terms], HostEpisodes] = {}
+        self._name = ""
+        self._identity: Hashable = None
+        self._example: tuple[PyTree, PyTree] = (), ()
+        self._draws = False
 
     @property
-    @abc.abstractmethod
-    def identity(self) -> object:
-        """A hashable value that tells it apart from others."""
-
-    @abc.abstractmethod
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action, as arrays of zeros."""
+    def identity(self) -> Hashable:
+        """A value that tells it apart from others, such as a specification of the environment."""
+        return self._identity
 
     @property
-    @abc.abstractmethod
+    def name(self) -> str:
+        """The name under which the environment is registered, or that it gives itself."""
+        return self._name
+
+    @property
+    def wording(self) -> Wording:
+        """The environment's name and methods."""
+        return Wording(self._name, "reset", "step")
+
+    @property
     def plays_again(self) -> bool:
         """Whether episodes have seeds of their own, so that they can be played again."""
+        return True
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether videos can be made."""
+        return self._draws
 
     @abc.abstractmethod
     def check(self, n_envs: int | None, evaluates: bool) -> None:
@@ -124,7 +143,7 @@ class HostEnvironment(Environment):
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
-        obs, action = jax.tree.map(jnp.asarray, self.example())
+        obs, action = jax.tree.map(jnp.asarray, self._example)
         longest = (self.max_steps or LONGEST_KEPT) if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
         seed = jax.random.bits(key, (), jnp.uint32)

@@ -58,7 +58,8 @@ class Actors:
             ValueError: Actions are such as no agent takes, or have masks but are not discrete, or there
                 are no agents.
         """
-        self.agents = tuple(getattr(env, "possible_agents", ()))
+        agents: Any = getattr(env, "possible_agents", ())
+        self.agents: tuple[str, ...] = tuple(agents)
         if not self.agents:
             raise ValueError(
                 f"{name} has no possible_agents: an agent has networks for all actors that there may "
@@ -262,13 +263,9 @@ class ParallelCopies(Copies):
             each = [reward_of(env, reward.get(agent, 0.0)) for agent in self._actors.agents]
             rewards.append(np.array(each, np.float32))
             said.append(self.infos.of_actors(infos, self._actors.agents))
-        obs, ends, counts = (
-            _stacked(self._rows),
-            (terminated, truncated),
-            np.ones(self.n_envs, bool),
-        )
-        reward, info = np.stack(rewards), _stacked(said)
-        return VectorStep(obs, obs, reward, *map(np.array, ends), counts, info)
+        obs, counts = _stacked(self._rows), np.ones(self.n_envs, bool)
+        reward, ends = np.stack(rewards), (np.array(terminated), np.array(truncated))
+        return VectorStep(obs, obs, reward, *ends, counts, _stacked(said))
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
         """A picture of the first environment."""
