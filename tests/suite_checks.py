@@ -23,6 +23,15 @@ def check_suite_environment(env, **options):
     return trained
 
 
+def trace_updates(agent):
+    """The shapes of two updates of an agent, and of an evaluation after them: nothing is compiled."""
+    hyperparams = agent._hyperparams(agent._hyperparams_type())
+    runner = jax.eval_shape(agent.program.start, KEY, hyperparams)
+    runner = jax.eval_shape(agent.program.advance, runner, np.int32(2))[0]
+    jax.eval_shape(agent.program.play, KEY, agent._acting(runner))
+    return runner
+
+
 def lasts(env, action, n_steps):
     """Whether each of some steps with one action terminated, and whether it truncated."""
     episodes = Episodes(env, 10_000, () if env.n_actors is None else (env.n_actors,))
