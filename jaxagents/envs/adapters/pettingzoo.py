@@ -51,7 +51,7 @@ class PettingZoo(HostEnvironment, Native):
 
     def __init__(
         self,
-        env: ParallelEnv | MakeParallel | Sequence[ParallelEnv],
+        env: ParallelEnv | AECEnv | MakeParallel | Sequence[ParallelEnv],
         *,
         eval_env: ParallelEnv | MakeParallel | None = None,
     ) -> None:
@@ -63,7 +63,8 @@ class PettingZoo(HostEnvironment, Native):
             eval_env: The environment of evaluations, if other than `env`.
 
         Raises:
-            TypeError: An environment is something else, or its agents act in spaces of several kinds.
+            TypeError: An environment is something else, or its agents take turns (`AECEnv`), or they act
+                in spaces of several kinds.
             ValueError: Actions or observations are such as no agent takes, or environments differ.
         """
         super().__init__(env)
