@@ -367,7 +367,7 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train", "ppo", "gymnasium:LunarLander-v3"], "Box2D is not installed"),
         (
             ["train", "ppo", "gymnasium:ALE/Pong-v5"],
-            "Those that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
+            "that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
         ),
         (["train", "ppo", "gymnasium:no_such:Pong-v5"], "No module named 'no_such'"),
         (["train", "ppo", "gymnasium:numpy:Pong-v5"], "Environment `Pong` doesn't exist"),

@@ -163,8 +163,8 @@ def _traced(
         if made.on_host:
             raise TypeError(
                 f"check_env checks compiled environments, and {made.name} runs on the host: "
-                "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium, and "
-                "pettingzoo.test.parallel_api_test(env) those of PettingZoo."
+                "gymnasium.utils.env_checker.check_env(env) checks environments of Gymnasium, "
+                "and pettingzoo.test.parallel_api_test(env) environments of PettingZoo."
             )
         episodes = Episodes(made, _NEVER, () if made.n_actors is None else (made.n_actors,))
         draw = _draw_of(episodes, sample_action)
@@ -373,7 +373,7 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
     if ignores_keys:
         doubts.append(
             f"{name} does the same whatever the random keys of {reset} and {step} are. If it is meant "
-            "to be random, draw random numbers with jax.random and the key that is given: those of "
+            "to be random, draw random numbers with jax.random and the key that is given: numbers of "
             "numpy.random, or of a key of its own, are constants in a compiled program."
         )
     if not play.obs_in_space.all():

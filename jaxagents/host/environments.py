@@ -28,7 +28,7 @@ def rescale_actions(env: EnvT) -> EnvT:
 
     Returns:
         The environment itself, where nothing is to be done, else in a
-            `gymnasium.wrappers.RescaleAction`, or that of vectors.
+            `gymnasium.wrappers.RescaleAction`, or its form for vectors.
 
     Raises:
         TypeError: It is neither.
@@ -54,7 +54,7 @@ def rescale_actions(env: EnvT) -> EnvT:
         return env
     is_vector = isinstance(env, VectorEnv)
     wrapper: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
-    # Integers of Python, unlike those of NumPy, can be written with the environment's specification.
+    # Python integers, unlike NumPy integers, can be written with the environment's specification.
     return wrapper.RescaleAction(env, -1, 1)
 
 
@@ -65,12 +65,12 @@ def example_transition(
 
     Args:
         env: The environment, or a vector of them.
-        n_envs: Number of environments that are played in at once; by default that of the vector, or
+        n_envs: Number of environments that are played in at once; by default the size of the vector, or
             one.
 
     Returns:
-        The transition, of zeros. Those of several environments have an entry `environments`, the number
-            of the one that a transition is from.
+        The transition, of zeros. With several environments it has an entry `environments`, the number of
+            the one that a transition is from.
 
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
@@ -93,8 +93,8 @@ def example_transition(
 class EpisodeMonitor(RecordEpisodeStatistics):
     """Reports return, length and duration of each episode in `info`, and counts steps.
 
-    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. That of
-    an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
+    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The
+    info of an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
     `length` (in steps) and `duration` (in seconds of the clock).
 
     ```python

@@ -112,7 +112,7 @@ def concatenate_trajectories(
         The dataset, whose rows are in the order of the episodes.
 
     Raises:
-        TypeError: They hold tuples, as those of observations in a `Tuple` space do.
+        TypeError: They hold tuples, such as observations of a `Tuple` space.
         ValueError: There are no trajectories.
     """
     if not trajectories:
@@ -140,7 +140,7 @@ def record_video(
     ```
 
     A GIF counts time in hundredths of a second, and viewers play it at most at 50 frames a second:
-    of a faster film it holds every second frame (or third, ...), so that time passes as it should. Its
+    of a faster video it holds every second frame (or third, ...), so that time passes as it should. Its
     frames stay in memory until it is written; an MP4 is written as it goes.
 
     Args:
@@ -148,7 +148,7 @@ def record_video(
         env: A single environment, made with `render_mode="rgb_array"`.
         path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
             imageio-ffmpeg).
-        n_episodes: Number of episodes, one after another in the film.
+        n_episodes: Number of episodes, one after another in the video.
         seed: Seed of the episodes.
         fps: Frames (steps) a second; by default the environment's `metadata["render_fps"]`.
 

@@ -193,7 +193,7 @@ class Gymnasium(HostEnvironment, Native):
     def why_it_cannot_draw(self) -> str:
         """The message where it does not."""
         return (
-            f"{self.name} does not draw: films need an environment that is registered with Gymnasium "
+            f"{self.name} does not draw: videos need an environment that is registered with Gymnasium "
             'and has the render mode "rgb_array", or a function that makes one with '
             'render_mode="rgb_array".'
         )

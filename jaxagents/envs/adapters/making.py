@@ -11,12 +11,12 @@ from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
 
 _SUITES = (
-    "Names without a suite are of gymnax, such as 'CartPole-v1'; those of "
+    "Names without a suite are of gymnax, such as 'CartPole-v1'; names of "
     f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
 )
 _ADVICE = {
     "gymnax": f" {_SUITES}",
-    GYMNASIUM: " Those that another package registers begin with it, as in "
+    GYMNASIUM: " Environments that another package registers begin with it, as in "
     "'gymnasium:ale_py:ALE/Pong-v5'.",
 }
 

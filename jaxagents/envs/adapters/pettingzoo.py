@@ -168,7 +168,7 @@ class PettingZoo(HostEnvironment, Native):
     def why_it_cannot_draw(self) -> str:
         """The message where it does not."""
         return (
-            f"{self.name} does not draw: films need an environment that has a name and the render mode "
+            f"{self.name} does not draw: videos need an environment that has a name and the render mode "
             '"rgb_array", or one that is made with render_mode="rgb_array".'
         )
 

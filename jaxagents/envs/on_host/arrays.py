@@ -177,7 +177,7 @@ def check_evaluates(
 
     Args:
         spaces_of_training: Spaces of the observations and of the actions where it trains.
-        spaces_of_evaluation: Those where it is evaluated.
+        spaces_of_evaluation: The same where it is evaluated.
 
     Raises:
         ValueError: Observations have other shapes or types, or actions another number or other bounds.
