@@ -93,8 +93,8 @@ def example_transition(
 class EpisodeMonitor(RecordEpisodeStatistics):
     """Reports return, length and duration of each episode in `info`, and counts steps.
 
-    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The
-    info of an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
+    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The info
+    of an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
     `length` (in steps) and `duration` (in seconds of the clock).
 
     ```python
