@@ -1,4 +1,4 @@
-"""Checks of environments, the same for every suite."""
+"""Checks of environments, the same for every suite, and steps in them."""
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,20 @@ def trace_updates(agent):
     runner = jax.eval_shape(agent.program.advance, runner, np.int32(2))[0]
     jax.eval_shape(agent.program.play, KEY, agent._acting(runner))
     return runner
+
+
+def played(episodes, actions):
+    """The first observation, and the outcomes of steps with some actions."""
+
+    def step(state, action):
+        taken = episodes.step(KEY, state, action)
+        return taken.envstate, taken
+
+    def play(actions):
+        obs, state = episodes.reset(KEY)
+        return obs, jax.lax.scan(step, state, actions)[1]
+
+    return jax.tree.map(np.asarray, jax.jit(play)(np.int32(actions)))
 
 
 def lasts(env, action, n_steps):

@@ -5,7 +5,7 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import jax
@@ -171,8 +171,15 @@ def record_video(
         )
     rate: float = env.metadata.get("render_fps", _DEFAULT_FPS) if fps is None else fps
     path = check_film(path, rate)
+    frames = itertools.count()
     with film(path, rate) as its:
-        return evaluate(policy, _Filmed(env, its.write, its.every), n_episodes, seed=seed)
+
+        def show() -> None:
+            if next(frames) % its.every == 0:
+                its.write(cast(Any, env.render()))
+
+        episodes = _episodes(policy, env, n_episodes, seed, show)
+        return _stack([_outcome(episode) for episode in episodes])
 
 
 def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy:
@@ -210,23 +217,31 @@ def _check_single(env: object) -> None:
 
 
 def _episodes(
-    policy: Policy, env: gymnasium.Env, n_episodes: int, seed: int
+    policy: Policy,
+    env: gymnasium.Env,
+    n_episodes: int,
+    seed: int,
+    show: Callable[[], None] = lambda: None,
 ) -> Iterator[Iterator[_Step]]:
-    """Plays one episode after another; each is played as its steps are drawn."""
+    """Plays one episode after another, whose steps are taken as they are drawn, and shows each state."""
     _check_single(env)
     seed = operator.index(seed)
     for number in range(positive("n_episodes", n_episodes)):
         (episode_seed,) = np.random.SeedSequence((seed, number)).generate_state(1)
-        yield _play(policy, env, int(episode_seed))
+        yield _play(policy, env, int(episode_seed), show)
 
 
-def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[_Step]:
+def _play(
+    policy: Policy, env: gymnasium.Env, seed: int, show: Callable[[], None]
+) -> Iterator[_Step]:
     # The copies: an environment may write every observation into the same array.
     first, _ = start_of(env, env.reset(seed=seed))
     observation, over = copy.deepcopy(first), False
+    show()
     while not over:
         action = _to_space(policy(observation), env.action_space)
         successor, reward, terminated, truncated, _ = step_of(env, env.step(action))
+        show()
         successor = copy.deepcopy(successor)
         yield _Step(observation, action, reward, successor, terminated, truncated)
         observation = successor
@@ -292,28 +307,3 @@ def _check_arrays(name: str, value: PyTree) -> None:
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-class _Filmed(gymnasium.Wrapper):
-    """Hands on one frame out of `every` many."""
-
-    def __init__(self, env: gymnasium.Env, write: Callable[[PyTree], None], every: int) -> None:
-        super().__init__(env)
-        self._write = write
-        self._every = every
-        self._n_frames = 0
-
-    def reset(self, **kwargs: Any) -> tuple[PyTree, dict[str, Any]]:
-        outcome = super().reset(**kwargs)
-        self._film()
-        return outcome
-
-    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
-        outcome = super().step(action)
-        self._film()
-        return outcome
-
-    def _film(self) -> None:
-        if self._n_frames % self._every == 0:
-            self._write(self.env.render())
-        self._n_frames += 1

@@ -136,18 +136,14 @@ def test_tells_all_mistakes_in_shapes_at_once():
     refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
 
 
-@pytest.mark.parametrize("obs", [{}, np.zeros(0), {"place": np.zeros(2), "none": np.zeros((2, 0))}])
-def test_refuses_observations_in_which_there_is_nothing(obs):
+def test_refuses_observations_in_which_there_is_nothing():
     class Blind(Walk):
         observation_space = None
 
         def seen(self, position):
-            return jax.tree.map(jnp.asarray, obs)
+            return {"place": jnp.zeros(2), "none": jnp.zeros((2, 0))}
 
-    shapes = jax.tree.map(np.shape, obs)
-    refused(
-        Blind(), "Blind.reset returns an observation with nothing in it, or", f"shapes {shapes}: "
-    )
+    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "(2, 0)}: ")
 
 
 def test_refuses_a_reset_without_a_state_and_a_space_to_draw_nothing_from():

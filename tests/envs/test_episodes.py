@@ -10,7 +10,7 @@ import pytest
 import trees
 from flax import linen as nn
 from probes import Box, Discrete, MatchSign, Probe
-from suite_checks import trace_updates
+from suite_checks import played, trace_updates
 
 from jaxagents import A2C, IPPO, PPO
 from jaxagents.envs import Episodes, as_environment
@@ -44,20 +44,8 @@ class Counter:
         return jnp.full(1, state, float), state, jnp.asarray(state, float), done, info
 
 
-def play(episodes, n, action=0):
-    @jax.jit
-    def steps():
-        def step(state, _):
-            taken = episodes.step(KEY, state, action)
-            return taken.envstate, taken
-
-        return jax.lax.scan(step, episodes.reset(KEY)[1], length=n)[1]
-
-    return jax.tree.map(np.asarray, steps())
-
-
 def test_an_episode_terminates_and_the_next_begins():
-    steps = play(Episodes(as_environment(Counter()), 5), 6)
+    _, steps = played(Episodes(as_environment(Counter()), 5), [0] * 6)
     np.testing.assert_array_equal(steps.terminated, [0, 0, 0, 0, 1, 0])
     np.testing.assert_array_equal(steps.truncated, False)  # also where the limit is reached as well
     np.testing.assert_array_equal(steps.obs[:, 0], [1, 2, 3, 4, 0, 1])
@@ -76,7 +64,7 @@ def test_an_episode_terminates_and_the_next_begins():
 )
 def test_limits_truncate_or_terminate_if_they_are_to(env, max_steps, terminates):
     episodes = Episodes(as_environment(env), max_steps, terminate_at_limits=terminates)
-    steps, ends = play(episodes, 4), np.array([0, 0, 1, 0])
+    (_, steps), ends = played(episodes, [0] * 4), np.array([0, 0, 1, 0])
     np.testing.assert_array_equal(steps.truncated, ends * (not terminates))
     np.testing.assert_array_equal(steps.terminated, ends * terminates)
     np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])

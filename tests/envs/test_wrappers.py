@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from probes import Allowed, Box, Discrete
-from suite_checks import trace_updates
+from suite_checks import played, trace_updates
 
 from jaxagents import DQN, IPPO, Environment
 from jaxagents.core.observed import action_mask, network_input
@@ -75,44 +75,29 @@ class Room(Counting):
         return time.astype(jnp.int32)
 
 
-def played(env, actions, max_steps=100):
-    """The observations, and the true successors, of steps."""
-    episodes = Episodes(env, max_steps)
-
-    @jax.jit
-    def play(actions):
-        def step(state, action):
-            taken = episodes.step(KEY, state, action)
-            return taken.envstate, (taken.obs, taken.next_obs, taken.truncated)
-
-        obs, state = episodes.reset(KEY)
-        later, successors, cut = jax.lax.scan(step, state, actions)[1]
-        return (
-            jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), obs, later),
-            successors,
-            cut,
-        )
-
-    return jax.tree.map(np.asarray, play(np.int32(actions)))
+def shown_in(env, actions, max_steps=100):
+    """The observations of an episode, and the outcomes of its steps."""
+    obs, steps = played(Episodes(env, max_steps), actions)
+    return jax.tree.map(lambda x, xs: np.concatenate([x[None], xs]), obs, steps.obs), steps
 
 
 def test_frames_are_those_of_the_episode_alone():
-    shown, successors, _ = played(FrameStack(Counting(), 3), [0] * 4)
+    shown, steps = shown_in(FrameStack(Counting(), 3), [0] * 4)
     times = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 0, 0], [0, 0, 1]])
     np.testing.assert_array_equal(shown[:, ::2], times)
     np.testing.assert_array_equal(shown[:, 1::2], 10 * times)
-    np.testing.assert_array_equal(successors[2, ::2], [1, 2, 3])
+    np.testing.assert_array_equal(steps.next_obs[2, ::2], [1, 2, 3])
 
 
 def test_frames_start_anew_where_a_time_limit_cuts():
-    shown, successors, cut = played(FrameStack(Counting(), 2), [0] * 3, max_steps=2)
-    assert cut[1]
-    np.testing.assert_array_equal(successors[1, ::2], [1, 2])
+    shown, steps = shown_in(FrameStack(Counting(), 2), [0] * 3, max_steps=2)
+    assert steps.truncated[1]
+    np.testing.assert_array_equal(steps.next_obs[1, ::2], [1, 2])
     np.testing.assert_array_equal(shown[2, ::2], [0, 0])
 
 
 def test_frames_of_any_structure():
-    shown, *_ = played(FrameStack(Pictures(), 2), [0])
+    shown, _ = shown_in(FrameStack(Pictures(), 2), [0])
     assert shown["picture"].shape == (2, 4, 4, 4)
     assert shown["picture"].dtype == jnp.uint8
     np.testing.assert_array_equal(shown["picture"][1, 0, 0], [0, 0, 1, 1])
@@ -120,9 +105,9 @@ def test_frames_of_any_structure():
 
 
 def test_kinds_are_one_hot():
-    shown, *_ = played(FrameStack(Room(), 2), [0])
+    shown, _ = shown_in(FrameStack(Room(), 2), [0])
     np.testing.assert_array_equal(shown[1], [1, 0, 0, 0, 0, 0, 1, 0, 0, 0])
-    shown, *_ = played(WithPrevious(Room()), [0])
+    shown, _ = shown_in(WithPrevious(Room()), [0])
     np.testing.assert_array_equal(shown["observation"][1], [0, 1, 0, 0, 0])
 
 
@@ -130,7 +115,7 @@ def test_kinds_among_others_stay_numbers():
     with pytest.warns(match="whatever the random keys"):
         report = check_env(WithPrevious(FrameStack(Lift(), 2)), n_steps=2)
     assert len(report.warnings) == 1
-    shown, *_ = played(FrameStack(Lift(), 2), [0])
+    shown, _ = shown_in(FrameStack(Lift(), 2), [0])
     np.testing.assert_array_equal(shown["floor"][1], [0, 1])
 
 
@@ -146,11 +131,11 @@ def test_kinds_that_do_not_start_at_0_are_refused(wrap, nested):
 
 
 def test_actions_and_rewards_before_are_shown_and_forgotten_with_the_episode():
-    shown, successors, _ = played(WithPrevious(Counting()), [2, 1, 1, 0])
+    shown, steps = shown_in(WithPrevious(Counting()), [2, 1, 1, 0])
     actions = [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]]
     np.testing.assert_array_equal(shown["previous_action"], actions)
     np.testing.assert_array_equal(shown["previous_reward"], [[0], [2], [2], [0], [0]])
-    np.testing.assert_array_equal(successors["previous_reward"][2], [3])
+    np.testing.assert_array_equal(steps.next_obs["previous_reward"][2], [3])
     np.testing.assert_array_equal(shown["observation"][1], [1, 10])
 
 
@@ -200,31 +185,13 @@ class MaskInside(Counting):
     """Says in its observations that one action is allowed, another one at each time."""
 
     def _obs(self, time):
-        shown = {"clock": super()._obs(time), "ten": 10.0 * jnp.ones(1)}
-        return {**shown, "action_mask": jnp.arange(3) == time}
-
-
-def masks_shown(env):
-    """The masks of three steps, which networks are not given."""
-    episodes = Episodes(as_environment(env), 10)
-
-    @jax.jit
-    def play():
-        obs, state = episodes.reset(KEY)
-        seen = [obs]
-        for _ in range(2):
-            step = episodes.play(KEY, state, jnp.int32(0))
-            state = step.envstate
-            seen.append(step.obs)
-        assert all(action_mask(network_input(obs)) is None for obs in seen)
-        return [action_mask(obs) for obs in seen]
-
-    return np.asarray(play())
+        return {"clock": super()._obs(time), "action_mask": jnp.arange(3) == time}
 
 
 @pytest.mark.parametrize("inside", [Allowed(None), MaskInside()], ids=["method", "observation"])
 def test_masks_of_actions_are_those_of_the_environment_inside(inside):
-    expected = masks_shown(inside)
-    assert expected.shape[0] == 3
+    expected, _ = shown_in(as_environment(inside), [0])
     for wrap in (FrameStack, WithPrevious):
-        np.testing.assert_array_equal(masks_shown(wrap(inside)), expected)
+        obs, _ = shown_in(wrap(inside), [0])
+        np.testing.assert_array_equal(action_mask(obs), action_mask(expected))
+        assert action_mask(network_input(obs)) is None
