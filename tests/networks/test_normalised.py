@@ -16,7 +16,7 @@ from jaxagents.networks import (
     normalised,
     remembers,
 )
-from jaxagents.networks.normalised import RunningNorm
+from jaxagents.networks.wrappers import RunningNorm
 
 KEY = jax.random.key(0)
 
