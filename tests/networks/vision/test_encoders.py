@@ -95,60 +95,30 @@ PUBLISHED = {  # numbers of parameters, with the classifier of 1000 classes
 
 
 @pytest.mark.parametrize(("encoder", "side"), SMALL.values(), ids=SMALL.keys())
-def test_batches_may_be_empty(encoder, side):
-    images = uint8_images(2, side, side, 3)
-    variables = jax.eval_shape(encoder.init, jax.random.key(0), images)
-    features = jax.eval_shape(encoder.apply, variables, images)
-    for n in ((0,), (3, 0)):
-        empty = np.zeros((*n, side, side, 3), np.uint8)
-        assert jax.eval_shape(encoder.apply, variables, empty).shape == (*n, features.shape[-1])
-
-
-@pytest.mark.parametrize(("encoder", "side"), SMALL.values(), ids=SMALL.keys())
-@pytest.mark.slow_except("atari", "batch normalisation", "vit with fixed positions")
 def test_any_batch_axes_or_none(encoder, side):
     images = uint8_images(2, 3, side, side, 3)
     variables = random_variables(encoder, images)
 
-    def loss(params):
-        features = encoder.apply({**variables, "params": params}, images)
-        return jnp.square(features).mean(), features
-
     @jax.jit
     def outputs(variables):
-        gradients, features = jax.grad(loss, has_aux=True)(variables["params"])
-        apply = functools.partial(encoder.apply, variables)
-        return (
-            features,
-            apply(images[1]),
-            apply(images[1, 2]),
-            jax.vmap(apply)(images[1]),
-            gradients,
-        )
+        features = encoder.apply(variables, images)
+        mapped = jax.vmap(functools.partial(encoder.apply, variables))(images[1])
+        return features, encoder.apply(variables, images[1, 2]), mapped
 
-    features, batch, single, mapped, gradients = outputs(variables)
+    features, single, mapped = outputs(variables)
     assert features.shape[:2] == (2, 3)
     assert features.ndim == 3
     assert features.std() > 0.0
-    np.testing.assert_allclose(batch, features[1], atol=1e-4)
     np.testing.assert_allclose(single, features[1, 2], atol=1e-4)
     np.testing.assert_allclose(mapped, features[1], atol=1e-4)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
-    assert any(np.any(leaf) for leaf in jax.tree.leaves(gradients))
+    empty = np.zeros((3, 0, side, side, 3), np.uint8)
+    expected = (3, 0, features.shape[-1])
+    assert jax.eval_shape(encoder.apply, variables, empty).shape == expected
 
 
-@pytest.mark.slow
 def test_every_encoder_of_the_registry_can_be_made():
     for name in encoders:
-        encoder = make_encoder(name, scaling="signed")
-        assert encoder.scaling == "signed"
-        if name in PUBLISHED or "-l/" in name or "-b/" in name or "101" in name:
-            continue  # others of the same class are traced
-        images = jnp.zeros((2, encoder.smallest_side, encoder.smallest_side, 3), jnp.uint8)
-        features, variables = jax.eval_shape(encoder.init_with_output, KEY, images)
-        assert features.shape[0] == 2, name
-        assert features.ndim == 2, name
-        assert set(variables) == {"params"}, name
+        assert make_encoder(name, scaling="signed").scaling == "signed"
 
 
 def test_a_misspelt_name_is_answered_with_near_ones():
