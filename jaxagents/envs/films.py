@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree, UInt8
 
-from jaxagents.core.films import check_film, film
+from jaxagents.core.files import check_film, film
 from jaxagents.envs.environment import Environment
 
 

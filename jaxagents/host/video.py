@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.films import check_film, film
+from jaxagents.core.files import check_film, film
 from jaxagents.host.evaluation import Policy, check_single, evaluate
 
 _DEFAULT_FPS = 30

@@ -9,7 +9,8 @@ import pytest
 import jaxagents
 from jaxagents import PPO
 from jaxagents.cli.mistakes import MistakeError, check_environment
-from jaxagents.core import suites
+from jaxagents.core import extras
+from jaxagents.core.extras import GYMNASIUM, SUITES, Suite
 from jaxagents.envs import as_environment
 from jaxagents.envs.adapters import Gymnax, native
 from jaxagents.ppo import AgentConfig
@@ -31,7 +32,7 @@ def test_agents_take_names():
 
 
 def test_says_which_command_installs_a_suite(monkeypatch):
-    monkeypatch.setattr(suites, "is_installed", lambda suite: False)
+    monkeypatch.setattr(extras, "is_installed", lambda suite: False)
     with pytest.raises(ImportError, match=r'brax is not.*pip install "jaxagents\[brax\]"'):
         jaxagents.make("brax:ant")
     with pytest.raises(MistakeError, match=r'pip install "jaxagents\[pgx\]"'):
@@ -46,14 +47,12 @@ def test_tells_suites_apart_by_the_classes_that_environments_inherit_from(monkey
         pass
 
     assert native.adapter_of(Own()) is None
-    suite = suites.Suite("Adapter", (f"{__name__}.{Base.__qualname__}",), "")
-    monkeypatch.setitem(suites.SUITES, "own", suite)
+    suite = Suite("Adapter", (f"{__name__}.{Base.__qualname__}",), "")
+    monkeypatch.setitem(SUITES, "own", suite)
     monkeypatch.setattr(native, "adapter_named", {"own": native.Native}.get)
     assert native.adapter_of(Own()) is native.Native
 
 
 def test_every_suite_has_an_extra_of_its_own():
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())
-    assert {*suites.SUITES, "envs"} - {suites.GYMNASIUM} <= set(
-        project["project"]["optional-dependencies"]
-    )
+    assert {*SUITES, "envs"} - {GYMNASIUM} <= set(project["project"]["optional-dependencies"])
