@@ -215,7 +215,7 @@ def test_plays_and_films_episodes(trained, tmp_path, capsys, monkeypatch):
     missing = tmp_path / "no such folder"
     said = ends([*words, "--film", str(missing / "film.gif")], 2, capsys)
     assert f"there is no folder {missing}" in said
-    monkeypatch.setattr("jaxagents.envs.adapters.functional.Gymnax.can_draw", False)
+    monkeypatch.setattr("jaxagents.envs.adapters.functional.Functional.can_draw", False)
     said = ends([*words, "--film", str(tmp_path / "other.gif")], 2, capsys)
     assert "does not draw" in said
 

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import tyro
 
 from jaxagents.cli.mistakes import MistakeError
-from jaxagents.core.nearest import nearest
-from jaxagents.core.other_names import advice
+from jaxagents.core.names import advice, nearest
 
 T = TypeVar("T")
 
