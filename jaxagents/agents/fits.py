@@ -95,7 +95,7 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
     )
     actor, critic = with_examples((actor, critic), config.n_minibatches, share_of(config))
     _check_losses(agent, actor, critic, n_steps * n_envs // config.n_minibatches)
-    if actor.example.is_per_sample:
+    if actor.example.losses.ndim:  # one for each sample
         actor = actor._replace(prepare=samples_of_actor)
     return actor, critic
 

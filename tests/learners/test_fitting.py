@@ -10,7 +10,7 @@ import trees
 from flax import linen as nn
 
 from jaxagents.learners import fit as fitting
-from jaxagents.learners.fit import Fit, fit
+from jaxagents.learners.fit import Fit, MinibatchShapes, fit
 from jaxagents.learners.train_state import TrainState
 
 KEY = jax.random.key(0)
@@ -123,4 +123,5 @@ def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
 ):
     """Of 7 samples, only parts of one would be equal."""
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
-    assert fitting.equal_parts(size) == expected
+    minibatch = MinibatchShapes((OBS[:1].repeat(size, 0),), jnp.zeros(size), {})
+    assert fitting._n_parts([network(1, 1)._replace(example=minibatch)], 1) == expected
