@@ -13,10 +13,9 @@ from flax import struct
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, ppo, sharding
-from jaxagents.agents.chosen_network import own_network
+from jaxagents.agents.actor_and_critic import own_network, with_parameters
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.reward_scale import observe_rewards
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_at_once
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -25,7 +24,6 @@ from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Dense, Normalised, Torso, remembers
-from jaxagents.networks.initialisation import initialise
 from jaxagents.ppo import PPOBase
 
 __all__ = [
@@ -150,8 +148,7 @@ class RNDBase(PPOBase):
         obs = jax.tree.map(lambda x: x[0], runner.obs)
         embedding = _embedding_of(self)
         target, predictor = (
-            TrainState.from_variables(embedding, initialise(embedding, key, obs))
-            for key in (target_key, predictor_key)
+            with_parameters(embedding, key, obs) for key in (target_key, predictor_key)
         )
         params = runner.hyperparams.predictor_optimizer_params
         novelty = Novelty(

@@ -9,7 +9,7 @@ from probes import KnownValues, MatchSign
 from registry import AGENTS
 
 from jaxagents import PQN, LinearSchedule, PQNLearner, pqn
-from jaxagents.agents.annealing import annealed
+from jaxagents.agents.config import annealed
 from jaxagents.engine.program import at_present
 from jaxagents.sharding import make_mesh
 

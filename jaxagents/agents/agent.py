@@ -10,13 +10,14 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 
-from jaxagents.agents.continuing import (
+from jaxagents.agents.last_run import (
+    LastRun,
     as_own,
     check_choice,
     check_same_metrics,
     naming_misfits,
+    select_run,
 )
-from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members

@@ -10,8 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.reward_scale import observe_rewards
-from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
 from jaxagents.core.finite import OBSERVATIONS

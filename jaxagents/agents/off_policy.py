@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.checks.hooks import check_plays_on_host
-from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.agents.checks import check_plays_on_host
+from jaxagents.agents.config import OffPolicyConfig, PlayingHyperparameters
 from jaxagents.agents.experience import (
     after_observing,
     collect,
@@ -17,9 +16,8 @@ from jaxagents.agents.experience import (
     keys_of_update,
     replay_on_host,
 )
-from jaxagents.agents.learner_agent import LearnerAgent, of_all, update_on
-from jaxagents.agents.reward_scale import MOST_REWARD
-from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.learner_agent import LearnerAgent, update_on
+from jaxagents.agents.runners import MOST_REWARD, OffPolicyRunner, of_all
 from jaxagents.agents.sampling import Sampling
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import OfflineAgentConfig, SequencesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, update_on
 from jaxagents.agents.runners import LearnerRunner
@@ -129,8 +128,13 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         check_are_numbers(arrays)
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
+        own = jax.tree.map(lambda x: tuple(x.shape), rows.in_dicts(self._observation))
         for key in observed:
-            check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)
+            found = jax.tree.map(lambda x: tuple(x.shape[1:]), arrays[key])
+            if found != own:
+                raise ValueError(
+                    f"The dataset's {key} have shape {found}, but those of the environment have {own}."
+                )
         actions = np.asarray(arrays["actions"])
         self._check_actions(actions)
         if is_discrete(self.episodes.action_space):

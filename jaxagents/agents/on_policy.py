@@ -10,23 +10,37 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents import shared_trunk, targets
+from jaxagents.agents import targets
+from jaxagents.agents.actor_and_critic import (
+    features_at,
+    network_of,
+    own_network,
+    whole_critic,
+    with_parameters,
+)
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.chosen_network import create_networks, network_of
-from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
+from jaxagents.agents.checks import naming_observations
+from jaxagents.agents.collect import (
+    DRAWING_HOOKS,
+    collect,
+    collection_on_host,
+    distribution_at,
+    keys_of_update,
+    log_probs_of_rollout,
+)
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
 from jaxagents.agents.on_policy_checks import check_agent, check_learned
-from jaxagents.agents.playing import playing
-from jaxagents.agents.policy import (
-    DRAWING_HOOKS,
-    distribution_at,
-    log_probs_of_rollout,
+from jaxagents.agents.runners import Runner, of_all
+from jaxagents.agents.transitions import (
+    AdvantageInput,
+    ReturnInput,
+    Sequence,
+    Transition,
+    outputs_of,
+    playing,
+    to_learn_from,
 )
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import Sequence, outputs_of, to_learn_from
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hook_names import is_own
@@ -367,7 +381,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         if isinstance(obs, Sequence):
             return targets.values_from(self, outputs_of(training, obs))
-        one_by_one = jax.vmap(lambda obs: self._value(training, training.params, obs))
+        one_by_one = jax.vmap(functools.partial(self._value, training, training.params))
         return targets.values_from(self, one_by_one(obs))
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
@@ -483,7 +497,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        obs = to_learn_from(network_of(self, "actor_network"), traj, traj.carry)
+        obs = to_learn_from(traj, traj.carry)
         return obs, traj.action, traj.log_prob, traj.advantage
 
     def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
@@ -496,7 +510,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        obs = to_learn_from(network_of(self, "critic_network"), traj, traj.critic_carry)
+        obs = to_learn_from(traj, traj.critic_carry)
         return obs, traj.target
 
     def _actor_minibatch(self, *inputs: PyTree) -> tuple[PyTree, ...]:
@@ -551,8 +565,12 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
-        """Actor and critic with fresh parameters, without optimizers."""
-        return create_networks(self, actor_rng, critic_rng, obs)
+        """Actor and critic with fresh parameters, without optimizers; a trunk is the actor's."""
+        actor = with_parameters(network_of(self, "actor_network"), actor_rng, obs)
+        if self.config.trunk is None:
+            return actor, with_parameters(network_of(self, "critic_network"), critic_rng, obs)
+        own = own_network(self, "critic_network")
+        return actor, with_parameters(own, critic_rng, features_at(actor, obs))
 
     # The runner.
 
@@ -562,23 +580,18 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
-        with_optimizer = functools.partial(trained_by, self.config.optimizer)
-
-        def carries(network: TrainState) -> PyTree:
-            n_envs = self.config.batch_size
-            initial = initial_carry(network.model_def)
-            return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *x.shape)), initial)
-
+        config, optimizer = self.config, self.config.optimizer
+        critic_memory = initial_carry(whole_critic(config, actor, critic).model_def)
         runner = Runner(
-            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
-            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
+            actor_training=trained_by(optimizer, actor, hyperparams.actor_optimizer_params),
+            critic_training=trained_by(optimizer, critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
             obs=obs,
             rng=rng,
             hyperparams=hyperparams,
             update_step=jnp.zeros((), jnp.int32),
-            carry=carries(actor),
-            critic_carry=carries(shared_trunk.whole_critic(self.config, actor, critic)),
+            carry=of_all(initial_carry(actor.model_def), config.batch_size),
+            critic_carry=of_all(critic_memory, config.batch_size),
         )
         return targets.with_statistics(self, runner, playing(first_obs) is not None)
 
@@ -613,8 +626,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             RuntimeError: The agent has not been trained.
         """
         runner = self._last.usable_runner
-        actor, critic = runner.actor_training, runner.critic_training
-        return shared_trunk.whole_critic(self.config, actor, critic)
+        return whole_critic(self.config, runner.actor_training, runner.critic_training)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""

@@ -1,29 +1,44 @@
 """A policy and default networks for actions of many kinds."""
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.action_distributions import (
-    check_action_space,
-    default_actor,
-    distribution_of,
-)
-from jaxagents.agents.chosen_network import make_network
+from jaxagents.agents.actor_and_critic import make_network
 from jaxagents.agents.on_policy import (
     OnPolicyBase,
     OnPolicyConfigT,
     OnPolicyHyperparametersT,
 )
 from jaxagents.agents.on_policy_checks import check_actors
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    check_components,
+    is_bounded,
+    is_box,
+    is_discrete,
+    is_multi_discrete,
+    map_spaces,
+    parts,
+)
 from jaxagents.networks import (
+    CategoricalActor,
+    GaussianActor,
+    JointActor,
     Masked,
+    MultiCategoricalActor,
     Normalised,
     ObservationOnly,
     PerActor,
@@ -129,3 +144,178 @@ def _own_observations(agent: OnPolicyBase) -> bool:
         return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]
     return all(len(shape) > 1 and shape[0] == agent.n_actors for shape in shapes)
+
+
+def distribution_of(
+    space: Space, output: PyTree, squash_actions: bool, env: str
+) -> ops.Distribution:
+    """The distribution of actions in a space that the output of an actor describes.
+
+    Args:
+        space: The space: discrete, several discrete ones, a box, or a dict or tuple of such.
+        output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a dict or
+            tuple of such. In a box, mean and deviation are in units of half of it where its bounds are
+            finite.
+        squash_actions: Whether actions in boxes are squashed by tanh rather than clipped.
+        env: Name of the environment, for messages.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        ValueError: The output does not fit the space.
+    """
+    if parts(space) is None:
+        return _of_one_space(space, output, squash_actions, env)
+    _check_parts(output, space, env)
+
+    def of_part(part: Space, given: PyTree) -> ops.Distribution:
+        return _of_one_space(part, given, squash_actions, env)
+
+    return ops.Joint(map_spaces(of_part, space, output))
+
+
+def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
+    if is_multi_discrete(space):
+        _check_several(output, len(space.nvec), env)
+        for logits, n in zip(output, space.nvec, strict=True):
+            _check_logits(logits, int(n), env)
+        return ops.Joint(tuple(ops.Categorical(logits) for logits in output), stacked=True)
+    if is_discrete(space):
+        _check_logits(output, int(space.n), env)
+        return ops.Categorical(output)
+    _check_moments(output, tuple(space.shape), env)
+    mean, log_std = output
+    log_std = jnp.broadcast_to(log_std, mean.shape)
+    event_ndim = len(space.shape)
+    if not is_bounded(space):
+        return ops.Gaussian(mean, log_std, event_ndim)
+    low, high = box_bounds(space)
+    if squash_actions:
+        return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
+    low, high = (atleast_nd(bound, mean.ndim) for bound in (low, high))
+    centre, half = 0.5 * (low + high), 0.5 * (high - low)
+    return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
+
+
+def default_actor(space: Space, **fields: Any) -> nn.Module:
+    """The default actor of one actor.
+
+    Args:
+        space: Its space of actions.
+        **fields: Fields that all kinds of actors have, such as `n_categories`.
+
+    Returns:
+        The network.
+    """
+    children = parts(space)
+    if children is not None:
+        actors = {name: default_actor(child, features=()) for name, child in children.items()}
+        named = isinstance(space.spaces, Mapping)
+        return JointActor(actors if named else tuple(actors.values()), **fields)
+    if is_multi_discrete(space):
+        return MultiCategoricalActor(tuple(map(int, space.nvec)), **fields)
+    if is_discrete(space):
+        return CategoricalActor(int(space.n), **fields)
+    return GaussianActor(tuple(space.shape), **fields)
+
+
+def check_action_space(space: Space, squash_actions: bool, agent: str, env: str) -> None:
+    """Raises unless a ready-made policy can act in a space.
+
+    Args:
+        space: The space.
+        squash_actions: Whether actions in boxes are squashed.
+        agent: Name of the agent.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It cannot.
+    """
+
+    def check(part: Space) -> None:
+        check_components(part, f"{env}.action_space")
+        if is_discrete(part) or is_multi_discrete(part):
+            return
+        if not is_box(part):
+            raise ValueError(
+                f"{agent} acts in discrete and box spaces, and in dicts and tuples of them, but "
+                f"{env}.action_space is {space!r}. Subclass {agent}Base and give the policy."
+            )
+        if squash_actions and not is_bounded(part):
+            raise ValueError(
+                f"squash_actions needs finite bounds, but {env}.action_space is {space!r}."
+            )
+        if math.prod(part.shape) == 0:
+            raise ValueError(f"{env}.action_space is empty: {space!r}.")
+
+    map_spaces(check, space)
+
+
+def _check_logits(output: PyTree, n_actions: int, env: str) -> None:
+    """Raises unless an actor gives a logit for each action."""
+    shape = getattr(output, "shape", None)
+    if shape is None or shape[-1:] != (n_actions,):
+        raise ValueError(
+            f"The actor of a ready-made policy must give {n_actions} logits, one for each action of "
+            f"{env}, got {_described(output)}: look at config.actor_network."
+        )
+
+
+def _check_moments(output: PyTree, shape: tuple[int, ...], env: str) -> None:
+    """Raises unless an actor gives a mean and a logarithm of the standard deviation."""
+    is_pair = isinstance(output, tuple | list) and len(output) == 2
+    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
+        raise ValueError(
+            "The actor of a ready-made policy must give a mean and a logarithm of the standard "
+            f"deviation, both of shape {shape} for {env}, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def _check_several(output: PyTree, number: int, env: str) -> None:
+    """Raises unless an actor gives several outputs in a tuple."""
+    if not isinstance(output, tuple | list) or len(output) != number:
+        raise ValueError(
+            f"The actor of a ready-made policy must give a tuple of {number} arrays of logits, one for "
+            f"each of the actions that {env} takes at once, got {_described(output)}: look at "
+            "config.actor_network."
+        )
+
+
+def _check_parts(output: PyTree, space: Space, env: str) -> None:
+    """Raises unless an actor gives an output for every part of an action."""
+    children = parts(space)
+    if children is None:
+        return
+    is_named = isinstance(space.spaces, Mapping)
+    names = sorted(children) if is_named else len(children)
+    if isinstance(output, Mapping) and is_named:
+        found = sorted(output)
+    else:
+        found = len(output) if isinstance(output, tuple | list) and not is_named else None
+    if found != names:
+        wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
+        raise ValueError(
+            f"The actor of a ready-made policy must give {wanted}, an output for each part of an action "
+            f"of {env}, got {_described(output)}: look at config.actor_network."
+        )
+    for name, child in children.items():
+        _check_parts(output[name], child, env)
+
+
+def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:
+    return hasattr(x, "shape") and x.shape[x.ndim - len(shape) :] == shape and x.ndim >= len(shape)
+
+
+def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
+    """Whether an array, or a number, can be broadcast to the mean."""
+    shape = getattr(x, "shape", ())
+    pairs = zip(reversed(shape), reversed(mean.shape), strict=False)
+    return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
+
+
+def _described(output: PyTree) -> str:
+    shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
+    found = " and ".join(shapes) or "nothing"
+    return found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
+from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_single_precision
@@ -59,6 +60,23 @@ class SkipNotFinite:
     def __signature__(self) -> inspect.Signature:
         """The parameters that the optimizer takes."""
         return inspect.signature(self.optimizer)
+
+
+def annealed_adam(
+    learning_rate: optax.ScalarOrSchedule, eps: ArrayLike = 1e-8, *, n_gradient_steps: int
+) -> optax.GradientTransformation:
+    """Adam whose steps shrink linearly to zero.
+
+    Args:
+        learning_rate: The first step size.
+        eps: Term added to the denominator.
+        n_gradient_steps: Number of gradient steps after which nothing is left of it.
+
+    Returns:
+        The optimizer.
+    """
+    annealing = optax.linear_schedule(1.0, 0.0, n_gradient_steps)
+    return optax.chain(optax.adam(learning_rate, eps=eps), optax.scale_by_schedule(annealing))
 
 
 def make_optimizer(
