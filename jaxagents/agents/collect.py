@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import struct
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
@@ -209,7 +208,7 @@ def drawing(
     by_noise = isinstance(shapes, ops.Reparametrised) and shapes.draws_noise
     if by_noise:
         noise = jax.eval_shape(shapes.noise, jax.random.key(0))
-        by_noise = optax.tree.size(noise) <= _MOST_NOISE
+        by_noise = sum(x.size for x in jax.tree.leaves(noise)) <= _MOST_NOISE
 
     def act(draw: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree, Array]:
         carry, distribution = distribution_at(agent, actor, carry, obs)
