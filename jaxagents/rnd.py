@@ -179,17 +179,11 @@ class RNDBase(PPOBase):
             traj.next_obs,
             batch_size=steps_at_once(self.config),
         )
-        received, returns = observe_rewards(
-            errors,
-            jnp.zeros_like(traj.terminated),
-            novelty.received,
-            novelty.returns,
-            runner.hyperparams.gamma,
-            self.config.replicated_updates,
-        )
-        intrinsic = ops.scale_rewards(errors, returns, jnp.inf)
+        never, gamma = jnp.zeros_like(traj.terminated), runner.hyperparams.gamma
+        novelty = observe_rewards(novelty, errors, never, gamma, self.config.replicated_updates)
+        intrinsic = ops.scale_rewards(errors, novelty.returns, jnp.inf)
         reward = traj.reward + runner.hyperparams.intrinsic_coeff * intrinsic
-        runner = runner.replace(extra=novelty.replace(received=received, returns=returns))
+        runner = runner.replace(extra=novelty)
         return runner, traj._replace(reward=reward, extra={_INTRINSIC: intrinsic})
 
     def _learn(

@@ -155,7 +155,7 @@ def collect(
     if episodes is not agent.episodes:
         check_alike(agent.episodes, episodes, f"{type(agent).__name__}._rollout_environment")
     initial = initial_carry(actor.model_def)
-    draw, act = drawing(agent, actor, runner.carry, runner.obs)
+    draw, act = drawing(agent, actor)
 
     def act_and_step(
         players: tuple[PyTree, PyTree, PyTree],
@@ -187,31 +187,28 @@ def collect(
     return runner.replace(obs=obs, envstate=envstate, carry=carry), traj
 
 
-def drawing(
-    agent: "OnPolicyBase", actor: TrainState, carry: PyTree, obs: PyTree
-) -> tuple[Callable, Callable]:
+def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callable]:
     """The halves of acting at random: random numbers for many steps at once, and actions of them.
 
     Args:
         agent: The agent.
         actor: State of the actor's training.
-        carry: Memories of the policy, environments first.
-        obs: Observations, environments first.
 
     Returns:
         A function that maps a random key and a shape to so many draws, and one that maps a draw, a
         memory and one observation to the memory afterwards, an action and its log-probability. A draw is
         the noise of the distribution if that is few numbers, and otherwise a key.
     """
-    of_one = jax.tree.map(lambda x: x[0], (carry, obs))
-    _, shapes = jax.eval_shape(functools.partial(distribution_at, agent, actor), *of_one)
+    distribution_of = functools.partial(distribution_at, agent, actor)
+    one = initial_carry(actor.model_def), agent._observation
+    _, shapes = jax.eval_shape(distribution_of, *one)
     by_noise = isinstance(shapes, ops.Reparametrised) and shapes.draws_noise
     if by_noise:
         noise = jax.eval_shape(shapes.noise, jax.random.key(0))
         by_noise = sum(x.size for x in jax.tree.leaves(noise)) <= _MOST_NOISE
 
     def act(draw: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree, Array]:
-        carry, distribution = distribution_at(agent, actor, carry, obs)
+        carry, distribution = distribution_of(carry, obs)
         action = distribution.sample_from(draw) if by_noise else distribution.sample(draw)
         return carry, action, distribution.log_prob(action).reshape(agent._actors_shape)
 
@@ -230,18 +227,14 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
     config = agent.config
 
     def draw(runner: Runner, block: ArrayLike) -> PyTree:
-        actor = runner.actor_training
-        one = initial_carry(actor.model_def), agent._observation
-        carry, obs = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), one)
-        draw_noise, _ = drawing(agent, actor, carry, obs)
+        draw_noise, _ = drawing(agent, runner.actor_training)
         key = jax.random.fold_in(keys_of_update(config, runner.rng).rollout, block)
         return draw_noise(key, (config.rollout_length, config.batch_size))
 
     def act(
         actor: TrainState, carry: PyTree, obs: PyTree, noise: PyTree
     ) -> tuple[PyTree, PyTree, Array]:
-        _, act = drawing(agent, actor, carry, obs)
-        return jax.vmap(act)(noise, carry, obs)
+        return jax.vmap(drawing(agent, actor)[1])(noise, carry, obs)
 
     def begin(runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
         critic = whole_critic(config, runner.actor_training, runner.critic_training)

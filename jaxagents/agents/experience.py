@@ -166,15 +166,8 @@ def with_returns(
     """The runner whose statistics of returns have further rewards in them, if it has any."""
     if not config.normalise_rewards:
         return runner
-    received, returns = observe_rewards(
-        seen["rewards"],
-        seen["ends"],
-        runner.received,
-        runner.returns,
-        runner.hyperparams.gamma,
-        config.replicated_updates,
-    )
-    return runner.replace(received=received, returns=returns)
+    gamma, replicated = runner.hyperparams.gamma, config.replicated_updates
+    return observe_rewards(runner, seen["rewards"], seen["ends"], gamma, replicated)
 
 
 def after_observing(

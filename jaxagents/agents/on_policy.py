@@ -31,7 +31,7 @@ from jaxagents.agents.collect import (
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
 from jaxagents.agents.on_policy_checks import check_agent, check_learned
-from jaxagents.agents.runners import Runner, of_all
+from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards, of_all
 from jaxagents.agents.transitions import (
     AdvantageInput,
     ReturnInput,
@@ -157,7 +157,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return runner, Report(in_32_bits(numbers), nonfinite)
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the rewards to learn from: the true ones, normalised if the configuration says.
+        """A rollout with the rewards to learn from: the true ones, scaled if the configuration says so.
 
         Args:
             runner: The runner after the rollout.
@@ -168,7 +168,11 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         if not self.config.normalise_rewards:
             return runner, traj
-        return targets.with_scaled_rewards(self, runner, traj)
+        over, gamma = traj.terminated | traj.truncated, runner.hyperparams.gamma
+        replicated, weights = self.config.replicated_updates, playing(traj.obs)
+        runner = observe_rewards(runner, traj.reward, over, gamma, replicated, weights)
+        reward = ops.scale_rewards(traj.reward, runner.returns, MOST_REWARD)
+        return runner, traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with values of the critic as it now is, and the advantages and returns they give.

@@ -94,25 +94,19 @@ def _check_hooks(agent: "OnPolicyBase") -> None:
 def _check_networks(agent: "OnPolicyBase") -> None:
     """Raises unless networks fit the configuration, with or without a memory and a trunk."""
     name, fields = type(agent).__name__, ("actor_network", "critic_network")
-    if agent.config.trunk is not None:
-        _check_behind_trunk(name, {field: own_network(agent, field) for field in fields})
+    for field in fields if agent.config.trunk is not None else ():
+        network = own_network(agent, field)
+        if isinstance(network, Normalised):
+            raise TypeError(
+                f"{name}: with config.trunk, {field} sees no observations: put Normalised around "
+                "the trunk instead, or set normalise_observations=True."
+            )
+        if remembers(network):
+            raise TypeError(
+                f"{name}: with config.trunk, the memory of {field} belongs into the trunk, which "
+                "alone sees observations in their order."
+            )
     _check_memory(name, agent.config, {field: network_of(agent, field) for field in fields})
-
-
-def _check_behind_trunk(agent: str, networks: dict[str, nn.Module]) -> None:
-    """Raises if a network that sees a trunk's features has a memory, or statistics of observations."""
-    normalised = [name for name, network in networks.items() if isinstance(network, Normalised)]
-    if normalised:
-        raise TypeError(
-            f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "
-            "the trunk instead, or set normalise_observations=True."
-        )
-    remembering = [name for name, network in networks.items() if remembers(network)]
-    if remembering:
-        raise TypeError(
-            f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
-            "alone sees observations in their order."
-        )
 
 
 def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Module]) -> None:

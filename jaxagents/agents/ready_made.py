@@ -177,25 +177,37 @@ def distribution_of(
 
 def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
     if is_multi_discrete(space):
-        _check_several(output, len(space.nvec), env)
-        for logits, n in zip(output, space.nvec, strict=True):
-            _check_logits(logits, int(n), env)
-        return ops.Joint(tuple(ops.Categorical(logits) for logits in output), stacked=True)
+        n_actions = [*map(int, space.nvec)]
+        if not isinstance(output, tuple | list) or len(output) != len(n_actions):
+            wanted = (
+                f"a tuple of {len(n_actions)} arrays of logits, one for each of the actions that"
+            )
+            raise _misfit(f"{wanted} {env} takes at once", output)
+        each = [_categorical(*pair, env) for pair in zip(output, n_actions, strict=True)]
+        return ops.Joint(tuple(each), stacked=True)
     if is_discrete(space):
-        _check_logits(output, int(space.n), env)
-        return ops.Categorical(output)
-    _check_moments(output, tuple(space.shape), env)
+        return _categorical(output, int(space.n), env)
+    shape = tuple(space.shape)
+    is_pair = isinstance(output, tuple | list) and len(output) == 2
+    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
+        wanted = "a mean and a logarithm of the standard deviation, both of shape"
+        raise _misfit(f"{wanted} {shape} for {env}", output)
     mean, log_std = output
     log_std = jnp.broadcast_to(log_std, mean.shape)
-    event_ndim = len(space.shape)
     if not is_bounded(space):
-        return ops.Gaussian(mean, log_std, event_ndim)
+        return ops.Gaussian(mean, log_std, len(shape))
     low, high = box_bounds(space)
     if squash_actions:
-        return ops.TanhGaussian(ops.Gaussian(mean, log_std, event_ndim), low, high)
-    low, high = (atleast_nd(bound, mean.ndim) for bound in (low, high))
+        return ops.TanhGaussian(ops.Gaussian(mean, log_std, len(shape)), low, high)
+    low, high = atleast_nd(low, mean.ndim), atleast_nd(high, mean.ndim)
     centre, half = 0.5 * (low + high), 0.5 * (high - low)
-    return ops.Gaussian(centre + half * mean, np.log(half) + log_std, event_ndim)
+    return ops.Gaussian(centre + half * mean, np.log(half) + log_std, len(shape))
+
+
+def _categorical(logits: PyTree, n_actions: int, env: str) -> ops.Categorical:
+    if getattr(logits, "shape", ())[-1:] != (n_actions,):
+        raise _misfit(f"{n_actions} logits, one for each action of {env}", logits)
+    return ops.Categorical(logits)
 
 
 def default_actor(space: Space, **fields: Any) -> nn.Module:
@@ -252,37 +264,6 @@ def check_action_space(space: Space, squash_actions: bool, agent: str, env: str)
     map_spaces(check, space)
 
 
-def _check_logits(output: PyTree, n_actions: int, env: str) -> None:
-    """Raises unless an actor gives a logit for each action."""
-    shape = getattr(output, "shape", None)
-    if shape is None or shape[-1:] != (n_actions,):
-        raise ValueError(
-            f"The actor of a ready-made policy must give {n_actions} logits, one for each action of "
-            f"{env}, got {_described(output)}: look at config.actor_network."
-        )
-
-
-def _check_moments(output: PyTree, shape: tuple[int, ...], env: str) -> None:
-    """Raises unless an actor gives a mean and a logarithm of the standard deviation."""
-    is_pair = isinstance(output, tuple | list) and len(output) == 2
-    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
-        raise ValueError(
-            "The actor of a ready-made policy must give a mean and a logarithm of the standard "
-            f"deviation, both of shape {shape} for {env}, got {_described(output)}: look at "
-            "config.actor_network."
-        )
-
-
-def _check_several(output: PyTree, number: int, env: str) -> None:
-    """Raises unless an actor gives several outputs in a tuple."""
-    if not isinstance(output, tuple | list) or len(output) != number:
-        raise ValueError(
-            f"The actor of a ready-made policy must give a tuple of {number} arrays of logits, one for "
-            f"each of the actions that {env} takes at once, got {_described(output)}: look at "
-            "config.actor_network."
-        )
-
-
 def _check_parts(output: PyTree, space: Space, env: str) -> None:
     """Raises unless an actor gives an output for every part of an action."""
     children = parts(space)
@@ -296,10 +277,7 @@ def _check_parts(output: PyTree, space: Space, env: str) -> None:
         found = len(output) if isinstance(output, tuple | list) and not is_named else None
     if found != names:
         wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
-        raise ValueError(
-            f"The actor of a ready-made policy must give {wanted}, an output for each part of an action "
-            f"of {env}, got {_described(output)}: look at config.actor_network."
-        )
+        raise _misfit(f"{wanted}, an output for each part of an action of {env}", output)
     for name, child in children.items():
         _check_parts(output[name], child, env)
 
@@ -315,7 +293,12 @@ def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
     return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
 
 
-def _described(output: PyTree) -> str:
+def _misfit(wanted: str, output: PyTree) -> ValueError:
+    """The error of an actor whose output is none of its space of actions."""
     shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
     found = " and ".join(shapes) or "nothing"
-    return found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"
+    found = found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"
+    return ValueError(
+        f"The actor of a ready-made policy must give {wanted}, got {found}: look at "
+        "config.actor_network."
+    )

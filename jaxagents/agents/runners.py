@@ -125,21 +125,20 @@ def of_all(memories: PyTree, n_envs: int) -> PyTree:
 
 
 def observe_rewards(
+    statistics: Any,
     rewards: Float[Array, "time environments *actors"],
     over: Bool[Array, "time environments"],
-    received: Float[Array, "environments *actors"],
-    returns: ops.Moments,
     gamma: Traced,
     replicated: bool,
     playing: Float[Array, "time environments *actors"] | None = None,
-) -> tuple[Float[Array, "environments *actors"], ops.Moments]:
-    """Adds the rewards of a rollout to the running statistics of returns, used to scale rewards.
+) -> Any:
+    """Adds the rewards of a rollout to running statistics of returns, used to scale rewards.
 
     Args:
+        statistics: Has `received`, the discounted rewards of current episodes so far, and `returns`, the
+            moments of such returns, such as a runner.
         rewards: True rewards.
         over: Whether episodes end, terminated or truncated, after the steps.
-        received: Discounted rewards of the episodes before the rollout.
-        returns: Moments of such returns at all earlier steps.
         gamma: Discount.
         replicated: Whether each device of a mesh adds up all of them, which gives the same sums on any
             number of devices.
@@ -147,10 +146,12 @@ def observe_rewards(
             no actor leaves early.
 
     Returns:
-        The discounted rewards and the moments after the rollout.
+        The statistics after the rollout.
     """
-    so_far, received = ops.running_returns(rewards, over, received, gamma)
+    so_far, received = ops.running_returns(rewards, over, statistics.received, gamma)
     if replicated:
         so_far, playing = sharding.in_one_order((sharding.whole(so_far), playing))
-    n_axes = so_far.ndim - returns.mean.ndim
-    return received, ops.merge_moments(returns, ops.moments_of(so_far, n_axes, playing))
+    n_axes = so_far.ndim - statistics.returns.mean.ndim
+    moments = ops.moments_of(so_far, n_axes, playing)
+    returns = ops.merge_moments(statistics.returns, moments)
+    return statistics.replace(received=received, returns=returns)

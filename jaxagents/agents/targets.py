@@ -1,4 +1,4 @@
-"""Targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
+"""Targets of on-policy agents: values, advantages and returns of a rollout."""
 
 import functools
 import math
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards
+from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import (
     AdvantageInput,
     ReturnInput,
@@ -37,35 +37,6 @@ BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 
 _REMEMBERED = 100
 """Rollouts. Returns grow while an agent learns, so that old ones must be forgotten."""
-
-
-# Rewards.
-
-
-def with_scaled_rewards(
-    agent: "OnPolicyBase", runner: Runner, traj: Transition
-) -> tuple[Runner, Transition]:
-    """A rollout whose rewards are in units of the standard deviation of returns until its end.
-
-    Args:
-        agent: The agent.
-        runner: The runner after the rollout.
-        traj: The rollout, with true rewards.
-
-    Returns:
-        The runner with the statistics of returns, and the rollout.
-    """
-    received, returns = observe_rewards(
-        traj.reward,
-        traj.terminated | traj.truncated,
-        runner.received,
-        runner.returns,
-        runner.hyperparams.gamma,
-        agent.config.replicated_updates,
-        playing(traj.obs),
-    )
-    reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
-    return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
 
 
 # Values.
