@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 _MOST_DEVIATIONS = 5.0
-"""Standard deviations to which what the embeddings see is clipped."""
+"""Standard deviations to which observations of the embeddings are clipped."""
 _INTRINSIC = "intrinsic_reward"
 _PREDICTOR = "predictor"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(ppo.AgentConfig):
-    """Static configuration of RND: that of [PPO][jaxagents.ppo.AgentConfig], and one more network.
+    """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], and one more network.
 
     Attributes:
         embedding_network: The network of the target and of the predictor, which maps an observation to a
@@ -58,10 +58,10 @@ class AgentConfig(ppo.AgentConfig):
 class HyperParameters(ppo.HyperParameters):
     """Traced hyperparameters of RND.
 
-    Those of [PPO][jaxagents.ppo.HyperParameters], and
+    [PPO's][jaxagents.ppo.HyperParameters], and
 
     Attributes:
-        intrinsic_coeff: Weight of the intrinsic rewards, beside that of 1 of the environment's.
+        intrinsic_coeff: Weight of the intrinsic rewards; the environment's have weight 1.
         predictor_share: Share of the samples of a rollout from which the predictor learns, so that what
             is new does not become familiar too soon where there are many environments. The paper has 32
             divided by their number.
@@ -95,7 +95,7 @@ class Embedding(nn.Module):
 
 
 class Novelty(struct.PyTreeNode):
-    """Everything by which a training knows how new observations are.
+    """Target and predictor, whose error says how new an observation is.
 
     Attributes:
         target: The random embedding, which is not trained.
@@ -138,7 +138,7 @@ class RNDBase(PPOBase):
     _hooks = (*PPOBase._hooks, "_embedding_network")
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
-        """Those of PPO, and the parameters of the predictor; see `Behaviour`."""
+        """PPO's, and the parameters of the predictor; see `Behaviour`."""
         parameters = {"parameters of the predictor": runner.extra.predictor.params}
         return {**super().vital_arrays(runner), **parameters}
 
@@ -244,7 +244,7 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Policy and default networks are those of [`PPO`][jaxagents.ppo.PPO].
+    Policy and default networks are [`PPO`][jaxagents.ppo.PPO]'s.
     """
 
     def _embedding_network(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""The networks of actor and critic: those of the configuration, alone or behind a trunk.
+"""The networks of actor and critic, as the configuration has them, alone or behind a trunk.
 
 A trunk that both share is trained with the actor, by the losses of both.
 """

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Sharing = Literal["separate", "shared", "torso"]
-"""Parameters that networks of several actors have in common: none, all, or those of hidden layers."""
+"""Parameters that networks of several actors share: none, all, or the hidden layers."""
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 _REAL = Interval(float("-inf"), float("inf"))
@@ -61,14 +61,14 @@ class OnPolicyConfig(Config):
         actor_network: A `flax.linen` module, or a module class or other function that is called
             with this configuration to make one. `None` takes a default network.
         critic_network: As `actor_network`, for the value.
-        trunk: A network, as `actor_network`, of what is observed, whose output both networks are given
-            in its place. It is trained with the actor, by the losses of both. Default networks behind
+        trunk: A network of observations, as `actor_network`, whose output both networks are given
+            in their place. It is trained with the actor, by the losses of both. Default networks behind
             it are single layers. `None` for none: actor and critic have nothing in common.
         memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
             `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
         memory_size: Number of units of the cell.
         network_sharing: The parameters that the default networks of several actors have in common:
-            `"separate"` none, `"shared"` all, `"torso"` those of the hidden layers, so that each actor
+            `"separate"` none, `"shared"` all, `"torso"` the hidden layers, so that each actor
             has only a last layer of its own. A centralised critic is one network anyhow.
         optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
             given those fields of the `OptimizerParams` that it takes as arguments and that no
@@ -80,7 +80,7 @@ class OnPolicyConfig(Config):
         normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
             returns. Metrics and evaluations show the true ones.
         normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
-            statistics. Advantages are those of the true ones.
+            statistics. Advantages are computed from the true ones.
     """
 
     batch_size: int = checked(16, positive)
@@ -189,7 +189,7 @@ class PlayingHyperparameters(Hyperparameters):
     """Base of the hyperparameters of agents that learn by playing.
 
     Attributes:
-        env_params: Parameters of the environment by name, in place of those that the agent was made
+        env_params: Parameters of the environment by name, in place of the ones that the agent was made
             with: numbers, arrays of them for `sweep` and `jax.vmap`, schedules, or functions of the
             update step.
     """
@@ -337,8 +337,8 @@ class SequencesConfig(LearnerAgentConfig):
     Attributes:
         sequence_length: With a memory, number of steps of the sequences that are learned from. Divides
             `minibatch_size`.
-        burn_in: Number of the first steps of each sequence by which the memory is only brought up to
-            date, and from which nothing is learned.
+        burn_in: Number of steps at the start of each sequence that only bring the memory up to date:
+            nothing is learned from them.
     """
 
     sequence_length: int = checked(16, positive)
@@ -392,7 +392,7 @@ class OffPolicyConfig(SequencesConfig):
             is taken.
         prioritised_replay: Whether transitions are drawn in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
-            of uniformly; with a memory, sequences in proportion to those of their steps.
+            of uniformly; with a memory, sequences in proportion to the errors of their steps.
         normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
             returns. The replay buffer, metrics and evaluations have the true ones.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a

@@ -32,7 +32,7 @@ class Experience(NamedTuple):
     """Outcomes of steps in all environments, time first.
 
     Attributes:
-        nonfinite: Whether that of each environment was not finite; after all steps, whether any was.
+        nonfinite: Whether what each environment gave was not finite; after all steps, whether any was.
         seen: The parts of transitions that statistics are made of.
     """
 

@@ -158,11 +158,11 @@ def numbers_of(actor: dict[str, T], critic: dict[str, T]) -> dict[str, T]:
     """The numbers that describe the fits of both networks.
 
     Args:
-        actor: Those of the actor's fit, or their shapes.
-        critic: Those of the critic's fit, or their shapes.
+        actor: Numbers of the actor's fit, or their shapes.
+        critic: Numbers of the critic's fit, or their shapes.
 
     Returns:
-        All of them; those of every fit are named after their network, such as `actor_loss`.
+        All of them; the ones of every fit are named after their network, such as `actor_loss`.
 
     Raises:
         ValueError: Two of them have the same name.

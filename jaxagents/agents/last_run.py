@@ -26,28 +26,39 @@ _AS_BEFORE = (
 
 
 class LastRun(Generic[RunnerT]):
-    """The runner and the metrics of an agent's last run. Nothing else about an agent changes."""
+    """The runner and the metrics of an agent's last run. Nothing else about an agent changes.
+
+    Attributes:
+        runner: Its runner; `None` if there is no run.
+    """
 
     def __init__(self) -> None:
         """Remembers nothing yet."""
-        self._noted: tuple[RunnerT, Metrics, int | None] | None = None
+        self.runner: RunnerT | None = None
+        self._metrics: Metrics | None = None
+        self._n_updates: int | None = None
 
     def note(self, runner: RunnerT, metrics: Metrics, n_updates: int | None) -> None:
         """Takes a runner and its metrics; see `Agent.collect_training`."""
         check_single(runner)
-        check_metrics_of_one(metrics)
-        copies = jax.tree.map(np.array, metrics)  # whose caller may change its own
-        self._noted = runner, copies, n_updates
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a run."""
-        return self._noted is not None
-
-    @property
-    def runner(self) -> RunnerT | None:
-        """Its runner."""
-        return None if self._noted is None else self._noted[0]
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                "metrics must be a dict of arrays, such as train returns, or {} for none, got "
+                f"{metrics!r}."
+            )
+        if metrics and "update_step" not in metrics:
+            raise ValueError(
+                "metrics must be those of a training, with 'update_step' of shape (points,), or {} for "
+                f"none, got {sorted(metrics)}."
+            )
+        shape = np.shape(metrics["update_step"]) if metrics else (0,)
+        if len(shape) != 1:
+            raise ValueError(
+                "metrics must be those of one training, with 'update_step' of shape (points,), got one "
+                f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
+            )
+        copies = jax.tree.map(np.array, metrics)  # the caller may change its own
+        self.runner, self._metrics, self._n_updates = runner, copies, n_updates
 
     @property
     def usable_runner(self) -> RunnerT:
@@ -57,29 +68,28 @@ class LastRun(Generic[RunnerT]):
             RuntimeError: There is no run.
             ValueError: The runner is used up.
         """
-        if self._noted is None:
+        runner: Any = self.runner
+        if runner is None:
             raise RuntimeError(
                 "This agent has not been trained: call train or restore first, or collect_training "
                 "with the results of a compiled train."
             )
-        runner: Any = self._noted[0]
-        if is_deleted(runner.update_step):  # as all of its arrays, which would take longer to ask
+        if is_deleted(runner.update_step):  # as all of its arrays are, which takes longer to ask
             check_not_used_up(runner)
         return runner
 
     @property
     def metrics(self) -> Metrics | None:
-        """A copy of its metrics, with those of the runs before it."""
-        return None if self._noted is None else jax.tree.map(np.array, self._noted[1])
+        """A copy of its metrics, after those of the runs before it."""
+        return None if self._metrics is None else jax.tree.map(np.array, self._metrics)
 
     @property
     def n_updates(self) -> int:
         """Number of updates behind its runner; zero if there is no run."""
-        if self._noted is None:
-            return 0
-        given = self._noted[2]
+        if self.runner is None or self._n_updates is not None:
+            return self._n_updates or 0
         runner: Any = self.usable_runner
-        return int(runner.update_step) if given is None else given
+        return int(runner.update_step)
 
     @property
     def is_evaluated(self) -> bool:
@@ -133,13 +143,10 @@ def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
 
 
 def check_single(runner: Any) -> None:
-    """Raises if a runner is a stack of several trainings.
-
-    Raises:
-        TypeError: It is no runner.
-        ValueError: It is.
-    """
-    check_is_runner(runner)
+    """Raises if something is no runner of any agent, or a stack of several."""
+    if not hasattr(runner, "update_step"):
+        hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
+        raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
     if jnp.ndim(runner.update_step):
         raise ValueError(
             f"This runner is a stack of {runner.update_step.size} trainings: select one with "
@@ -147,50 +154,9 @@ def check_single(runner: Any) -> None:
         )
 
 
-def check_is_runner(runner: object) -> None:
-    """Raises if something is no runner of any agent.
-
-    Raises:
-        TypeError: It is none.
-    """
-    if not hasattr(runner, "update_step"):
-        hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
-        raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
-
-
-def check_metrics_of_one(metrics: object) -> None:
-    """Raises unless something is the metrics of one training, or empty.
-
-    Raises:
-        TypeError: It is no dict.
-        ValueError: It is of several trainings, or does not say after which updates.
-    """
-    if not isinstance(metrics, Mapping):
-        raise TypeError(
-            "metrics must be a dict of arrays, such as train returns, or {} for none, got "
-            f"{metrics!r}."
-        )
-    shape = np.shape(metrics["update_step"]) if "update_step" in metrics else None
-    if metrics and shape is None:
-        raise ValueError(
-            "metrics must be those of a training, with 'update_step' of shape (points,), or {} for "
-            f"none, got {sorted(metrics)}."
-        )
-    if shape is not None and len(shape) != 1:
-        raise ValueError(
-            "metrics must be those of one training, with 'update_step' of shape (points,), got one of "
-            f"{shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
-        )
-
-
 def check_not_used_up(runner: PyTree) -> None:
-    """Raises if something is no runner, or the arrays of a runner are deleted.
-
-    Raises:
-        TypeError: It is no runner.
-        ValueError: They are.
-    """
-    check_is_runner(runner)
+    """Raises if something is no runner of one training, or the arrays of a runner are deleted."""
+    check_single(runner)
     if _is_used_up(runner):
         raise ValueError(
             "This runner's arrays were used up by advance: go on with the runner that it returned, "

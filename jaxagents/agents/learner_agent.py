@@ -71,7 +71,7 @@ class Units(NamedTuple):
         return jnp.zeros(math.prod(self.space.shape), jnp.float32)
 
     def to_environment(self, actions: Array) -> Array:
-        """Actions of the environment, from those of the learner."""
+        """Actions of the environment, from actions of the learner."""
         if self.is_discrete:
             return actions
         low, high = box_bounds(self.space)
@@ -80,7 +80,7 @@ class Units(NamedTuple):
         return actions * (0.5 * (high - low)) + 0.5 * (low + high)
 
     def to_learner(self, actions: Array) -> Array:
-        """Actions of the learner, from those of the environment."""
+        """Actions of the learner, from actions of the environment."""
         if self.is_discrete:
             return actions
         low, high = box_bounds(self.space)
@@ -157,8 +157,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     ) -> tuple[PyTree, Array]:
         """The action of the policy; see `Behaviour`.
 
-        Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
-        is random.
+        Drawn actions come from the learner's `sample_actions`: in DQN and its like, one in `epsilon` is
+        random.
         """
         with naming_observations(obs, self._observation, batches=True):
             seen = self._seen(carry, obs)

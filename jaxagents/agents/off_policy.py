@@ -41,7 +41,7 @@ _SMALLEST_PRIORITY = 1e-6
 class ReplayHyperparameters(PlayingHyperparameters):
     """Traced hyperparameters of prioritised replay, which uniform replay does not use.
 
-    The defaults are those of Castro et al., 2018, "Dopamine: a research framework for deep
+    The defaults are from Castro et al., 2018, "Dopamine: a research framework for deep
     reinforcement learning".
 
     Attributes:
@@ -80,7 +80,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 before learning started.
 
         Returns:
-            Actions of the learner, one for each environment; those of boxes are clipped to [-1, 1].
+            Actions of the learner, one for each environment; in boxes they are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 
@@ -163,7 +163,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws actions uniformly, of those that the observations allow."""
+        """Draws actions uniformly among the allowed ones."""
         units, n_envs = self._units, self.config.batch_size
         if units.n_actions is not None:
             return ops.random_actions(key, units.n_actions, action_mask(obs), (n_envs,))

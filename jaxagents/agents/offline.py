@@ -53,7 +53,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     _config_type = SequencesConfig
     _moments: PyTree = None
-    """Those of the dataset's observations, if they are normalised."""
+    """Running statistics of the dataset's observations, if they are normalised."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     @property
     def _n_groups(self) -> int:
-        """Number of groups whose rows are drawn: those of the whole mesh, while compiled for it."""
+        """Number of groups whose rows are drawn: of the whole mesh, while compiled for it."""
         return len(self.data.sizes)
 
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
@@ -280,7 +280,7 @@ class _Copy(NamedTuple):
 
     Attributes:
         groups: The copy.
-        digest: A digest of what was copied, by which a change of the dataset's arrays is noticed.
+        digest: A digest of the copied arrays, to notice when the dataset changes.
     """
 
     groups: Groups

@@ -63,7 +63,7 @@ _GIVEN_BY = {
     "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
     "_critic_loss": ("_critic_loss_input",),
 }
-"""The hooks of a loss, and those that say what it is given."""
+"""The hooks of a loss, and the hooks that make its inputs."""
 
 
 class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
@@ -328,7 +328,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            carry: The memory: first that of `initial_carry`, then the one that this returns.
+            carry: The memory: first `initial_carry(training)`, then the one that this returns.
             obs: One observation.
             rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
@@ -463,10 +463,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, of which the mean is taken, and arrays that describe the samples,
-            whose means are reported. One of them, `kl`, is the divergence from the old policy that
-            `_kl_threshold` limits. Instead of both, the loss of the whole minibatch and its mean KL
-            divergence: such a loss is given the minibatch as it was collected.
+            The loss of each sample, which is averaged, and arrays that describe the samples, whose means
+            are reported. One of them, `kl`, is the divergence from the old policy that `_kl_threshold`
+            limits. Instead of both, the loss of the whole minibatch and its mean KL divergence: such a
+            loss is given the minibatch as it was collected.
         """
 
     def _critic_loss(
@@ -485,8 +485,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
-            arrays that describe the samples.
+            The loss of each sample, or of the whole minibatch; and perhaps arrays to report,
+            which describe the samples.
         """
         value = self._values(training, obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
@@ -549,8 +549,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             runner: The runner before the rollout.
 
         Returns:
-            An environment whose states, observations and actions have the structure, shapes and dtypes
-            of those of the agent's own. Its attributes may hold arrays of the runner.
+            An environment whose states, observations and actions have the same structure, shapes and
+            dtypes as in the agent's own. Its attributes may hold arrays of the runner.
         """
         return self.episodes.env
 

@@ -232,7 +232,7 @@ def _shares_params(network: nn.Module | None) -> bool:
 
 
 def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
-    """The moments of returns after those of a rollout; `()` unless values are normalised."""
+    """Running statistics of targets with a rollout added; `()` unless values are normalised."""
     if not config.normalise_values:
         return runner.targets
     targets, weights = sharding.in_one_order(

@@ -12,7 +12,7 @@ from jaxagents.learners.memory import unroll
 from jaxagents.learners.train_state import TrainState
 
 NOT_YET = cast(Array, None)
-"""Stands for what is computed after the rollout."""
+"""A placeholder for fields that are computed after the rollout."""
 
 
 class Transition(NamedTuple):
@@ -161,7 +161,7 @@ def elements(rollout: PyTree) -> PyTree:
 
 
 def samples(minibatch: PyTree) -> PyTree:
-    """The steps of all sequences one after another, except for what is a `Sequence` itself.
+    """The steps of all sequences one after another, except for a `Sequence`, which stays.
 
     Args:
         minibatch: Pytree shaped `(sequences, time, ...)`.

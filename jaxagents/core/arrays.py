@@ -15,7 +15,7 @@ AnyArray = Array | np.ndarray
 ArrayT = TypeVar("ArrayT", Array, np.ndarray)
 
 _NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
-"""The types of 64 bits, and those of 32 in their place."""
+"""Types of 64 bits, and the types of 32 bits in their place."""
 
 
 def without_weak_types(tree: PyTree) -> PyTree:
@@ -168,7 +168,7 @@ def in_float32(numbers: PyTree) -> PyTree:
     """Numbers of the one type that programs are compiled for, whether they are Python's or arrays.
 
     Args:
-        numbers: A pytree of numbers. Those that JAX traces are left alone.
+        numbers: A pytree of numbers. Traced ones are left alone.
 
     Returns:
         The pytree.

@@ -105,7 +105,7 @@ def jit_in_place(function: Callable) -> Jitted:
 
 @functools.cache
 def _known_options(platform: str) -> dict[str, Any]:
-    """The compiler's options for quick programs, but for those that its release does not know."""
+    """The compiler's options for quick programs that its release knows."""
     known = {}
     for name, value in _QUICK.get(platform, {}).items():
         try:

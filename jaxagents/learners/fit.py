@@ -22,7 +22,7 @@ OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
 
 _LARGEST_SHARED_MINIBATCH = 8192
-"""Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+"""Samples. Larger ones keep several cores busy by themselves; two networks would crowd the caches."""
 
 _SAMPLES_OF_A_PART = 4096
 """The intermediate results of this many, for two networks, fit into the caches of a CPU."""
@@ -58,7 +58,7 @@ class Fit(NamedTuple):
         n_epochs: Largest number of epochs.
         kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
             limit.
-        prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
+        prepare: Maps the inputs of a whole minibatch to the inputs of `loss_fn`, which may get them in
             parts.
         example: The [`MinibatchShapes`][jaxagents.learners.fit.MinibatchShapes]; `None` before they
             are known.
@@ -149,7 +149,7 @@ def _epoch(
     number: ArrayLike,
     before: list[Fitted],
 ) -> list[Fitted]:
-    """The networks after a gradient step for each minibatch, except for those that are to stay."""
+    """The networks after a gradient step for each minibatch, except for networks that are to stay."""
     n_groups, n_parts = seeds.shape[1], _n_parts(fits, n_devices)
 
     def gradient_step(
