@@ -131,7 +131,7 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    check_explored(agent, units)
+    _check_explored(agent, units)
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -210,17 +210,8 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-def check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment.
-
-    Args:
-        agent: The agent.
-        units: What the hook gives.
-
-    Raises:
-        TypeError: Discrete actions are no whole numbers.
-        ValueError: The shape is another one.
-    """
+def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
+    """Raises unless a hook that explores gives one action of the learner for each environment."""
     hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
     shape = (agent.config.batch_size, *zero.shape)
     if jnp.shape(units) != shape:

@@ -232,24 +232,14 @@ def gradient_step(
     batch = batch_of(replay.rows_from(buffer, drawn))
     batch["weights"] = replay.weights_of(weights, batch)
     learner, info = update_on(config, learner, batch)
-    check_errors(type(learner).__name__, info, config.minibatch_size)
+    _check_errors(type(learner).__name__, info, config.minibatch_size)
     errors = replay.errors_of(jnp.abs(info.pop("td_errors")))
     priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
     return (learner, buffer.with_priorities(drawn, priorities).priorities), info
 
 
-def check_errors(learner: str, info: Info, n_samples: int) -> None:
-    """Raises unless a learner reports the error of each sample.
-
-    Args:
-        learner: Its name.
-        info: What it reports.
-        n_samples: Number of samples.
-
-    Raises:
-        TypeError: It reports none.
-        ValueError: It reports another number of them.
-    """
+def _check_errors(learner: str, info: Info, n_samples: int) -> None:
+    """Raises unless a learner reports the error of each sample."""
     if "td_errors" not in info:
         raise TypeError(
             "prioritised_replay needs a learner that takes weights and reports td_errors, which "
