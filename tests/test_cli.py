@@ -22,7 +22,6 @@ from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
-from jaxagents.agents.annealing import annealed_adam
 from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli import main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
@@ -32,6 +31,7 @@ from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.engine.replay import Replay
+from jaxagents.learners.optimizer import annealed_adam
 
 CARTPOLE = ["ppo", "CartPole-v1"]
 CONFIG = {"n_steps": 2, "batch_size": 4, "rollout_length": 8}
