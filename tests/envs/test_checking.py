@@ -4,7 +4,6 @@ import functools
 import random
 import re
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,13 +90,6 @@ def test_finds_nothing_wrong_with_an_environment_that_is_right(env):
     assert report.n_steps == 8 * N_STEPS
     assert report.n_actors == getattr(env, "n_actors", None)
     assert report.returns.shape[1:] == (() if report.n_actors is None else (report.n_actors,))
-
-
-def test_names_a_dtype_of_gymnax_that_is_declared_otherwise():
-    env, params = gymnax.make("FourRooms-misc")
-    with pytest.warns(UserWarning, match="observation_space has dtype float32"):
-        report = check(env, params)
-    assert (report.name, len(report.warnings)) == (env.name, 1)
 
 
 def test_reports_random_play():
