@@ -18,11 +18,10 @@ from jaxagents.agents.runners import RolloutRunner
 from jaxagents.agents.sequences import Sequence, elements, first_of
 from jaxagents.core.arrays import in_32_bits, select
 from jaxagents.core.config import checked
-from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
-from jaxagents.core.remembered import Steps
-from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.core.observed import Steps
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.learners.config import Example
 from jaxagents.learners.fit import in_groups

@@ -20,8 +20,8 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.report import Report
+from jaxagents.core.shared_programs import fingerprint
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
     check_allowed,

@@ -12,7 +12,7 @@ from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import draw_runs, print_table, report_episodes
 from jaxagents.cli.runs import Run
 from jaxagents.core import numbers
-from jaxagents.core.suites import GYMNASIUM, SUITES, is_installed
+from jaxagents.core.extras import GYMNASIUM, SUITES, is_installed
 
 
 def evaluate(words: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, PyTree, UInt8
 
 from jaxagents.core.extras import require
-from jaxagents.core.films import check_film, film
+from jaxagents.core.files import check_film, film
 from jaxagents.envs.environment import Environment
 
 Picture = UInt8[np.ndarray, "height width 3"]

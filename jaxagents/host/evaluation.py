@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.films import check_film, film
+from jaxagents.core.files import check_film, film
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset

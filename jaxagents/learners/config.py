@@ -13,9 +13,8 @@ from jaxtyping import PyTree
 
 from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import is_observed_beside
+from jaxagents.core.observed import Remembered, is_observed_beside, observation_of
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.core.remembered import Remembered, observation_of
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
     NetworkWrapper,

@@ -23,9 +23,8 @@ from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
-from jaxagents.core.observed import network_input
+from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
-from jaxagents.core.remembered import Remembered
 from jaxagents.core.schedules import has_schedules
 from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import (

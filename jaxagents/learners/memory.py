@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
-from jaxagents.core.remembered import Remembered, Steps, Successors, observation_of
+from jaxagents.core.observed import Remembered, Steps, Successors, observation_of
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.recurrent import initial_carry, remembers
 
@@ -83,7 +83,7 @@ class FromMemory(nn.Module):
         """The outputs for one observation, a batch of them, or samples.
 
         Args:
-            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.remembered`.
+            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.observed`.
             *more: Further arguments of the network.
             **options: Its keyword arguments.
 

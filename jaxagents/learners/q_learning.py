@@ -11,10 +11,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean

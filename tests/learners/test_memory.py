@@ -7,7 +7,7 @@ import pytest
 import trees
 from flax import linen as nn
 
-from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents.core.observed import Remembered, Steps, Successors
 from jaxagents.learners.memory import FromMemory, initial_carry, step, unroll
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (

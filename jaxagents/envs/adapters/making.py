@@ -4,8 +4,8 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from jaxagents.core.nearest import nearest
-from jaxagents.core.suites import GYMNASIUM, SUITES
+from jaxagents.core.extras import GYMNASIUM, SUITES
+from jaxagents.core.names import nearest
 from jaxagents.envs.adapters.functional import Functional, check_arguments
 from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment

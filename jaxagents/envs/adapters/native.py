@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, PyTree
 
-from jaxagents.core.suites import SUITES, check_installed
+from jaxagents.core.extras import SUITES, check_installed
 from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.spaces import Box, Composite, Space
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxagents.core.nearest import nearest
+from jaxagents.core.names import nearest
 from jaxagents.envs.episodes import InfoNames
 
 _OF_VECTORS = ("final_obs", "final_info")
