@@ -209,13 +209,11 @@ class DictProbe(Probe):
 @pytest.mark.parametrize(
     ("agent", "env", "fields"),
     [
-        (A2C, gymnax.make("Breakout-MinAtar"), {}),
         (A2C, gymnax.make("FrozenLake-misc"), {}),
-        (A2C, gymnax.make("PointRobot-misc"), {"squash_actions": True}),
         (IPPO, (DictProbe(2), None), {}),
         (PPO, (Probe(), None), {"critic_network": nn.Dense(1)}),
     ],
 )
-def test_learns_from_images_integers_boxes_and_pytrees(agent, env, fields):
+def test_learns_from_images_integers_and_pytrees(agent, env, fields):
     sizes = {"n_steps": 2, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
     trace_updates(agent(*env, agent._config_type(**sizes, **fields)))
