@@ -285,3 +285,7 @@ def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
         ) from error
     check_flag(flag, what)
     return flag.astype(bool).reshape(())
+
+
+Gymnax = Functional
+"""Its former name, where the object is an environment of gymnax."""
