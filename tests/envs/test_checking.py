@@ -135,7 +135,7 @@ def test_refuses_observations_in_which_there_is_nothing():
         def seen(self, position):
             return {"place": jnp.zeros(2), "none": jnp.zeros((2, 0))}
 
-    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "(2, 0)}: ")
+    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "'none': (2, 0)")
 
 
 def test_refuses_a_reset_without_a_state_and_a_space_to_draw_nothing_from():
