@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
-from jaxagents.agents.annealing import annealed_adam
 from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli import main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
@@ -30,6 +29,7 @@ from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.engine.replay import Replay
+from jaxagents.learners.optimizer import annealed_adam
 
 SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
 SIZES += ["--max-episode-steps", "10"]
@@ -202,7 +202,7 @@ def test_films_an_episode(trained, tmp_path, capsys, monkeypatch):
     missing = tmp_path / "no such folder"
     said = ends(["eval", str(trained), "--film", str(missing / "film.gif")], 2, capsys)
     assert f"there is no folder {missing}" in said
-    monkeypatch.setattr("jaxagents.envs.adapters.functional.Gymnax.can_draw", False)
+    monkeypatch.setattr("jaxagents.envs.adapters.functional.Functional.can_draw", False)
     said = ends(["eval", str(trained), "--film", str(tmp_path / "other.gif")], 2, capsys)
     assert "does not draw" in said
 
@@ -367,7 +367,7 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train", "ppo", "gymnasium:LunarLander-v3"], "Box2D is not installed"),
         (
             ["train", "ppo", "gymnasium:ALE/Pong-v5"],
-            "Those that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
+            "that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
         ),
         (["train", "ppo", "gymnasium:no_such:Pong-v5"], "No module named 'no_such'"),
         (["train", "ppo", "gymnasium:numpy:Pong-v5"], "Environment `Pong` doesn't exist"),

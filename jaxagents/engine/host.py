@@ -23,8 +23,7 @@ from jaxagents.engine.host_rollout import HostRollout, Rows
 from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 
 
 class OnHost(Generic[RunnerT]):
@@ -64,7 +63,10 @@ class OnHost(Generic[RunnerT]):
         )
         n_steps = self._program.config.rollout_length
         rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
-        jitted.learn.trace(learning, rollout)
+        if self._collection.store is None:
+            jitted.learn.trace(learning, rollout)
+        else:
+            jitted.learn.trace(jitted.store.trace(learning, rollout).out_info[0])
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
@@ -141,7 +143,7 @@ class OnHost(Generic[RunnerT]):
         return self._program.report(runner, played)
 
     def _training(self) -> HostEpisodes:
-        return self._env.training(self._n_envs, self._terms)
+        return self._env.episodes("training", self._n_envs, self._terms)
 
     def _playing(self, runner: RunnerT) -> "_Playing":
         return _Playing(self._training(), self._jitted, self._behaviour, runner)
@@ -167,7 +169,7 @@ class _Playing:
     ) -> None:
         self._episodes, self._jitted, self._behaviour = episodes, jitted, behaviour
         self._block = behaviour.config.rollout_length
-        self.learning = runner.replace(info={}, obs=(), envstate=(), carry=())
+        self.learning = _without_players(runner)
         self.report, self.is_finite = Report({}), []
         goes_on = episodes.go_to(_played(runner), runner.obs)
         self._initial = jitted.initial(behaviour._acting(runner))
@@ -219,6 +221,11 @@ class _Playing:
         envstate = EpisodeState(envstate=HostState(seed, number, actions), step=step)
         players = {"obs": self._episodes.obs, "envstate": envstate, "carry": self._carry}
         return self.learning.replace(**jax.tree.map(jnp.array, players))
+
+
+def _without_players(runner: Any) -> Any:
+    """The part of a runner that updates change."""
+    return runner.replace(info={}, obs=(), envstate=(), carry=())
 
 
 class _OnHost(NamedTuple):

@@ -24,8 +24,8 @@ from jaxagents.networks import (
     normalised,
     remembers,
 )
-from jaxagents.networks.masks import MaskedPolicy
-from jaxagents.networks.nnx_modules import check_not_nnx
+from jaxagents.networks.initialisation import check_not_nnx
+from jaxagents.networks.wrappers import MaskedPolicy
 
 
 def _widths(name: str, given: object) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ from jaxagents.learners.optimizer import optimized, with_learning_rate
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Torso, WithMemory
 from jaxagents.networks.initialisation import initialise
-from jaxagents.networks.normalised import OBSERVED
+from jaxagents.networks.wrappers import OBSERVED
 
 _RATE = "_learning_rate"
 

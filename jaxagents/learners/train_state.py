@@ -14,9 +14,8 @@ from jaxtyping import Array, Int, PyTree
 
 from jaxagents.core.pickling import PicklableNode, nonpytree_field
 from jaxagents.learners.losses import check_mean_loss
-from jaxagents.networks.initialisation import noting_inputs, shapes_of
-from jaxagents.networks.nnx_modules import name_of_network
-from jaxagents.networks.normalised import OBSERVED
+from jaxagents.networks.initialisation import name_of_network, noting_inputs, shapes_of
+from jaxagents.networks.wrappers import OBSERVED
 
 
 class TrainState(PicklableNode):
