@@ -26,7 +26,6 @@ CHECKED = [
     "jaxagents.learners.fit",
     "jaxagents.learners.losses",
     "jaxagents.agents.on_policy",
-    "jaxagents.agents.policy",
     "jaxagents.agents.collect",
     "jaxagents.agents.targets",
     "jaxagents.agents.fits",
@@ -69,13 +68,6 @@ class Scheduling(LoadScopeScheduling):
 def is_suite(file):
     """Whether tests of a file are the same for every agent or learner."""
     return file.endswith(("test_agents.py", "test_learners.py"))
-
-
-def pytest_itemcollected(item):
-    """Marks as slow what a test takes beside the parameters that `slow_except` names."""
-    quick = item.get_closest_marker("slow_except")
-    if quick and not any(f"-{name}-" in f"-{item.callspec.id}-" for name in quick.args):
-        item.add_marker("slow")
 
 
 def pytest_xdist_make_scheduler(config, log):

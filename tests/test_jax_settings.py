@@ -17,22 +17,22 @@ KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_trains_while_nan_and_infinity_are_looked_for(name):
+@pytest.mark.parametrize(
+    ("name", "looks_for"),
+    [("PPO", jax.debug_nans), ("CQL", jax.debug_nans), ("DQN", jax.debug_infs)],
+)
+def test_trains_while_what_is_not_finite_is_looked_for(name, looks_for):
     case = CASES[name]
-    agent = case.make(MatchSign)
-    hyperparams = case.hyperparams(**({"kl_threshold": 1e9} if name == "PPO" else {}))
-    with jax.debug_nans(True), jax.debug_infs(True):
-        _, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)
-        losses = metrics[case.loss]
-        assert np.isnan(losses[0])
-        assert np.isfinite(losses[1:]).all()
-        fresh = agent.start(KEY, hyperparams)
-        agent.train(None, hyperparams, fresh, n_steps=1, progress=False)
-        agent.evaluate(agent.restart(fresh, hyperparams))
+    agent, hyperparams = case.make(MatchSign), case.hyperparams()
+    with looks_for(True):
+        runner, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)
+        agent.train(None, hyperparams, runner, n_steps=1, progress=False)
+    losses = metrics[case.loss]
+    assert np.isnan(losses[0])
+    assert np.isfinite(losses[1:]).all()
 
 
-@pytest.mark.slow  # programs for a mesh and for members
+@pytest.mark.slow  # compiles a sweep and a training on a mesh
 def test_nan_is_looked_for_where_many_train(tmp_path):
     case = CASES["DQN"]
     agent = case.make(MatchSign, n_groups=2, checkpoint_dir=tmp_path, checkpoint_buffer=False)
@@ -46,8 +46,7 @@ def test_nan_is_looked_for_where_many_train(tmp_path):
 def test_a_loss_that_is_nan_is_found():
     case = CASES["DQN"]
     agent, hyperparams = case.make(MatchSign), case.hyperparams(learning_rate=np.nan)
-    with jax.debug_nans(True):
-        runner = agent.start(KEY, case.hyperparams())
+    runner = agent.start(KEY, case.hyperparams())
     runner = jax.jit(agent.program.restart)(runner, hyperparams)  # agents refuse such a number
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
         agent.advance(runner, 2)
@@ -80,11 +79,11 @@ def test_trains_while_numbers_may_have_64_bits(case):
         check_dtypes_of_training(case.make(MatchSign), case.hyperparams())
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0"])
+@pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "Breakout-MinAtar"])
 def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
-    config = a2c.AgentConfig(n_steps=1, n_evals=2)
     with jax.enable_x64(True):
-        check_dtypes_of_training(A2C(*gymnax.make(name), config), a2c.HyperParameters())
+        agent = A2C(*gymnax.make(name), a2c.AgentConfig(n_steps=1, n_evals=2))
+        check_dtypes_of_training(agent, a2c.HyperParameters())
 
 
 def test_makes_updates_while_numbers_may_have_64_bits():

@@ -10,12 +10,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.reward_scale import observe_rewards
-from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
-from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
@@ -33,7 +31,7 @@ class Experience(NamedTuple):
     """Outcomes of steps in all environments, time first.
 
     Attributes:
-        nonfinite: Whether that of each environment was not finite; after all steps, whether any was.
+        nonfinite: Whether what each environment gave was not finite; after all steps, whether any was.
         seen: The parts of transitions that statistics are made of.
     """
 
@@ -132,7 +130,7 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    check_explored(agent, units)
+    _check_explored(agent, units)
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -167,15 +165,8 @@ def with_returns(
     """The runner whose statistics of returns have further rewards in them, if it has any."""
     if not config.normalise_rewards:
         return runner
-    received, returns = observe_rewards(
-        seen["rewards"],
-        seen["ends"],
-        runner.received,
-        runner.returns,
-        runner.hyperparams.gamma,
-        config.replicated_updates,
-    )
-    return runner.replace(received=received, returns=returns)
+    gamma, replicated = runner.hyperparams.gamma, config.replicated_updates
+    return observe_rewards(runner, seen["rewards"], seen["ends"], gamma, replicated)
 
 
 def after_observing(
@@ -218,17 +209,8 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-def check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment.
-
-    Args:
-        agent: The agent.
-        units: What the hook gives.
-
-    Raises:
-        TypeError: Discrete actions are no whole numbers.
-        ValueError: The shape is another one.
-    """
+def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
+    """Raises unless a hook that explores gives one action of the learner for each environment."""
     hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
     shape = (agent.config.batch_size, *zero.shape)
     if jnp.shape(units) != shape:
@@ -249,7 +231,8 @@ _end_episodes = jax.jit(DeviceBuffer.end_episodes)
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     """Splits an update of an agent into the parts between steps of environments on the host.
 
-    Transitions are stored in the replay buffer on the device, in the program that learns from it.
+    The gradient steps of an update learn from the transitions before its own, so that the device makes
+    them while the environments take a step.
 
     Args:
         agent: The agent.
@@ -293,24 +276,19 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     ) -> OffPolicyRunner:
         return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
-    def stored(
-        runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
-    ) -> tuple[OffPolicyRunner, Experience]:
+    def store(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
         rows = transitions(rollout.obs, rollout.action, rollout, rollout.carry)
         buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
         given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
         seen = seen_of(config, runner.learner, rows)
-        runner = with_returns(config, runner.replace(rng=rng, buffer=buffer), seen)
-        return runner, Experience(nonfinite_environments(given, axis=1), seen)
+        runner = with_returns(config, runner.replace(rng=keys_of(runner)[0], buffer=buffer), seen)
+        played = Experience(nonfinite_environments(given, axis=1), seen)
+        return after_observing(agent, runner, played), Report({}, played.nonfinite)
 
-    def store(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
-        return after_observing(agent, *stored(runner, keys_of(runner)[0], rollout))
-
-    def learn(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
-        rng, _, key = keys_of(runner)
-        runner, played = stored(runner, rng, rollout)
-        runner, numbers = agent._learn(runner, jax.random.split(key, config.gradient_steps))
-        return after_observing(agent, runner, played), Report(numbers, played.nonfinite)
+    def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
+        keys = jax.random.split(keys_of(runner)[2], config.gradient_steps)
+        runner, numbers = agent._learn(runner, keys)
+        return runner, Report(numbers)
 
     return HostCollection(
         lambda learner: agent._initial_memories(),

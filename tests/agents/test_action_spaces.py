@@ -128,7 +128,7 @@ def test_spaces_of_other_suites_serve(space, shapes):
         ),
         (
             gymnasium_spaces.MultiDiscrete([[3, 2]]),
-            "must be of vectors, of which nvec has one axis",
+            "must hold vectors, so that nvec has one axis",
         ),
         (Box(np.array([0, 1]), np.array([1, 1]), (2,)), "must have low below high in every"),
         (Box(np.nan, 1.0, (2,)), "must have low below high in every"),
