@@ -59,6 +59,11 @@ def five_updates(case):
     return make(case).train(KEY, case.hyperparams(), progress=False)
 
 
+def actions_of(agent):
+    """The greedy actions for `OBSERVATIONS`."""
+    return np.asarray(jax.jit(jax.vmap(agent.policy))(OBSERVATIONS))
+
+
 def member(trainings, *index):
     """One of several trainings."""
     return jax.tree.map(lambda x: x[index], jax.device_get(trainings))
@@ -75,7 +80,7 @@ def in_rewards(agent, values):
 @every_agent
 def test_learns_a_policy_that_depends_on_the_observation_and_values(case):
     agent = learnt(case)
-    actions = np.asarray(agent.policy(OBSERVATIONS[:2])).reshape(2, -1)
+    actions = actions_of(agent)[:2].reshape(2, -1)
     is_one = actions > 0.0 if case.continuous else actions == 1
     np.testing.assert_array_equal(is_one, np.broadcast_to([[True], [False]], is_one.shape))
     for made, in_one_update in case.gradient_steps(agent).values():
@@ -251,7 +256,7 @@ def test_an_exported_policy_acts_as_the_agent(case, tmp_path):
     agent = learnt(case)
     agent.export_policy(tmp_path / "policy.safetensors")
     policy = load_policy(tmp_path / "policy.safetensors")
-    expected = np.asarray(agent.policy(OBSERVATIONS))
+    expected = actions_of(agent)
     trees.assert_close(policy(OBSERVATIONS), expected)
     trees.assert_close(policy(OBSERVATIONS[2]), expected[2])
     drawn = policy(OBSERVATIONS, KEY)

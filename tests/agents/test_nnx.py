@@ -61,7 +61,7 @@ def test_agents_learn_with_them_which_checkpoints_and_files_keep(tmp_path):
     trees.assert_equal(whole, resumed)
     again.export_policy(tmp_path / "policy")
     observations = np.float32([[1.0, 0.0], [-1.0, 0.0]])
-    np.testing.assert_array_equal(again.policy(observations), [1, 0])
+    np.testing.assert_array_equal(jax.vmap(again.policy)(observations), [1, 0])
     np.testing.assert_array_equal(load_policy(tmp_path / "policy")(observations), [1, 0])
 
 

@@ -197,7 +197,8 @@ def test_a_policy_with_a_memory_is_masked_and_so_is_its_file(tmp_path):
     agent.collect_training(runner, {})
     agent.export_policy(tmp_path / "policy.safetensors")
     policy = load_policy(tmp_path / "policy.safetensors")
-    obs = {"observation": np.float32([-1, 0]), "action_mask": np.array([True, False, True, False])}
+    mask = jnp.array([True, False, True, False])
+    obs = {"observation": jnp.array([-1.0, 0.0]), "action_mask": mask}
     carry = agent.initial_carry(agent.actor_training)
     for seed in range(8):
         key = jax.random.key(seed)

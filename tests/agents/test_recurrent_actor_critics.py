@@ -63,10 +63,8 @@ def learned_returns(agent, **hyperparams):
     return agent.eval(KEY, n_evals=32)["returns"].mean()
 
 
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [pytest.param(SAC, EXPLORES_LESS, marks=pytest.mark.slow), (TD3, {})],  # one is quick
-)
+@pytest.mark.slow  # half a minute each; the sequences and memories are those of test_sequence_replay
+@pytest.mark.parametrize(("kind", "more"), [(SAC, EXPLORES_LESS), (TD3, {})])
 def test_learns_what_only_a_memory_can(kind, more):
     agent = make(kind, Recall(continuous=True), **LEARNING)
     assert learned_returns(agent, **HYPERPARAMS, **more) > 0.9

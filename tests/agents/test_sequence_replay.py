@@ -179,6 +179,7 @@ def test_nothing_is_learnt_from_the_burn_in():
     np.testing.assert_array_equal(of_carry["critic"], 0.0)
 
 
+@pytest.mark.slow  # an update and two gradient steps of sequences are compiled
 def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
     """A gradient step draws by them, weighs each step of a sequence alike, and sets them anew."""
     agent, runner = filled
