@@ -38,16 +38,11 @@ def hyperparams(learning_rate=1e-2, **others):
     return HyperParameters(**rates, **others)
 
 
-@pytest.fixture(scope="module")
-def plain():
-    """An agent of one minibatch an epoch."""
-    return make(trunk=PLAIN, optimizer=optax.sgd, minibatch_size=8)
-
-
-def test_a_step_goes_down_the_sum_of_both_losses(plain):
+def test_a_step_goes_down_the_sum_of_both_losses():
     """As if actor and critic were two whole networks that hold the same trunk."""
-    agent = plain
-    given = hyperparams(0.5, ent_coeff=0.1, vf_coeff=0.3, kl_threshold=0.0)  # of one epoch
+    epochs = {"actor_epochs": 1, "critic_epochs": 1}
+    agent = make(trunk=PLAIN, optimizer=optax.sgd, minibatch_size=8, **epochs)
+    given = hyperparams(0.5, ent_coeff=0.1, vf_coeff=0.3)
     losses = [make_loss(agent, hook) for hook in ("_actor_loss", "_critic_loss")]
 
     @jax.jit
@@ -91,10 +86,11 @@ def inputs_of(agent, runner, traj):
     return agent._actor_minibatch(*actor), critic
 
 
-def test_both_networks_stop_by_the_divergence_of_the_actor(plain):
-    """Epochs after the first are left out."""
-    for threshold, n_steps in ((np.inf, 4), (0.0, 1)):
-        runner = plain.advance(plain.start(KEY, hyperparams(kl_threshold=threshold)), 1)
+def test_both_networks_stop_by_the_divergence_of_the_actor():
+    """Epochs after the first are left out, each of which is a step for either half of a rollout."""
+    agent = make(trunk=PLAIN)
+    for threshold, n_steps in ((np.inf, 8), (0.0, 2)):
+        runner = agent.advance(agent.start(KEY, hyperparams(kl_threshold=threshold)), 1)
         assert runner.actor_training.step == runner.critic_training.step == n_steps
 
 
