@@ -21,9 +21,9 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
 from jaxagents.core.schedules import values_at
-from jaxagents.core.sealed import SealedAtTheEnd
 from jaxagents.core.shared_programs import Programs, fingerprint
 from jaxagents.engine.checks import (
+    SealedAtTheEnd,
     check_are_classes,
     check_eval_metrics,
     check_kind,
