@@ -24,7 +24,7 @@ import jaxagents
 from jaxagents import IPPO, PPO, ippo, ppo
 from jaxagents.core.extras import is_installed
 from jaxagents.envs import Environment, Episodes
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_states
 from jaxagents.envs.play import random_action
 
 ENVIRONMENTS = {

@@ -38,8 +38,8 @@ from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.replay import Replay, replay
 from jaxagents.engine.sweep import SweepResult
+from jaxagents.envs.drawings import check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
-from jaxagents.envs.films import check_can_film, draw_states, write_film
 from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
 

@@ -14,8 +14,7 @@ from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import normalised, remembers
 from jaxagents.networks.encoding import BehindTrunk
-from jaxagents.networks.initialisation import initialise
-from jaxagents.networks.nnx_modules import check_not_nnx
+from jaxagents.networks.initialisation import check_not_nnx, initialise
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase

@@ -23,8 +23,7 @@ from jaxagents.engine.host_rollout import HostRollout, Rows
 from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 
 
 class OnHost(Generic[RunnerT]):
@@ -144,7 +143,7 @@ class OnHost(Generic[RunnerT]):
         return self._program.report(runner, played)
 
     def _training(self) -> HostEpisodes:
-        return self._env.training(self._n_envs, self._terms)
+        return self._env.episodes("training", self._n_envs, self._terms)
 
     def _playing(self, runner: RunnerT) -> "_Playing":
         return _Playing(self._training(), self._jitted, self._behaviour, runner)

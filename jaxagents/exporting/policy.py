@@ -123,16 +123,25 @@ class ExportedPolicy:
         batch = self._batch_of(leaves)
         pairs = zip(leaves, self._observed, strict=True)
         observed = [_cast(x, like.dtype, "an observation") for x, like in pairs]
-        keys = [] if rng is None else [_key_data(rng, batch, self._words)]
-        inputs = self._memory_of(carry, batch), observed, *keys
-        call = self._calls["greedy" if rng is None else "drawn"]
-        return call(bool(batch), self.weights, *inputs)
+        inputs = self._memory_of(carry, batch), observed
+        if rng is None:
+            return self._calls["greedy"](bool(batch), self.weights, *inputs)
+        key = _key_data(rng, batch, self._words)
+        return self._calls["drawn"](bool(batch), self.weights, *inputs, key)
 
     def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
         """The arrays of an observation, which may have lists of numbers in their place."""
-        if len(self._observed) == 1 and isinstance(observation, list):
-            observation = _array_of(observation)
-        named = leaves_by_name(_with_arrays(observation, self._entries))
+        names = self._entries if len(self._observed) > 1 else ["", *self._entries]
+
+        def convert(path: KeyPath, x: PyTree) -> PyTree:
+            if jax.tree_util.keystr(path, simple=True, separator="/") in names:
+                with contextlib.suppress(ValueError, TypeError):  # ragged, or traced
+                    return np.asarray(x) if isinstance(x, list) else x
+            return x
+
+        is_list = lambda x: isinstance(x, list)  # noqa: E731
+        arrays = jax.tree_util.tree_map_with_path(convert, observation, is_leaf=is_list)
+        named = leaves_by_name(arrays)
         if self._entries and "" not in named:
             _check_entries(list(named), self._entries)
             return [_as_array(named[entry]) for entry in self._entries]
@@ -241,25 +250,6 @@ def _check_entries(given: list[str], expected: list[str]) -> None:
         )
 
 
-def _with_arrays(observation: PyTree, entries: list[str]) -> PyTree:
-    """An observation with arrays for its entries that are lists of numbers."""
-
-    def convert(path: KeyPath, x: PyTree) -> PyTree:
-        is_entry = jax.tree_util.keystr(path, simple=True, separator="/") in entries
-        return _array_of(x) if is_entry and isinstance(x, list) else x
-
-    return jax.tree_util.tree_map_with_path(
-        convert, observation, is_leaf=lambda x: isinstance(x, list)
-    )
-
-
-def _array_of(numbers: list) -> np.ndarray | list:
-    """Lists of numbers as an array, unless they are ragged or traced."""
-    with contextlib.suppress(ValueError, TypeError):
-        return np.asarray(numbers)
-    return numbers
-
-
 def _compiled(call: Program) -> Program:
     """A program of batches, compiled for a batch or for a single observation."""
     mappable = _mappable(call)
@@ -303,16 +293,12 @@ def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
         )
     data = jax.random.key_data(jax.random.split(key, batch) if batch else key)
     if data.shape[-1] != words:
+        impl = "threefry2x32" if words == 2 else "rbg"
         raise ValueError(
             f"This policy draws by a random key of {words} words, such as jax.random.key(0, "
-            f"impl={_of_words(words)!r}), got one of {data.shape[-1]}, of {jax.random.key_impl(key)}."
+            f"impl={impl!r}), got one of {data.shape[-1]}, of {jax.random.key_impl(key)}."
         )
     return data
-
-
-def _of_words(words: int) -> str:
-    """The implementation of JAX whose random keys have a number of words."""
-    return "threefry2x32" if words == 2 else "rbg"
 
 
 def _as_array(x: ArrayLike) -> AnyArray:
@@ -322,9 +308,8 @@ def _as_array(x: ArrayLike) -> AnyArray:
 
 def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
     """Numbers in the dtype that a program takes. Raises if the cast would round or wrap them."""
-    whole = np.bool_, jnp.integer
-    kinds = whole if jnp.issubdtype(dtype, jnp.integer) else (*whole, jnp.floating)
-    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
+    kinds, is_whole = [np.bool_, jnp.integer, jnp.floating], jnp.issubdtype(dtype, jnp.integer)
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds[: 2 if is_whole else 3]):
         raise TypeError(
             f"This policy takes {what} of dtype {dtype}, got {x.dtype}: cast it first, as by "
             f"np.asarray(x, np.{dtype})."
@@ -333,7 +318,7 @@ def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
         return x
     if dtype.kind == "b":
         return x != 0
-    if kinds is whole and x.size and not is_traced(x):
+    if is_whole and x.size and not is_traced(x):
         low, high = int(np.min(x)), int(np.max(x))
         if low < jnp.iinfo(dtype).min or high > jnp.iinfo(dtype).max:
             raise ValueError(

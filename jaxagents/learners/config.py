@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,8 @@ from jaxagents.networks import (
     normalised,
     remembers,
 )
-from jaxagents.networks.masks import MaskedPolicy
-from jaxagents.networks.nnx_modules import check_not_nnx
+from jaxagents.networks.initialisation import check_not_nnx
+from jaxagents.networks.wrappers import MaskedPolicy
 
 
 def _widths(name: str, given: object) -> tuple[int, ...]:
@@ -66,6 +67,8 @@ class LearnerConfig(StaticConfig):
             by running statistics that they carry with their parameters. Images stay as they are.
     """
 
+    actor_optimizer: ClassVar[None] = None
+
     features: tuple[int, ...] = checked((256, 256), _widths)
     encoder: nn.Module | None = checked(None, flax_module)
     actor_network: nn.Module | None = checked(None, flax_module)
@@ -77,10 +80,6 @@ class LearnerConfig(StaticConfig):
     def has_default_networks(self) -> bool:
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
-
-    def encoded(self, network: nn.Module) -> nn.Module:
-        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
-        return self._normalised(self._behind_encoder(network))
 
     def critic_of(
         self,

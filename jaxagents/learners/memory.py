@@ -70,7 +70,7 @@ class FromMemory(nn.Module):
 
     Attributes:
         network: The network.
-        name_of_memory: Its name among the networks of the learner, by which its memory is called.
+        name_of_memory: Its name among the networks of the learner, which is also the name of its memory.
         samples_axis: The axis of samples in its outputs: 1 for several critics, which give their values
             along a first axis.
     """

@@ -2,15 +2,7 @@
 
 from jaxagents.core.observed import Remembered
 from jaxagents.networks.cells import MinGRUCell
-from jaxagents.networks.critics import (
-    ActionCritic,
-    Critic,
-    DiscreteCritic,
-    DuelingCritic,
-    MLPHead,
-    ValueCritic,
-)
-from jaxagents.networks.dense import Dense
+from jaxagents.networks.dense import Dense, NoisyDense, with_noise
 from jaxagents.networks.encoding import (
     DictEncoder,
     ObservationEncoder,
@@ -26,12 +18,19 @@ from jaxagents.networks.heads import (
     StateCritic,
 )
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.masks import CriticView, Masked, ObservationOnly
-from jaxagents.networks.noisy import NoisyDense, with_noise
-from jaxagents.networks.normalised import Normalised, normalised
-from jaxagents.networks.policies import CategoricalPolicy, Policy
+from jaxagents.networks.learner_networks import (
+    ActionCritic,
+    CategoricalPolicy,
+    Critic,
+    DiscreteCritic,
+    DuelingCritic,
+    MLPHead,
+    Policy,
+    ValueCritic,
+)
 from jaxagents.networks.recurrent import NetworkWrapper, Recurrent, WithMemory, remembers
 from jaxagents.networks.torsos import MLP, PatchConv, Torso
+from jaxagents.networks.wrappers import CriticView, Masked, Normalised, ObservationOnly, normalised
 
 __all__ = [
     "MLP",

@@ -16,6 +16,8 @@ _Gates = tuple[Float[Array, "*time features"], ...]
 """The part of the input, or of the memory, in the gates of a cell before they are squashed."""
 _Slopes = tuple[Float[Array, "*time features"], ...]
 """Partial derivatives of the memory after a step."""
+_Pair = tuple[Array, Array]
+"""The memory of an LSTM: cell and output."""
 
 
 class _Kind(NamedTuple):
@@ -97,26 +99,8 @@ def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Gate
     return tuple(jnp.split(given, len(kind.letters), axis=-1))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _recur(
-    kind: _Kind,
-    layer: _Layer,
-    initial: PyTree,
-    carry: PyTree,
-    by_inputs: _Gates,
-    first: Bool[Array, "time"],
-) -> PyTree:
-    """The memories after each step."""
-    return _in_turn(kind, layer, initial, carry, by_inputs, first)[0]
-
-
 def _in_turn(
-    kind: _Kind,
-    layer: _Layer,
-    initial: PyTree,
-    carry: PyTree,
-    by_inputs: _Gates,
-    first: Bool[Array, "time"],
+    kind: _Kind, layer: _Layer, initial: PyTree, carry: PyTree, by_inputs: _Gates, first: Array
 ) -> tuple[PyTree, PyTree]:
     """The memories after each step, and what the derivative needs."""
 
@@ -127,6 +111,12 @@ def _in_turn(
         return after, (after, kept)
 
     return jax.lax.scan(take, carry, (by_inputs, first))[1]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _recur(kind: _Kind, *given: PyTree) -> PyTree:
+    """The memories after each step."""
+    return _in_turn(kind, *given)[0]
 
 
 @_recur.defjvp
@@ -178,13 +168,7 @@ def _gru_slopes(h: Array, kept: _Gates) -> tuple[_Slopes, _Slopes]:
     return (by_r, by_z, by_n, z), (by_r, by_z, by_n * r, z)
 
 
-def _gru_change(slopes: _Slopes, dh: Array, d_gates: _Gates) -> Array:
-    return _weighted_sum(slopes, (*d_gates, dh))
-
-
-def _lstm(
-    carry: tuple[Array, Array], by_input: _Gates, by_memory: _Gates
-) -> tuple[tuple[Array, Array], _Gates]:
+def _lstm(carry: _Pair, by_input: _Gates, by_memory: _Gates) -> tuple[_Pair, _Gates]:
     sums = [x + h for x, h in zip(by_input, by_memory, strict=True)]
     i, f, o = (nn.sigmoid(sums[k]) for k in (0, 1, 3))
     g = nn.tanh(sums[2])
@@ -193,16 +177,14 @@ def _lstm(
     return (c, o * shown), (i, f, g, o, shown)
 
 
-def _lstm_slopes(carry: tuple[Array, Array], kept: _Gates) -> tuple[_Slopes, _Slopes]:
+def _lstm_slopes(carry: _Pair, kept: _Gates) -> tuple[_Slopes, _Slopes]:
     i, f, g, o, shown = kept
     of_cell = g * i * (1.0 - i), carry[0] * f * (1.0 - f), i * (1.0 - g**2), f
     slopes = *of_cell, shown * o * (1.0 - o), o * (1.0 - shown**2)
     return slopes, slopes
 
 
-def _lstm_change(
-    slopes: _Slopes, d_carry: tuple[Array, Array], d_gates: _Gates
-) -> tuple[Array, Array]:
+def _lstm_change(slopes: _Slopes, d_carry: _Pair, d_gates: _Gates) -> _Pair:
     dc = _weighted_sum(slopes[:4], (*d_gates[:3], d_carry[0]))
     return dc, _weighted_sum(slopes[4:], (d_gates[3], dc))
 
@@ -212,9 +194,12 @@ def _weighted_sum(weights: Sequence[Array], terms: Sequence[Array]) -> Array:
     return functools.reduce(jnp.add, products)
 
 
+_GRU = _Kind(
+    "rzn", _gru, _gru_slopes, lambda by, dh, d: _weighted_sum(by, (*d, dh)), lambda carry: carry
+)
 _LSTM = _Kind("ifgo", _lstm, _lstm_slopes, _lstm_change, lambda carry: carry[1])
 _KINDS: dict[type[nn.RNNCellBase], _Kind] = {
-    nn.GRUCell: _Kind("rzn", _gru, _gru_slopes, _gru_change, lambda carry: carry),
+    nn.GRUCell: _GRU,
     nn.LSTMCell: _LSTM,
     nn.OptimizedLSTMCell: _LSTM,
 }
@@ -259,7 +244,12 @@ class MinGRUCell(nn.RNNCellBase):
         kept, added = self._kept_and_added(inputs)
         kept = jnp.where(first[:, None], 0.0, kept)
         added = added.at[0].add(kept[0] * carry)
-        _, carries = jax.lax.associative_scan(_one_after_the_other, (kept, added))
+
+        def composed(before: _Pair, after: _Pair) -> _Pair:
+            """Two maps of the form `kept * carry + added` as a single one."""
+            return after[0] * before[0], after[0] * before[1] + after[1]
+
+        _, carries = jax.lax.associative_scan(composed, (kept, added))
         return carries, carries
 
     @nn.nowrap
@@ -278,10 +268,3 @@ class MinGRUCell(nn.RNNCellBase):
         """The share of the memory that is kept, and what is added to it."""
         gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
         return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate
-
-
-def _one_after_the_other(
-    before: tuple[Array, Array], after: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Two maps of the form `kept * carry + added` as a single one."""
-    return after[0] * before[0], after[0] * before[1] + after[1]

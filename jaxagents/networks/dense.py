@@ -1,17 +1,21 @@
-"""Fully connected layers whose gradients are fast on a CPU."""
+"""Fully connected layers: with gradients that are fast on a CPU, and with noise for exploration."""
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jaxtyping import Array, Float, PyTree
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
 
+from jaxagents import ops
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.networks.initialisation import InitialisedOnce
 
@@ -85,13 +89,13 @@ class Dense(InitialisedOnce, nn.Dense):
     dot_general: Any = dot_general
 
 
-def _product(x: Array, weights: Array, *, precision: jax.lax.PrecisionLike) -> Array:
+def _product(x: Array, weights: Array, *, precision: Any) -> Array:
     batch = tuple(range(weights.ndim - 2))
     contracted = ((x.ndim - 1,), (weights.ndim - 2,))
     return jax.lax.dot_general(x, weights, (contracted, (batch, batch)), precision)
 
 
-def _small_product(x: Array, weights: Array, *, precision: jax.lax.PrecisionLike) -> Array:
+def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
     """The product; a small one without the library call that would take a CPU longer."""
     is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
     if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
@@ -106,20 +110,16 @@ def _manual_axes(x: Array) -> object:
 
 @_matmul_p.def_abstract_eval
 @functools.lru_cache
-def _(x: ShapedArray, weights: ShapedArray, *, precision: jax.lax.PrecisionLike) -> ShapedArray:
+def _(x: ShapedArray, weights: ShapedArray, *, precision: Any) -> ShapedArray:
     product = functools.partial(_product, precision=precision)
     return jax.make_jaxpr(product)(x, weights).out_avals[0]
 
 
-def _gradient_of_rows(
-    gradient: Array, _: PyTree, weights: Array, *, precision: jax.lax.PrecisionLike
-) -> Array:
+def _gradient_of_rows(gradient: Array, _: PyTree, weights: Array, *, precision: Any) -> Array:
     return _matmul_p.bind(gradient, jnp.swapaxes(weights, -1, -2), precision=precision)
 
 
-def _gradient_of_weights(
-    gradient: Array, x: Array, weights: PyTree, *, precision: jax.lax.PrecisionLike
-) -> Array:
+def _gradient_of_weights(gradient: Array, x: Array, weights: PyTree, *, precision: Any) -> Array:
     n_batch = weights.aval.ndim - 2
     x, gradient = (_without_single_rows(y, n_batch) for y in (x, gradient))
     product = functools.partial(_product_of_transposed, n_batch=n_batch, precision=precision)
@@ -136,7 +136,7 @@ def _without_single_rows(x: Array, n_batch: int) -> Array:
     return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
 
-def _product_by_column(x: Array, gradient: Array, *, precision: jax.lax.PrecisionLike) -> Array:
+def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
     """The product of the transposed `x` and each column of the gradient."""
     rows = tuple(range(x.ndim - 1))
 
@@ -147,9 +147,7 @@ def _product_by_column(x: Array, gradient: Array, *, precision: jax.lax.Precisio
     return jnp.stack(columns, axis=-1)
 
 
-def _product_of_transposed(
-    x: Array, gradient: Array, *, n_batch: int, precision: jax.lax.PrecisionLike
-) -> Array:
+def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision: Any) -> Array:
     transposed = _transpose(x, n_batch)
     if x.ndim == n_batch + 2:
         return _matmul_p.bind(transposed, gradient, precision=precision)
@@ -164,16 +162,13 @@ def _transpose(x: Array, n_batch: int) -> Array:
     def swap(x: Array) -> Array:
         return jnp.moveaxis(x, -1, n_batch)
 
-    def swap_in_memory(x: Array) -> Array:
-        return jax.lax.optimization_barrier(swap(x))
-
-    is_tall = n_batch == 0 and math.prod(x.shape[:-1]) >= _TALL * x.shape[-1]
-    if not is_tall:
+    if n_batch or math.prod(x.shape[:-1]) < _TALL * x.shape[-1]:
         return swap(x)
-    return jax.lax.platform_dependent(x, cpu=swap_in_memory, default=swap)
+    in_memory = lambda x: jax.lax.optimization_barrier(swap(x))  # noqa: E731
+    return jax.lax.platform_dependent(x, cpu=in_memory, default=swap)
 
 
-def _vmapped(args: Any, axes: Any, *, precision: jax.lax.PrecisionLike) -> tuple[Array, int]:
+def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:
     x, weights = args
     x_axis, weights_axis = axes
     if weights_axis is None:
@@ -193,3 +188,77 @@ mlir.register_lowering(_matmul_p, mlir.lower_fun(_product, multiple_results=Fals
 mlir.register_lowering(
     _matmul_p, mlir.lower_fun(_small_product, multiple_results=False), platform="cpu"
 )
+
+
+_SIGMA = "_sigma"
+
+
+class NoisyDense(InitialisedOnce):
+    r"""A dense layer that learns how much noise its weights and biases need.
+
+    $$y = (\mu^w + \sigma^w \odot \varepsilon^w) \, x + \mu^b + \sigma^b \odot \varepsilon^b$$
+
+    Applied as it is, there is no noise, $\varepsilon = 0$. With the parameters that
+    [`with_noise`][jaxagents.networks.with_noise] gives there is, the same for all samples. Its
+    parameters are $\mu$ (`kernel`, `bias`) and $\sigma$ (`kernel_sigma`, `bias_sigma`).
+
+    Fortunato et al., 2018, "Noisy networks for exploration", equation 9 and section 3.2.
+
+    Attributes:
+        features: Number of outputs.
+        kernel_init: Initialiser of $\mu^w$.
+        initial_sigma: Initial $\sigma$, multiplied by the root of the number of inputs.
+    """
+
+    features: int
+    kernel_init: Callable[..., Array] = nn.initializers.lecun_normal()
+    initial_sigma: float = 0.5
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch features"]:
+        """Applies the layer."""
+        shapes = {"kernel": (x.shape[-1], self.features), "bias": (self.features,)}
+        inits = {"kernel": self.kernel_init, "bias": nn.initializers.zeros}
+        sigma_init = nn.initializers.constant(self.initial_sigma / math.sqrt(x.shape[-1]))
+        mu = {name: self.param(name, inits[name], shapes[name], jnp.float32) for name in shapes}
+        for name, shape in shapes.items():
+            self.param(f"{name}{_SIGMA}", sigma_init, shape, jnp.float32)  # for `with_noise`
+        product = dot_general(x, mu["kernel"], (((x.ndim - 1,), (0,)), ((), ())))
+        return product + atleast_nd(mu["bias"], x.ndim)
+
+
+def with_noise(params: PyTree, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> PyTree:
+    """Adds a draw of noise to the parameters of noisy layers.
+
+    ```python
+    q = network.apply({"params": with_noise(params, rng)}, observations)
+    ```
+
+    Gradients with respect to the parameters pass through it.
+
+    Args:
+        params: Parameters of networks, or dicts of them.
+        rng: Random key.
+        scale: Factor of the noise.
+
+    Returns:
+        The parameters, the same if there is no [`NoisyDense`][jaxagents.networks.NoisyDense].
+    """
+    flat: dict[tuple[str, ...], Any] = dict(flatten_dict(params))
+    layers = sorted(path[:-1] for path in flat if path[-1] == f"kernel{_SIGMA}")
+    for i, layer in enumerate(layers):
+        noise = _noise_of(flat[*layer, "kernel"], jax.random.fold_in(rng, i))
+        for name, drawn in zip(("kernel", "bias"), noise, strict=True):
+            sigma = flat[*layer, f"{name}{_SIGMA}"]
+            flat[*layer, name] = flat[*layer, name] + scale * sigma * drawn
+    return unflatten_dict(flat) if layers else params
+
+
+def _noise_of(kernel: Array, rng: Key[Array, ""]) -> tuple[Array, Array]:
+    """Noise of weights and biases, of each member of an ensemble."""
+    *members, n_inputs, n_outputs = kernel.shape
+    normal = jax.random.normal(rng, (*members, n_inputs + n_outputs), kernel.dtype)
+    noise = ops.factorised_noise
+    for _ in members:
+        noise = jax.vmap(noise)
+    return noise(*jnp.split(normal, [n_inputs], axis=-1))

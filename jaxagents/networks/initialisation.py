@@ -1,7 +1,9 @@
-"""Fresh parameters of a network."""
+"""Fresh parameters of a network of flax.linen, in which flax.nnx may take part by flax's own bridge."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,9 +12,10 @@ import numpy as np
 from flax import linen as nn
 from flax.errors import ScopeParamShapeError
 from jax.custom_batching import custom_vmap, sequential_vmap
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.networks.nnx_modules import initial_variables, name_of_network
+_WITHOUT_DRAWS = "Leave out layers that draw while they are called, such as dropout."
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -52,7 +55,7 @@ class InitialisedOnce(nn.Module):
         Args:
             name: Its name.
             init_fn: Initialiser.
-            *init_args: What the initialiser is given after a random key; the first is the shape.
+            *init_args: Arguments of the initialiser after the random key; the first is the shape.
             unbox: Whether metadata are left out.
             **options: Further arguments of the initialiser.
 
@@ -96,7 +99,7 @@ def initialise(
 
     def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
         with noting_inputs(network, inputs):
-            return initial_variables(network, rng, *inputs, **options)
+            return _initial_variables(network, rng, inputs, options)
 
     vmappable_init = custom_vmap(init)
 
@@ -141,14 +144,9 @@ def initialise_params(
     return variables.get("params", {})
 
 
-def shapes_of(inputs: Sequence[PyTree]) -> str:
-    """The shapes of a network's inputs, in words."""
-    return ", ".join(str(jax.tree.map(np.shape, x)) for x in inputs)
-
-
 @contextlib.contextmanager
 def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None]:
-    """Adds the shapes of a network's inputs to the errors that come of it.
+    """Adds the shapes of a network's inputs to its errors.
 
     Args:
         network: The network.
@@ -160,3 +158,106 @@ def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None
         name = name_of_network(network)
         error.add_note(f"This happened in {name}, given inputs of shape {shapes_of(inputs)}.")
         raise
+
+
+def shapes_of(inputs: Sequence[PyTree]) -> str:
+    """The shapes of a network's inputs, in words."""
+    return ", ".join(str(jax.tree.map(np.shape, x)) for x in inputs)
+
+
+def name_of_network(network: nn.Module) -> str:
+    """Name of a network's class; for flax.nnx, of the class within the bridge."""
+    return getattr(network, "nnx_class", type(network)).__name__
+
+
+# Modules of flax.nnx.
+
+
+def check_not_nnx(choice: object, field: str) -> None:
+    """Raises if a module of flax.nnx is given where one of flax.linen is needed.
+
+    Args:
+        choice: The module, or its class.
+        field: Name of the field that it is given as.
+
+    Raises:
+        TypeError: It is a module of flax.nnx.
+    """
+    kind = choice if isinstance(choice, type) else type(choice)
+    nnx = sys.modules.get("flax.nnx")  # which takes long to import
+    if nnx is not None and issubclass(kind, nnx.Module):
+        raise TypeError(
+            f"{field} must be a flax.linen module, and {kind.__name__} is one of flax.nnx, which holds "
+            f"its parameters: give flax.nnx.bridge.to_linen({kind.__name__}, ...), with the arguments "
+            "of its constructor but for rngs."
+        )
+
+
+def _initial_variables(
+    network: nn.Module,
+    rng: Key[Array, ""],
+    inputs: Sequence[PyTree],
+    options: Mapping[str, PyTree],
+) -> dict[str, PyTree]:
+    """The variables of a network of modules of either kind."""
+    modules = set()
+
+    def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
+        modules.add(type(context.module).__module__)
+        return call(*args, **kwargs)
+
+    try:
+        with nn.intercept_methods(note):
+            variables = dict(network.init(rng, *inputs, **options))
+    except (AttributeError, KeyError) as error:
+        missing = re.search(r"No RngStream named '(\w+)'", str(error))
+        if missing is None:
+            raise
+        raise ValueError(
+            f"{name_of_network(network)} holds a module of flax.nnx that takes random numbers from "
+            f"rngs.{missing[1]}, which is not there: there is only rngs.params, for its parameters. "
+            f"{_WITHOUT_DRAWS}"
+        ) from error
+    if any(module.startswith("flax.nnx") for module in modules):
+        _check_depends_on_its_inputs_alone(network, variables, inputs, options)
+    return variables
+
+
+def _check_depends_on_its_inputs_alone(
+    network: nn.Module,
+    variables: Mapping[str, PyTree],
+    inputs: Sequence[PyTree],
+    options: Mapping[str, PyTree],
+) -> None:
+    """Raises if a network of flax.nnx changes variables when it is called, or draws random numbers.
+
+    A module of flax.linen would say so itself. The bridge drops what changes instead, so that batch
+    normalisation, say, would go on by the statistics of each single observation: it would make zeros of
+    them all. Dropout with random keys of its own would drop the same units for ever.
+    """
+
+    def call(variables: Mapping[str, PyTree]) -> PyTree:
+        output, after = network.apply(variables, *inputs, mutable=True, **options)
+        return after, output
+
+    whole, (after, _) = jax.make_jaxpr(call, return_shape=True)(variables)
+    program, _ = dce_jaxpr(whole.jaxpr, [True] * len(whole.jaxpr.outvars))
+    named, _ = jax.tree_util.tree_flatten_with_path(after)
+    changed = sorted(
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for (path, _), found in zip(named, program.outvars, strict=False)
+        if found not in whole.jaxpr.invars
+    )
+    if changed:
+        raise ValueError(
+            f"{name_of_network(network)} holds a module of flax.nnx that changes its variables "
+            f"{changed} when it is called, which nothing would keep here. Use layers that do not, such "
+            "as group or layer normalisation instead of batch normalisation, which otherwise needs "
+            "use_running_average=True."
+        )
+    if "random_bits" in str(program):
+        raise ValueError(
+            f"{name_of_network(network)} holds a module of flax.nnx that draws random numbers from keys "
+            f"of its own: the same at every call. {_WITHOUT_DRAWS} Where the same numbers are meant, "
+            "keep them in an nnx.Variable."
+        )

@@ -259,9 +259,7 @@ def _scan(
 ) -> tuple[PyTree, PyTree]:
     """A part of a network, step by step: its memories after each step, and its outputs."""
 
-    def step(
-        network: nn.Module, carry: PyTree, at_t: tuple[PyTree, Array]
-    ) -> tuple[PyTree, PyTree]:
+    def step(network: nn.Module, carry: PyTree, at_t: PyTree) -> tuple[PyTree, PyTree]:
         inputs, first = at_t
         carry, output = part(network)(select(first, initial, carry), inputs)
         return carry, (carry, output)

@@ -9,8 +9,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.networks.dense import Dense
-from jaxagents.networks.noisy import NoisyDense
+from jaxagents.networks.dense import Dense, NoisyDense
 
 Activation = Callable[[Array], Array]
 Initialiser = Callable[..., Array]
@@ -82,15 +81,14 @@ class Torso(nn.Module):
         """Encodes one observation."""
         if self.n_categories is not None:
             obs = jax.nn.one_hot(obs, self.n_categories)
-        parts = [self._flat_features(leaf) for leaf in jax.tree.leaves(obs)]
+        parts = []
+        for x in jax.tree.leaves(obs):
+            if x.ndim == IMAGE_NDIM:
+                x = nn.relu(PatchConv(16)(scaled(x)))
+                x = nn.relu(PatchConv(32, stride=2)(x))
+            parts.append(x.astype(jnp.float32).reshape(-1))
         mlp = MLP(self.features, self.activation, layer_norm=self.layer_norm)
         return mlp(jnp.concatenate(parts))
-
-    def _flat_features(self, x: Array) -> Float[Array, "features"]:
-        if x.ndim == IMAGE_NDIM:
-            x = nn.relu(PatchConv(16)(scaled(x)))
-            x = nn.relu(PatchConv(32, stride=2)(x))
-        return x.astype(jnp.float32).reshape(-1)
 
 
 def scaled(image: Array) -> Float[Array, "*batch height width channels"]:

@@ -1,14 +1,13 @@
 """The mathematics of the agents as small pure functions, time first."""
 
 from jaxagents.ops.discrete import Categorical, EpsilonGreedy, allowed_actions, among_allowed
-from jaxagents.ops.distributions import Distribution, Joint, Reparametrised
+from jaxagents.ops.distributions import Distribution, Gaussian, Joint, Reparametrised, TanhGaussian
 from jaxagents.ops.exploration import (
     exponential_decay,
     factorised_noise,
     linear_decay,
     random_actions,
 )
-from jaxagents.ops.gaussian import Gaussian, TanhGaussian
 from jaxagents.ops.losses import (
     approximate_kl,
     clipped_surrogate,

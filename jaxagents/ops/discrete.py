@@ -1,7 +1,6 @@
 """Distributions of discrete actions, and action masks."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,8 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents.ops.distributions import Distribution, Reparametrised
 
 _FEW_ACTIONS = 6
-
-ByAction = list[Array] | Array
 
 
 def allowed_actions(mask: ArrayLike) -> Bool[Array, "*batch n_actions"]:
@@ -75,18 +72,18 @@ class Categorical(Reparametrised):
         # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
         n_actions = self.logits.shape[-1]
         one_hot = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
-        terms = jax.tree.map(lambda hot, x: jnp.where(hot, x, 0.0), one_hot, self._log_probs())
+        pairs = zip(one_hot, self._log_probs(), strict=True)
+        terms = [jnp.where(hot, log_prob, 0.0) for hot, log_prob in pairs]
         exists = (action >= 0) & (action < n_actions)
         return jnp.where(exists, _over_actions(jnp.add, terms), -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy, in nats."""
-
-        def term(log_prob: Array) -> Array:
+        terms = []
+        for log_prob in self._log_probs():
             prob = jnp.exp(log_prob)
-            return prob * jnp.where(prob > 0.0, log_prob, 0.0)
-
-        return -_over_actions(jnp.add, jax.tree.map(term, self._log_probs()))
+            terms.append(prob * jnp.where(prob > 0.0, log_prob, 0.0))
+        return -_over_actions(jnp.add, terms)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The most probable action."""
@@ -118,14 +115,13 @@ class Categorical(Reparametrised):
         """
         return Categorical(among_allowed(self.logits, mask))
 
-    def _log_probs(self) -> ByAction:
+    def _log_probs(self) -> list[Array]:
         """Log-softmax of the logits, in the form that `_by_action` gives."""
         logits = _by_action(self.logits)
         largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
-        shifted = jax.tree.map(lambda x: x - largest, logits)
-        total = _over_actions(jnp.add, jax.tree.map(jnp.exp, shifted), keepdims=True)
-        log_total = jnp.log(total)
-        return jax.tree.map(lambda x: x - log_total, shifted)
+        shifted = [x - largest for x in logits]
+        log_total = jnp.log(_over_actions(jnp.add, [*map(jnp.exp, shifted)], keepdims=True))
+        return [x - log_total for x in shifted]
 
 
 class EpsilonGreedy(Distribution):
@@ -153,8 +149,11 @@ class EpsilonGreedy(Distribution):
         greedy, n_allowed = self.mode(), self._n_allowed()
         u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
-        random_action = jnp.floor(u / positive * n_allowed).astype(greedy.dtype)
-        random_action = self._action_of(jnp.minimum(random_action, n_allowed - 1))
+        rank = jnp.floor(u / positive * n_allowed).astype(greedy.dtype)
+        random_action = rank = jnp.minimum(rank, n_allowed - 1)
+        if self.mask is not None:  # the action with that many allowed ones before it
+            n_up_to = allowed_actions(self.mask).cumsum(axis=-1)
+            random_action = jnp.argmax(n_up_to > rank[..., None], axis=-1).astype(rank.dtype)
         return jnp.where(u < self.epsilon, random_action, greedy)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
@@ -186,24 +185,15 @@ class EpsilonGreedy(Distribution):
             return self.values.shape[-1]
         return allowed_actions(self.mask).sum(axis=-1)
 
-    def _action_of(self, rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
-        """The allowed action with this number of allowed ones before it."""
-        if self.mask is None:
-            return rank
-        n_up_to = allowed_actions(self.mask).cumsum(axis=-1)
-        return jnp.argmax(n_up_to > rank[..., None], axis=-1).astype(rank.dtype)
 
-
-def _by_action(x: Array) -> ByAction:
-    """Few actions as a list of arrays, which XLA fuses with the code around them; many unchanged."""
+def _by_action(x: Array) -> list[Array]:
+    """An array for each of few actions, which XLA fuses with the code around them; or one for all."""
     n_actions = x.shape[-1]
-    return [x[..., i] for i in range(n_actions)] if n_actions <= _FEW_ACTIONS else x
+    return [x[..., i] for i in range(n_actions)] if 1 < n_actions <= _FEW_ACTIONS else [x]
 
 
-def _over_actions(
-    operation: Callable[..., Array], by_action: ByAction, *, keepdims: bool = False
-) -> Array:
+def _over_actions(operation: Any, parts: list[Array], *, keepdims: bool = False) -> Array:
     """Reduces the output of `_by_action` by a `jnp.ufunc`; `keepdims` lets the result broadcast."""
-    if isinstance(by_action, list):
-        return functools.reduce(operation, by_action)
-    return operation.reduce(by_action, axis=-1, keepdims=keepdims)
+    if len(parts) == 1:
+        return operation.reduce(parts[0], axis=-1, keepdims=keepdims)
+    return functools.reduce(operation, parts)

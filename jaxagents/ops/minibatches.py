@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,8 @@ def random_bijection(seed: UInt32[Array, "2"], n: int) -> Int[Array, "n"]:
         The permuted indices.
     """
     rows, columns = _radices(n)
-    round_keys = _round_keys(seed)
+    rounds = jnp.arange(1, _ROUNDS + 1, dtype=jnp.uint32)
+    round_keys = _hash(jnp.add.outer(_GOLDEN_RATIO * rounds, seed))  # of a Weyl sequence
 
     def permute(index: UInt32[Array, "n"]) -> UInt32[Array, "n"]:
         left, right = index // columns, index % columns
@@ -66,7 +68,7 @@ def minibatch_indices(
     Returns:
         For each minibatch and group, the indices of its samples within the group.
     """
-    indices = jax.vmap(lambda seed: random_bijection(seed, n_samples))(seeds)
+    indices = jax.vmap(functools.partial(random_bijection, n=n_samples))(seeds)
     return jnp.moveaxis(indices.reshape(len(seeds), n_minibatches, -1), 1, 0)
 
 
@@ -82,8 +84,7 @@ def take_minibatch(data: PyTree, indices: Int[Array, "n_groups samples_per_group
     """
 
     def take(x: Array) -> Array:
-        samples = jax.vmap(lambda group, index: group[index])(x, indices)
-        return samples.reshape(-1, *x.shape[2:])
+        return jax.vmap(operator.getitem)(x, indices).reshape(-1, *x.shape[2:])
 
     return jax.tree.map(take, data)
 
@@ -113,18 +114,13 @@ def _radices(n: int) -> tuple[int, int]:
 
     With one row there are only rotations; with two, too many neighbours stay together.
     """
-    side = math.isqrt(n)
-    rows = next(divisor for divisor in range(max(side, 1), 0, -1) if n % divisor == 0)
+    rows = max(math.isqrt(n), 1)
+    while n % rows:
+        rows -= 1
     if rows > 2 and n <= rows * rows * _LARGEST_ASPECT_RATIO:
         return rows, n // rows
     rows = math.isqrt(n - 1) + 1
     return rows, -(-n // rows)
-
-
-def _round_keys(seed: UInt32[Array, "2"]) -> UInt32[Array, "rounds 2"]:
-    """A key for each digit in each round, by hashing a Weyl sequence from each half of the seed."""
-    rounds = jnp.arange(1, _ROUNDS + 1, dtype=jnp.uint32)
-    return _hash(jnp.add.outer(_GOLDEN_RATIO * rounds, seed))
 
 
 def _hash(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:

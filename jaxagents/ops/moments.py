@@ -1,13 +1,15 @@
 """Means and variances of samples, running statistics, and normalisation by them."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from jaxagents.core.arrays import beside
 from jaxagents.ops.returns import steps_at_once
@@ -118,54 +120,35 @@ def moments_of(
     """
     axes = tuple(range(n_axes))
     samples = samples.astype(jnp.float32)
+    # Whether samples are finite, in the shape of their weights.
+    shape = samples.shape[:n_axes] + (1,) * (samples.ndim - n_axes)
+    shape = shape if weights is None else weights.shape
+    inside = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    are_finite = jnp.isfinite(samples).all(inside, keepdims=True)
+    counted = are_finite.astype(jnp.float32) if weights is None else weights * are_finite
+    each, counts = jnp.broadcast_to(counted, samples.shape), counted.sum(axes)
     if weights is not None:
-        counted = weights * _are_finite(samples, weights.shape)
-        each = jnp.broadcast_to(counted, samples.shape)
         # Sums are rounded alike on any number of devices if the weights lie in memory as samples do.
         samples, each = lax.optimization_barrier((samples, each))
-        return _weighted_moments(samples, each, axes, counted.sum(axes))
-    are_finite = _are_finite(samples, samples.shape[:n_axes] + (1,) * (samples.ndim - n_axes))
-    counted = are_finite.astype(jnp.float32)
-    each = jnp.broadcast_to(counted, samples.shape)
-    of_finite = _weighted_moments(samples, each, axes, counted.sum(axes))
-    of_finite = of_finite._replace(count=of_finite.count.reshape(()))
-    return jax.tree.map(
-        lambda x, of_finite: jnp.where(are_finite.all(), x, of_finite),
-        _moments(samples, axes),
-        of_finite,
-    )
+        return _moments(samples, lambda x: weighted_mean(x, each, axes), axes, counts)
+    of_finite = _moments(samples, lambda x: weighted_mean(x, each, axes), axes, counts.reshape(()))
+    n_samples = jnp.asarray(min(math.prod(samples.shape[:n_axes]), MOST_SAMPLES), jnp.int32)
+    of_all = _moments(samples, lambda x: x.mean(axes), axes, n_samples)
+    return jax.tree.map(partial(jnp.where, are_finite.all()), of_all, of_finite)
 
 
-def _are_finite(
-    samples: Float[Array, "samples ..."], shape: tuple[int, ...]
-) -> Bool[Array, "samples ..."]:
-    """Whether samples are finite, in the shape of their weights."""
-    inside = tuple(axis for axis, size in enumerate(shape) if size == 1)
-    return jnp.isfinite(samples).all(inside, keepdims=True)
-
-
-def _moments(samples: Float[Array, "samples ..."], axes: tuple[int, ...]) -> Moments:
-    """Moments of all samples."""
-    rounded = samples.mean(axes)
-    differences = samples - jnp.expand_dims(rounded, axes)
-    correction = differences.mean(axes)
-    variance = jnp.square(differences).mean(axes) - jnp.square(correction)
-    count = jnp.asarray(min(math.prod(samples.shape[: len(axes)]), MOST_SAMPLES), jnp.int32)
-    return Moments(rounded + correction, jnp.maximum(variance, 0.0), count)
-
-
-def _weighted_moments(
+def _moments(
     samples: Float[Array, "samples ..."],
-    weights: Float[Array, "samples ..."],
+    mean: Callable[[Array], Array],
     axes: tuple[int, ...],
-    counts: Float[Array, "..."],
+    counts: Num[Array, "..."],
 ) -> Moments:
-    """Moments of the samples that count, so many of them."""
-    rounded = weighted_mean(samples, weights, axes)
+    """Moments of samples, given a function that takes means along axes, and how many samples count."""
+    rounded = mean(samples)
     differences = samples - jnp.expand_dims(rounded, axes)
-    correction = weighted_mean(differences, weights, axes)
-    variance = weighted_mean(jnp.square(differences), weights, axes) - jnp.square(correction)
-    variance = jnp.where(counts > 0.0, jnp.maximum(variance, 0.0), 1.0)
+    correction = mean(differences)
+    variance = mean(jnp.square(differences)) - jnp.square(correction)
+    variance = jnp.where(counts > 0, jnp.maximum(variance, 0.0), 1.0)
     count = jnp.minimum(counts, MOST_SAMPLES).astype(jnp.int32)
     return Moments(rounded + correction, variance, count)
 

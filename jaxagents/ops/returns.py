@@ -5,6 +5,7 @@ step has one that was not played: its value is bootstrapped from the true succes
 carried over from the episode that follows.
 """
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,15 +53,9 @@ def scan_backwards(
         cut = jax.tree.map(partial(jnp.where, truncated_t), bootstrap_t, accumulated)
         return step(cut, inputs_t)
 
-    last = jax.tree.map(lambda x: x[-1], bootstrap)
-    _, outputs = jax.lax.scan(
-        cut_then_step,
-        last,
-        (inputs, bootstrap, truncated),
-        reverse=True,
-        unroll=steps_at_once(),
-    )
-    return outputs
+    last = jax.tree.map(operator.itemgetter(-1), bootstrap)
+    steps = inputs, bootstrap, truncated
+    return jax.lax.scan(cut_then_step, last, steps, reverse=True, unroll=steps_at_once())[1]
 
 
 def gae_step(

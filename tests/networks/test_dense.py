@@ -1,4 +1,4 @@
-"""Fully connected layers against those of Flax, under all transformations."""
+"""Fully connected layers against those of Flax, under all transformations; noisy ones against NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -6,127 +6,116 @@ import numpy as np
 import pytest
 import trees
 from flax import linen as nn
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxagents.networks import DiscreteCritic, DuelingCritic, Ensemble, NoisyDense, with_noise
 from jaxagents.networks.dense import Dense, dot_general
 
 KEY = jax.random.key(0)
-X = jax.random.normal(KEY, (7, 3))
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(7, 3)).astype(np.float32)
+MANY = np.tile(X, (64, 1))
 WIDE, NARROW = 64, 2
-PARAMS = nn.Dense(WIDE).init(jax.random.key(1), X)
-NARROW_PARAMS = nn.Dense(NARROW).init(jax.random.key(1), X)
-SEVERAL = jax.tree.map(lambda x: jnp.stack([x, 2.0 * x]), PARAMS)
+PARAMS, NARROW_PARAMS = (trees.variables(nn.Dense(n), X) for n in (WIDE, NARROW))
+SEVERAL = jax.tree.map(lambda x: np.stack([x, 2.0 * x]), PARAMS)
 
 
 def loss(layer):
     return lambda params, x: jnp.sin(layer.apply(params, x)).sum()
 
 
+def gradients(layer):
+    return jax.grad(loss(layer), (0, 1))
+
+
 def descend(layer, x):
     def step(params, _):
-        gradients = jax.grad(loss(layer))(params, x)
-        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), None
+        return jax.tree.map(
+            lambda p, g: p - 0.1 * g, params, jax.grad(loss(layer))(params, x)
+        ), None
 
     return jax.lax.scan(step, PARAMS, length=3)[0]
 
 
-def vmapped(layer, params, in_axes=0, out_axes=0):
+def mapped(layer, params, in_axes=0, out_axes=0):
     return jax.vmap(lambda x: layer.apply(params, x), in_axes, out_axes)
 
 
+def of_vmapped(layer):
+    return jax.grad(lambda params, x: jax.vmap(lambda x: loss(layer)(params, x))(x).sum())
+
+
 CASES = {
-    "rows": lambda layer: layer.apply(PARAMS, X),
-    "one row": lambda layer: layer.apply(PARAMS, X[0]),
-    "several axes": lambda layer: layer.apply(PARAMS, X.reshape(1, 7, 1, 3)),
-    "gradients": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, X),
-    "gradients of a vmapped function": lambda layer: jax.grad(
-        lambda params: jax.vmap(lambda x: loss(layer)(params, x))(X).sum()
-    )(PARAMS),
-    "gradients of each row": lambda layer: jax.vmap(jax.grad(loss(layer)), (None, 0))(PARAMS, X),
+    "rows along several axes, and one row": lambda layer: [
+        layer.apply(PARAMS, x) for x in (X.reshape(1, 7, 1, 3), X[0])
+    ],
+    "gradients": lambda layer: [
+        gradients(layer)(PARAMS, X),
+        gradients(layer)(PARAMS, MANY[:56]),
+        gradients(layer)(PARAMS, X.reshape(7, 1, 3, 1) * np.ones((1, 5, 1, 3), np.float32)),
+        gradients(layer)(PARAMS, X[:0]),
+    ],
+    "gradients of a vmapped function, and of each row": lambda layer: (
+        of_vmapped(layer)(PARAMS, X),
+        jax.vmap(jax.grad(loss(layer)), (None, 0))(PARAMS, X),
+    ),
     "second derivatives": lambda layer: jax.hessian(loss(layer))(PARAMS, X),
     "forward mode": lambda layer: jax.jvp(lambda p: layer.apply(p, X), (PARAMS,), (PARAMS,)),
-    "several layers": lambda layer: jax.vmap(lambda p: jax.grad(loss(layer))(p, X))(SEVERAL),
-    "several layers and rows": lambda layer: jax.vmap(
-        lambda p: vmapped(layer, p, out_axes=1)(X[:, None])
-    )(SEVERAL),
-    "gradients of several layers with rows along several axes": lambda layer: jax.vmap(
-        lambda p: jax.grad(loss(layer))(p, jnp.stack([X, -X]))
-    )(SEVERAL),
-    "columns": lambda layer: vmapped(layer, PARAMS, in_axes=1)(X.T),
+    "several layers": lambda layer: [
+        jax.vmap(lambda p: jax.grad(loss(layer))(p, X))(SEVERAL),
+        jax.vmap(lambda p: mapped(layer, p, out_axes=1)(X[:, None]))(SEVERAL),
+        jax.vmap(lambda p: jax.grad(loss(layer))(p, np.stack([X, -X])))(SEVERAL),
+    ],
+    "columns": lambda layer: mapped(layer, PARAMS, in_axes=1)(X.T),
     "a scan of each row": lambda layer: jax.vmap(lambda x: descend(layer, x))(X),
-    "many rows": lambda layer: jax.grad(loss(layer), (0, 1))(PARAMS, jnp.tile(X, (8, 1))),
-    "gradients of rows along several axes": lambda layer: jax.grad(loss(layer), (0, 1))(
-        PARAMS, X.reshape(7, 1, 3, 1) * jnp.ones((1, 5, 1, 3))
-    ),
-    "no rows": lambda layer: jax.grad(loss(layer))(PARAMS, X[:0]),
     "short floats": lambda layer: layer.apply(
-        *jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
+        *jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), (PARAMS, X))
     ),
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("compiled", [False, True])
-def test_computes_what_the_layer_of_flax_does(case, compiled):
-    found = jax.jit(lambda: case(Dense(WIDE)))() if compiled else case(Dense(WIDE))
-    expected = jax.jit(lambda: case(nn.Dense(WIDE)))()
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(
-            x.astype(float), y.astype(float), rtol=1e-5, atol=1e-5
-        ),
-        found,
-        expected,
-    )
-    assert jax.tree.map(jnp.result_type, found) == jax.tree.map(jnp.result_type, expected)
-
-
-def test_the_gradient_of_a_vmapped_function_is_one_ordinary_product():
-    rows = jnp.tile(X, (8, 1))
-    gradient = jax.grad(lambda params: jax.vmap(lambda x: loss(Dense(WIDE))(params, x))(rows).sum())
-    program = jax.jit(gradient).lower(PARAMS).as_text()
-    products = [line for line in program.splitlines() if "dot_general" in line]
-    assert len(products) == 2
-    forward, backward = products
-    assert "contracting_dims = [2] x [0]" in forward
-    assert "contracting_dims = [1] x [0]" in backward
-
-
-@pytest.mark.parametrize(
-    "transformation",
-    [
-        lambda f: jax.grad(f),
-        lambda f: jax.hessian(f),
-        lambda f: jax.grad(lambda params, x: jax.vmap(lambda x: f(params, x))(x).sum()),
-        lambda f: jax.vmap(jax.grad(f), (None, 0)),
-    ],
-    ids=["gradient", "second derivatives", "of a vmapped function", "of each row"],
-)
-@pytest.mark.parametrize("shape", [(20, 3), (4, 5, 3)])
-def test_gradients_of_few_columns(transformation, shape):
-    x = jnp.sin(jnp.arange(60.0)).reshape(shape)
+@pytest.mark.parametrize("name", CASES)
+def test_computes_what_the_layer_of_flax_does(name):
+    case = CASES[name]
     found, expected = (
-        jax.jit(transformation(loss(layer)))(NARROW_PARAMS, x)
-        for layer in (Dense(NARROW), nn.Dense(NARROW))
+        jax.jit(lambda layer=layer: case(layer(WIDE)))() for layer in (Dense, nn.Dense)
     )
-    trees.assert_close(found, expected)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x.astype(float), y.astype(float), rtol=1e-4, atol=1e-4)
+        assert x.dtype == y.dtype
+    if name == "forward mode":
+        trees.assert_close(case(Dense(WIDE)), found)  # eager
 
 
-def test_only_large_products_call_a_library():
-    def products(params, x):
-        return jax.jit(Dense(WIDE).apply).lower(params, x).as_text().count("dot_general")
+@pytest.mark.parametrize("shape", [(20, 3), (4, 5, 3)])
+def test_gradients_of_few_columns(shape):
+    x = np.sin(np.arange(60.0, dtype=np.float32)).reshape(shape)
 
-    assert products(PARAMS, X) == 0
-    assert products(PARAMS, jnp.tile(X, (8, 1))) == 1
-    short = jax.tree.map(lambda x: x.astype(jnp.bfloat16), (PARAMS, X))
-    assert products(*short) == 1  # sums of these would be rounded
+    def every(layer):
+        each = jax.vmap(jax.grad(loss(layer)), (None, 0))
+        functions = gradients(layer), jax.hessian(loss(layer)), of_vmapped(layer), each
+        return jax.jit(lambda params, x: [f(params, x) for f in functions])(NARROW_PARAMS, x)
+
+    trees.assert_close(every(Dense(NARROW)), every(nn.Dense(NARROW)))
 
 
-def test_the_gradient_of_few_columns_is_a_product_with_each():
-    rows = jnp.tile(X, (64, 1))
-    program = jax.jit(jax.grad(loss(Dense(NARROW)))).lower(NARROW_PARAMS, rows).as_text()
-    _, *backward = [line for line in program.splitlines() if "dot_general" in line]
-    assert len(backward) == NARROW
+def products(function, *args):
+    program = jax.jit(function).lower(*args).as_text()
+    return [line for line in program.splitlines() if "dot_general" in line]
+
+
+def test_programs_have_the_products_that_are_fast_on_a_cpu():
+    forward, backward = products(of_vmapped(Dense(WIDE)), PARAMS, MANY[:56])
+    assert "contracting_dims = [2] x [0]" in forward
+    assert "contracting_dims = [1] x [0]" in backward  # of all rows
+    assert len(products(Dense(WIDE).apply, PARAMS, X)) == 0  # small
+    assert len(products(Dense(WIDE).apply, PARAMS, MANY)) == 1
+    short = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), (PARAMS, X))
+    assert len(products(Dense(WIDE).apply, *short)) == 1  # sums of these would be rounded
+    _, *backward = products(jax.grad(loss(Dense(NARROW))), NARROW_PARAMS, MANY)
+    assert len(backward) == NARROW  # one with each column
     assert all("contracting_dims = [0] x [0]" in line for line in backward)
 
 
@@ -139,13 +128,14 @@ def test_the_gradient_of_few_columns_is_a_product_with_each():
     ],
 )
 def test_other_products_are_left_to_xla(dimensions, options):
-    found = dot_general(X, X, dimensions, **options)
-    np.testing.assert_array_equal(found, jax.lax.dot_general(X, X, dimensions, **options))
+    x = jnp.asarray(X)
+    expected = jax.lax.dot_general(x, x, dimensions, **options)
+    np.testing.assert_array_equal(dot_general(x, x, dimensions, **options), expected)
 
 
 def test_over_several_devices():
-    layer, x = Dense(5), np.asarray(jnp.tile(X, (8, 1)))[:8]
-    params = layer.init(jax.random.key(1), x)
+    layer, x = Dense(5), MANY[:8]
+    params = trees.variables(layer, x)
     gradient = jax.grad(loss(layer))
     mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,), devices=jax.devices()[:4])
     placed = jax.device_put(x, NamedSharding(mesh, P("data")))
@@ -156,8 +146,84 @@ def test_over_several_devices():
         lambda params, x: jax.lax.psum(gradient(params, x), "data"), check_vma=False, **places
     )
     for by_several in map(jax.jit, (gradient, summed, own)):
-        jax.tree.map(
-            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4),
-            by_several(params, placed),
-            by_one,
+        trees.assert_close(by_several(params, placed), by_one)
+
+
+# Noisy layers.
+
+NOISY = NoisyDense(3)
+NOISY_PARAMS = jax.jit(NOISY.init)(KEY, X)["params"]
+noisy = jax.jit(with_noise)
+
+
+def noise_of(params, drawn):
+    """The noise that was added, in units of sigma."""
+    params, drawn = jax.device_get((params, drawn))
+    return {
+        name: (drawn[name] - params[name]) / params[f"{name}_sigma"] for name in ("kernel", "bias")
+    }
+
+
+def test_a_noisy_layer_starts_as_in_the_paper_and_is_dense_without_noise():
+    shapes = {"kernel": (3, 3), "bias": (3,), "kernel_sigma": (3, 3), "bias_sigma": (3,)}
+    assert jax.tree.map(jnp.shape, NOISY_PARAMS) == shapes
+    for name in ("kernel_sigma", "bias_sigma"):
+        np.testing.assert_allclose(NOISY_PARAMS[name], 0.5 / np.sqrt(3.0), rtol=1e-6)
+    params = {**NOISY_PARAMS, "bias": np.float32([1.0, -2.0, 0.5])}
+    expected = X @ np.asarray(params["kernel"]) + params["bias"]
+    found = jax.jit(NOISY.apply)({"params": params}, X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    trees.assert_equal(noisy(NOISY_PARAMS, KEY, 0.0), NOISY_PARAMS)
+
+
+def test_noise_has_a_number_for_each_input_and_output():
+    several = jax.jit(jax.vmap(lambda key: with_noise(NOISY_PARAMS, key)))(
+        jax.random.split(KEY, 4000)
+    )
+    drawn = noise_of(NOISY_PARAMS, several)
+    kernel, bias = drawn["kernel"][0], drawn["bias"][0]
+    ratios = kernel / bias  # those of the inputs alone
+    np.testing.assert_allclose(ratios, np.broadcast_to(ratios[:, :1], (3, 3)), rtol=1e-3)
+    normal = np.sign(drawn["bias"]) * drawn["bias"] ** 2  # f takes roots, with the sign
+    np.testing.assert_allclose(normal.mean(axis=0), 0.0, atol=0.06)
+    np.testing.assert_allclose(normal.std(axis=0), 1.0, atol=0.06)
+
+
+def test_gradients_of_sigma_are_those_of_the_mean_times_the_noise():
+    def squares(params):
+        return jnp.sum(NOISY.apply({"params": with_noise(params, KEY)}, jnp.asarray(X)) ** 2)
+
+    found = jax.jit(jax.grad(squares))(NOISY_PARAMS)
+    for name, eps in noise_of(NOISY_PARAMS, noisy(NOISY_PARAMS, KEY)).items():
+        np.testing.assert_allclose(found[f"{name}_sigma"], found[name] * eps, rtol=1e-3, atol=1e-3)
+
+
+def test_each_layer_and_each_member_has_noise_of_its_own():
+    network = Ensemble(DiscreteCritic((4, 4), noisy=True, n_actions=4), 2)
+    params = trees.variables(network, MANY[:, :3])["params"]
+    drawn = noisy({"network": params, "target": params}, KEY)
+    changes = [
+        np.asarray(
+            x["members"]["MLP_0"][layer]["bias"][i] - params["members"]["MLP_0"][layer]["bias"][i]
         )
+        for x in drawn.values()
+        for layer in ("NoisyDense_0", "NoisyDense_1")
+        for i in range(2)
+    ]
+    assert len({tuple(x) for x in changes}) == len(changes) == 8
+
+
+@pytest.mark.parametrize("kind", [DiscreteCritic, DuelingCritic])
+def test_a_critic_of_noisy_layers_is_the_same_network_without_noise(kind):
+    fields = {"features": (8, 8), "n_actions": 3, "n_outputs": 2}
+    plain, noisy = kind(**fields), kind(**fields, noisy=True)
+    params = trees.variables(noisy, X)["params"]
+    means = {
+        tuple(name.replace("NoisyDense", "Dense") for name in path): x
+        for path, x in flatten_dict(params).items()
+        if not path[-1].endswith("_sigma")
+    }
+    assert with_noise(means, KEY) is means  # other layers are left alone
+    expected = jax.jit(plain.apply)({"params": unflatten_dict(means)}, X)
+    found = jax.jit(noisy.apply)({"params": params}, X)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

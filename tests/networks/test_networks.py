@@ -1,4 +1,4 @@
-"""Shapes, observations of every structure, and the lift to several actors."""
+"""Torsos, heads, the default encoder of observations, and the lift to several actors."""
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,17 @@ from jaxagents.networks import (
     MLP,
     CategoricalActor,
     GaussianActor,
+    JointActor,
+    MultiCategoricalActor,
+    ObservationEncoder,
     PatchConv,
     PerActor,
     StateCritic,
     Torso,
+    ValueCritic,
+    WithEncoder,
+    ensemblize,
+    observation_encoder,
 )
 
 KEY = jax.random.key(0)
@@ -23,110 +30,110 @@ RNG = np.random.default_rng(0)
 
 
 def uniform(*shape):
-    return jnp.asarray(RNG.uniform(size=shape), jnp.float32)
+    return RNG.uniform(size=shape).astype(np.float32)
 
 
-OBSERVATIONS = {
-    "scalar": uniform(),
-    "vector": uniform(5),
-    "matrix": uniform(4, 3),
-    "integer vector": jnp.arange(5),
-    "boolean vector": jnp.arange(5) > 2,
-    "float image": uniform(8, 6, 3),
-    "uint8 image": jnp.asarray(RNG.integers(256, size=(8, 6, 3)), jnp.uint8),
-    "dict": {"camera": uniform(8, 6, 1), "speed": uniform(4), "gear": jnp.array(2)},
-    "tuple": (uniform(2), uniform(3)),
+IMAGE = RNG.integers(256, size=(4, 5, 3)).astype(np.uint8)
+OBSERVATIONS = {  # with the number of features of the default encoder
+    "scalar": (uniform(), 1),
+    "matrix": (uniform(4, 3), 12),
+    "boolean vector": (np.arange(5) > 2, 5),
+    "uint8 image": (IMAGE, 4 * 5 * 16),
+    "dict": (
+        {"camera": IMAGE, "grid": uniform(2, 3, 1), "speed": uniform(4), "gear": np.array(2)},
+        4 * 5 * 16 + 2 * 3 * 16 + 4 + 1,
+    ),
+    "tuple": ((uniform(2), (np.arange(3), uniform(2, 2))), 2 + 3 + 4),
 }
-every_observation = pytest.mark.parametrize("obs", OBSERVATIONS.values(), ids=OBSERVATIONS.keys())
+every_observation = pytest.mark.parametrize(
+    ("obs", "n_features"), OBSERVATIONS.values(), ids=OBSERVATIONS.keys()
+)
 NETWORKS = [CategoricalActor(4, (8,)), GaussianActor((2,), (8,)), StateCritic((8,))]
 every_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n).__name__)
 
 
-def shapes_of(tree):
-    return jax.tree.map(jnp.shape, tree)
+def applied(network, *inputs):
+    """The output of a network, and its variables."""
+    inputs = jax.tree.map(jnp.asarray, inputs)
+    variables = trees.variables(network, *inputs)
+    return jax.jit(network.apply)(variables, *inputs), variables
 
 
-def stacked(observations):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *observations)
+def batch_of(obs, n):
+    """Observations that differ."""
+
+    def stacked(x):
+        x, factors = np.asarray(x)[None], np.arange(n, 0, -1).reshape(n, *[1] * np.ndim(x))
+        return (x * factors / n if x.dtype != bool else x ^ (factors < n)).astype(x.dtype)
+
+    return jax.tree.map(stacked, obs)
 
 
-def altered(obs, i):
-    """Another observation of the same structure."""
-
-    def other(x):
-        x = np.asarray(x)
-        return ~x if x.dtype == bool else (x * (i + 1)).astype(x.dtype)
-
-    return jax.tree.map(other, obs)
+def at(i, tree):
+    return jax.tree.map(lambda x: np.asarray(x)[i], tree)
 
 
-def parameter_shapes(network, obs):
-    return shapes_of(jax.eval_shape(network.init, KEY, obs)["params"])
+def parameter_shapes(network, *inputs):
+    variables = jax.eval_shape(network.init, KEY, *jax.tree.map(jnp.asarray, inputs))
+    return jax.tree.map(jnp.shape, variables["params"])
 
 
-def assert_close(x, y):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), x, y)
+# Torsos and encoders.
 
 
-@pytest.mark.parametrize("batch", [(), (4,), (2, 3)], ids=str)
-def test_mlp_is_a_chain_of_activated_affine_maps(batch):
-    network = MLP((8, 7), nn.relu)
-    x = uniform(*batch, 5)
-    params = trees.variables(network, x)
-    expected = np.asarray(x)
-    for name in ("Dense_0", "Dense_1"):
-        layer = params["params"][name]
-        expected = np.maximum(
-            expected @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"]), 0.0
-        )
-    np.testing.assert_allclose(network.apply(params, x), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_mlp_is_orthogonal_with_gain_root_two():
-    kernel = jax.jit(MLP((8,)).init)(KEY, uniform(20))["params"]["Dense_0"]["kernel"]
-    np.testing.assert_allclose(kernel.T @ kernel, 2.0 * np.eye(8), atol=1e-5)
+def test_mlp_is_a_chain_of_activated_affine_maps():
+    x = uniform(2, 3, 5)
+    found, variables = applied(MLP((8, 7), nn.relu), x)
+    for layer in variables["params"].values():
+        x = np.maximum(x @ layer["kernel"] + layer["bias"], 0.0)
+    np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
 @every_observation
-def test_torso_encodes_every_observation(obs):
-    network = Torso((8, 7), jnp.sin)
-    params = trees.variables(network, obs)
-    apply = jax.jit(network.apply)
-    features = apply(params, obs)
-    assert features.shape == (7,)
+def test_every_observation_becomes_a_vector(obs, n_features):
+    torso, encoder, batch = Torso((7,), jnp.sin), observation_encoder(obs), batch_of(obs, 4)
+    variables = trees.variables(torso, jax.tree.map(jnp.asarray, obs))
+    features = jax.jit(jax.vmap(torso.apply, (None, 0)))(variables, batch)
+    assert features.shape == (4, 7)
     assert features.dtype == jnp.float32
-    assert (features != apply(params, altered(obs, 1))).any()
+    assert (features[0] != features[1]).any()
+    features, variables = applied(encoder, batch)
+    assert features.shape == (4, n_features)
+    assert features.dtype == jnp.float32
+    alone = jax.jit(jax.vmap(encoder.apply, (None, 0)))(variables, batch)
+    np.testing.assert_allclose(features, alone, rtol=1e-4, atol=1e-5)
+    folded = jax.tree.map(lambda x: jnp.asarray(x.reshape(2, 2, *x.shape[1:])), batch)
+    assert jax.eval_shape(encoder.apply, variables, folded).shape == (2, 2, n_features)
+    of_shapes = observation_encoder(jax.eval_shape(lambda: jax.tree.map(jnp.asarray, obs)))
+    assert of_shapes == encoder
+    assert hash(of_shapes) == hash(encoder)
 
 
-def test_torso_flattens_what_is_no_image():
-    obs = OBSERVATIONS["matrix"]
-    network = Torso((8,))
-    params = trees.variables(network, obs)
-    assert shapes_of(params["params"]) == {"MLP_0": {"Dense_0": {"bias": (8,), "kernel": (12, 8)}}}
-    np.testing.assert_array_equal(network.apply(params, obs), network.apply(params, obs.ravel()))
-
-
-def test_torso_convolves_images():
-    shapes = parameter_shapes(Torso((8,)), OBSERVATIONS["dict"])
-    assert shapes["PatchConv_0"]["Dense_0"]["kernel"] == (3 * 3 * 1, 16)
+def test_torso_flattens_what_is_no_image_and_convolves_images():
+    obs, network = jnp.asarray(OBSERVATIONS["matrix"][0]), Torso((8,))
+    found, variables = applied(network, obs)
+    shapes = jax.tree.map(jnp.shape, variables["params"])
+    assert shapes == {"MLP_0": {"Dense_0": {"bias": (8,), "kernel": (12, 8)}}}
+    np.testing.assert_allclose(found, jax.jit(network.apply)(variables, obs.ravel()), rtol=1e-6)
+    shapes = parameter_shapes(network, OBSERVATIONS["dict"][0])
+    assert shapes["PatchConv_0"]["Dense_0"]["kernel"] == (3 * 3 * 3, 16)
     assert shapes["PatchConv_1"]["Dense_0"]["kernel"] == (3 * 3 * 16, 32)
-    assert shapes["MLP_0"]["Dense_0"]["kernel"] == (4 * 3 * 32 + 1 + 4, 8)
+    assert shapes["MLP_0"]["Dense_0"]["kernel"] == (2 * 3 * 32 + 1 + 1 * 2 * 32 + 4, 8)
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("kernel_size", [(3, 3), (2, 4), (1, 1), (5, 3)], ids=str)
-def test_patch_conv_is_a_convolution(kernel_size, stride, padding):
-    shapes = [(8, 6, 3), (7, 5, 1), (2, 9, 10, 2)]
-    shape = shapes[(stride + sum(kernel_size)) % len(shapes)]
+@pytest.mark.parametrize(
+    ("shape", "kernel_size", "stride"),
+    [((8, 6, 3), (3, 3), 1), ((7, 5, 1), (2, 4), 2), ((2, 9, 10, 2), (5, 3), 3)],
+)
+def test_patch_conv_is_a_convolution(shape, kernel_size, stride, padding):
     x = uniform(*shape)
-    network = PatchConv(4, kernel_size, stride, padding)
-    params = trees.variables(network, x)
-    dense = jax.tree.map(np.asarray, params["params"]["Dense_0"])
+    found, variables = applied(PatchConv(4, kernel_size, stride, padding), x)
+    dense = variables["params"]["Dense_0"]
     kernel = dense["kernel"].reshape(*kernel_size, shape[-1], 4)
     reference = nn.Conv(4, kernel_size, strides=stride, padding=padding)
     expected = jax.jit(reference.apply)({"params": {**dense, "kernel": kernel}}, x)
-    assert_close(jax.jit(network.apply)(params, x), expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_images_smaller_than_a_patch_are_refused_without_padding():
@@ -136,124 +143,147 @@ def test_images_smaller_than_a_patch_are_refused_without_padding():
 
 def test_integer_observations_become_one_hot():
     network = Torso((8,), n_categories=6)
-    params = trees.variables(network, jnp.array(2))
-    plain = Torso((8,))
-    assert params["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (6, 8)
-    for category in range(6):
-        one_hot = plain.apply(params, jnp.asarray(np.eye(6)[category], jnp.float32))
-        features = network.apply(params, jnp.array(category))
-        np.testing.assert_array_equal(features, one_hot)
-    of_two = parameter_shapes(network, jnp.array([2, 0]))
+    found, variables = applied(network, np.array(2))
+    assert variables["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (6, 8)
+    one_hot = jnp.asarray(np.eye(6, dtype=np.float32)[2])
+    np.testing.assert_array_equal(found, jax.jit(Torso((8,)).apply)(variables, one_hot))
+    of_two = parameter_shapes(network, np.array([2, 0]))
     assert of_two["MLP_0"]["Dense_0"]["kernel"] == (12, 8)
+    encoder, obs = observation_encoder(jnp.array(0), n_categories=6), np.array([[0, 3], [5, 1]])
+    features = encoder.apply({}, jnp.asarray(obs))
+    assert features.dtype == jnp.float32
+    np.testing.assert_array_equal(features, np.eye(6)[obs])
 
 
-def test_categorical_actor_starts_out_nearly_uniform():
-    logits, params = jax.jit(CategoricalActor(4, (8,)).init_with_output)(KEY, uniform(5))
-    assert shapes_of(params["params"]["Dense_0"]) == {"bias": (4,), "kernel": (8, 4)}
-    assert (jnp.abs(logits) < 0.1).all()
+def test_vectors_of_real_numbers_need_no_encoder_and_entries_beside_are_left_out():
+    for vector in (uniform(5), np.zeros(5), jax.ShapeDtypeStruct((5,), "float32")):
+        assert observation_encoder(vector) is None
+        assert observation_encoder({"state": vector}) == ObservationEncoder((1,))
+        assert observation_encoder((vector, vector)) == ObservationEncoder((1, 1))
+    obs = {"observation": {"x": uniform(2), "y": uniform(3)}, "action_mask": np.ones(4, bool)}
+    assert observation_encoder(obs) == observation_encoder(obs["observation"])
+    assert observation_encoder({**obs, "observation": uniform(2)}) is None
 
 
-@pytest.mark.parametrize("action_shape", [(), (2,), (2, 3)], ids=str)
-def test_gaussian_actor_has_the_shape_of_an_action(action_shape):
-    network = GaussianActor(action_shape, (8,), initial_log_std=-0.5)
-    obs = uniform(5)
-    (mean, log_std), _ = jax.jit(network.init_with_output)(KEY, obs)
-    assert mean.shape == log_std.shape == action_shape
-    np.testing.assert_array_equal(log_std, -0.5)
-    assert (jnp.abs(mean) < 0.1).all()
+def test_parts_are_in_the_order_of_the_leaves():
+    obs = {"b": uniform(2), "a": (np.array([True, False]), uniform(2, 2)), "c": np.array(7)}
+    encoder = observation_encoder(obs)
+    assert encoder.ndims == (1, 2, 1, 0)
+    expected = np.concatenate([[1.0, 0.0], obs["a"][1].ravel(), obs["b"], [7.0]])
+    np.testing.assert_array_equal(encoder.apply({}, obs), expected)
+    with pytest.raises(ValueError, match=r"observations of 4 arrays, got one of 1: \(\(2,\),\)"):
+        encoder.init(KEY, (uniform(2),))
 
 
-def test_log_std_does_not_depend_on_the_observation():
-    network = GaussianActor((2,), (8,))
-    params = trees.variables(network, uniform(5))
-    (mean, log_std), (other_mean, other_log_std) = (network.apply(params, uniform(5)) for _ in "ab")
-    np.testing.assert_array_equal(log_std, other_log_std)
-    assert (mean != other_mean).all()
+@pytest.mark.parametrize(("channels", "padding"), [((7, 6), "VALID"), ((7,), "SAME"), ((), "SAME")])
+def test_images_are_scaled_convolved_and_rectified(channels, padding):
+    encoder = ObservationEncoder((3, 1), channels=channels, padding=padding)
+    image = RNG.integers(256, size=(6, 5, 3)).astype(np.uint8)
+    obs = {"image": image, "state": uniform(2)}
+    found, variables = applied(encoder, obs)
+
+    @jax.jit
+    def convolved(params, x):
+        for i, n_channels in enumerate(channels):
+            of_layer = {"params": params[f"PatchConv_{i}"]}
+            x = nn.relu(PatchConv(n_channels, padding=padding).apply(of_layer, x))
+        return x.ravel()
+
+    pixels = convolved(variables.get("params", {}), image / np.float32(255.0))
+    expected = np.concatenate([pixels, obs["state"]])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for kind in (image, image > 100):
+        as_float = kind.astype(np.float32) / (255.0 if kind.dtype == np.uint8 else 1.0)
+        of_torso, variables = applied(Torso((8,)), kind)
+        expected = jax.jit(Torso((8,)).apply)(variables, as_float)
+        np.testing.assert_allclose(of_torso, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_value_critic_gives_one_number():
-    value, params = jax.jit(StateCritic((8,)).init_with_output)(KEY, uniform(5))
-    assert value.shape == ()
-    kernel = params["params"]["Dense_0"]["kernel"]
-    np.testing.assert_allclose(jnp.linalg.norm(kernel), 1.0, rtol=1e-5)
+def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
+    obs, _ = OBSERVATIONS["dict"]
+    network = WithEncoder(observation_encoder(obs), ensemblize(ValueCritic, 2)((8,)))
+    values, variables = applied(network, batch_of(obs, 5))
+    assert values.shape == (2, 5)
+    gradient_of = jax.jit(jax.grad(lambda v, obs: network.apply(v, obs).sum()))
+    gradient = gradient_of(variables, batch_of(obs, 5))["params"]["encoder"]
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
-@every_network
-def test_heads_pass_on_the_number_of_categories(network):
-    with_categories = network.clone(n_categories=6)
-    shapes = parameter_shapes(with_categories, jnp.array(2))
-    assert shapes["Torso_0"]["MLP_0"]["Dense_0"]["kernel"] == (6, 8)
+# Heads.
 
 
-@every_network
-def test_heads_pass_on_the_activation(network):
-    obs = uniform(5)
-    params = trees.variables(network, obs)
-    outputs = [jax.jit(network.clone(activation=f).apply)(params, obs) for f in (nn.tanh, nn.relu)]
-    assert (jax.tree.leaves(outputs[0])[0] != jax.tree.leaves(outputs[1])[0]).all()
-
-
-@every_network
-@pytest.mark.parametrize("kind", ["vector", "uint8 image", "dict"])
-def test_vmapped_over_a_batch_equals_looped(network, kind):
-    observations = [altered(OBSERVATIONS[kind], i) for i in range(3)]
-    params = trees.variables(network, observations[0])
-    apply = jax.jit(network.apply)
-    together = jax.vmap(apply, in_axes=(None, 0))(params, stacked(observations))
-    assert_close(together, stacked([apply(params, obs) for obs in observations]))
-
-
-own_or_shared = pytest.mark.parametrize(
-    "shared", [False, True], ids=["own params", "shared params"]
+@pytest.mark.parametrize(
+    ("network", "shapes", "gain"),
+    [
+        (CategoricalActor(4, (20,)), (4,), 0.01),
+        (MultiCategoricalActor((2, 3), (20,)), ((2,), (3,)), 0.01),
+        (GaussianActor((), (20,), initial_log_std=-0.5), ((), ()), 0.01),
+        (GaussianActor((2, 3), (20,), initial_log_std=-0.5), ((2, 3), (2, 3)), 0.01),
+        (StateCritic((20,)), (), 1.0),
+        (StateCritic((20,), n_values=2), (2,), 1.0),
+    ],
 )
-own_or_joint = pytest.mark.parametrize("own", [True, False], ids=["own obs", "joint obs"])
+def test_heads_have_their_shapes_and_orthogonal_weights(network, shapes, gain):
+    output, variables = jax.jit(network.init_with_output)(KEY, uniform(5))
+    assert jax.tree.map(jnp.shape, output) == shapes
+    if isinstance(network, GaussianActor):
+        np.testing.assert_array_equal(output[1], -0.5)
+        np.testing.assert_array_equal(variables["params"]["log_std"], -0.5)
+    kernel = np.asarray(variables["params"]["Dense_0"]["kernel"])
+    np.testing.assert_allclose(kernel.T @ kernel, gain**2 * np.eye(kernel.shape[1]), atol=1e-5)
+    hidden = np.asarray(variables["params"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
+    np.testing.assert_allclose(hidden @ hidden.T, 2.0 * np.eye(5), atol=1e-5)
 
 
-def lifted(network, shared, own):
-    """A network of all actors, their parameters and observations."""
+def test_a_joint_actor_has_the_outputs_of_its_parts():
+    parts = CategoricalActor(3, ()), GaussianActor((1,), ())
+    obs = uniform(5)
+    for given, names in ((parts, (0, 1)), ({"a": parts[0], "b": parts[1]}, ("a", "b"))):
+        network = JointActor(given, (8,))
+        assert hash(network) == hash(JointActor(given, (8,)))
+        output, variables = applied(network, obs)
+        params = variables["params"]
+        x = jax.jit(Torso((8,)).apply)({"params": params["Torso_0"]}, obs)
+        for name, part in zip(names, parts, strict=True):
+            alone = jax.jit(part.apply)({"params": params[f"actors_{name}"]}, x)
+            trees.assert_close(output[name], alone)
+
+
+@every_network
+def test_heads_pass_on_categories_and_activation(network):
+    shapes = parameter_shapes(network.clone(n_categories=6), np.array(2))
+    assert shapes["Torso_0"]["MLP_0"]["Dense_0"]["kernel"] == (6, 8)
+    obs = jnp.asarray(uniform(5))
+    by_tanh, variables = applied(network, obs)
+    by_relu = jax.jit(network.clone(activation=nn.relu).apply)(variables, obs)
+    assert (jax.tree.leaves(by_tanh)[0] != jax.tree.leaves(by_relu)[0]).all()
+
+
+# Several actors.
+
+
+@every_network
+@pytest.mark.parametrize("shared", [False, True], ids=["own params", "shared params"])
+@pytest.mark.parametrize("own", [True, False], ids=["own obs", "joint obs"])
+def test_every_actor_runs_the_single_network(network, shared, own):
     per_actor = PerActor(network, N_ACTORS, shared_params=shared, own_observations=own)
     obs = uniform(N_ACTORS, 5) if own else uniform(5)
-    return per_actor, trees.variables(per_actor, obs), obs
-
-
-def params_of(actor, params, shared):
-    own_params = params["params"]["actors"]
-    return {"params": own_params if shared else of_actor(actor, own_params)}
-
-
-def of_actor(actor, tree):
-    return jax.tree.map(lambda x: np.asarray(x)[actor], tree)
-
-
-@every_network
-@own_or_shared
-@own_or_joint
-def test_every_actor_runs_the_single_network(network, shared, own):
-    per_actor, params, obs = lifted(network, shared, own)
-    outputs, apply = jax.jit(per_actor.apply)(params, obs), jax.jit(network.apply)
-    single = parameter_shapes(network, uniform(5))
+    outputs, variables = applied(per_actor, obs)
+    params, apply = variables["params"]["actors"], jax.jit(network.apply)
     for actor in range(N_ACTORS):
-        actor_params = params_of(actor, params, shared)
-        assert shapes_of(actor_params["params"]) == single
-        alone = apply(actor_params, of_actor(actor, obs) if own else obs)
-        assert_close(of_actor(actor, outputs), alone)
+        own_params = params if shared else at(actor, params)
+        assert jax.tree.map(jnp.shape, own_params) == parameter_shapes(network, uniform(5))
+        alone = apply({"params": own_params}, at(actor, obs) if own else obs)
+        trees.assert_close(at(actor, outputs), alone)
+    obs, _ = OBSERVATIONS["dict"]
+    obs = jax.tree.map(jnp.asarray, batch_of(obs, N_ACTORS) if own else obs)
+    of_dicts = jax.eval_shape(lambda: per_actor.init_with_output(KEY, obs)[0])
+    assert all(x.shape[0] == N_ACTORS for x in jax.tree.leaves(of_dicts))
 
 
-@own_or_joint
-def test_own_parameters_start_out_different(own):
-    per_actor = PerActor(StateCritic((8,)), N_ACTORS, own_observations=own)
-    params = jax.jit(per_actor.init)(KEY, uniform(N_ACTORS, 5) if own else uniform(5))
-    kernels = np.asarray(params["params"]["actors"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
-    assert kernels.shape == (N_ACTORS, 5, 8)
-    for i, j in [(0, 1), (0, 2), (1, 2)]:
-        assert (kernels[i] != kernels[j]).all()
-
-
-@own_or_shared
-@own_or_joint
-def test_observations_of_actors_may_have_any_structure(shared, own):
-    obs = OBSERVATIONS["dict"]
-    obs = stacked([obs] * N_ACTORS) if own else obs
-    per_actor = PerActor(GaussianActor((2,), (8,)), N_ACTORS, shared, own)
-    mean, log_std = jax.eval_shape(lambda: per_actor.init_with_output(KEY, obs)[0])
-    assert mean.shape == log_std.shape == (N_ACTORS, 2)
+def test_own_parameters_start_out_different():
+    per_actor = PerActor(StateCritic((8,)), N_ACTORS)
+    params = jax.jit(per_actor.init)(KEY, uniform(N_ACTORS, 5))["params"]["actors"]
+    first, second, third = np.asarray(params["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
+    assert (first != second).all()
+    assert (first != third).all()

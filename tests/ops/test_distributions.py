@@ -1,4 +1,4 @@
-"""Densities against formulas, integrals and samples; masks, bounds, batch axes and transformations."""
+"""Densities against formulas and integrals, samples against JAX's own; masks, bounds, batch axes."""
 
 import jax
 import jax.numpy as jnp
@@ -8,26 +8,27 @@ import trees
 
 from jaxagents import ops
 
-N_SAMPLES = 50_000
+KEY = jax.random.key(0)
+KEYS = jax.random.split(KEY, 20_000)
+RNG = np.random.default_rng(0)
 LOW, HIGH = np.array([[-2.0, 0.5], [3.0, 0.75]], np.float32)
-ALLOWED = np.array([0, 2, 3])
-MASKED = ops.Categorical(jnp.array([0.5, -jnp.inf, -1.0, 2.0, -jnp.inf]))
-
 
 sample = jax.jit(lambda distribution, key: distribution.sample(key))
 log_prob = jax.jit(lambda distribution, action: distribution.log_prob(action))
 entropy = jax.jit(lambda distribution: distribution.entropy())
-log_probs_of_all = jax.jit(jax.vmap(log_prob, in_axes=(None, 0)))
-draw_all = jax.jit(jax.vmap(sample, in_axes=(None, 0)))
+mode = jax.jit(lambda distribution: distribution.mode())
+draw = jax.jit(jax.vmap(lambda distribution, key: distribution.sample(key), in_axes=(None, 0)))
 
 
-def draw(distribution, n_samples=N_SAMPLES, seed=0):
-    return np.asarray(draw_all(distribution, jax.random.split(jax.random.key(seed), n_samples)))
+@jax.jit
+def log_probs_of_all(distribution, actions):
+    """Log-probabilities of every discrete action, the actions last."""
+    rows = jnp.broadcast_to(actions[:, None], (len(actions), 4))
+    return jax.vmap(distribution.log_prob, out_axes=-1)(rows)
 
 
-def midpoints(low, high, n):
-    edges = np.linspace(low, high, n + 1)
-    return (edges[1:] + edges[:-1]) / 2.0, edges[1] - edges[0]
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
 
 
 def normal_log_density(x, mean, std):
@@ -35,7 +36,7 @@ def normal_log_density(x, mean, std):
 
 
 def gaussian(mean, std, event_ndim=1):
-    return ops.Gaussian(jnp.asarray(mean), jnp.log(jnp.asarray(std)), event_ndim)
+    return ops.Gaussian(np.float32(mean), np.log(np.float32(std)), event_ndim)
 
 
 def squashed(mean, std, low=LOW, high=HIGH):
@@ -43,309 +44,240 @@ def squashed(mean, std, low=LOW, high=HIGH):
 
 
 def assert_finite(tree):
-    for leaf in jax.tree.leaves(tree):
-        assert jnp.isfinite(leaf).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
 
 
-def assert_mean(samples, expected):
-    standard_error = samples.std(axis=0) / np.sqrt(len(samples))
-    assert (np.abs(samples.mean(axis=0) - expected) < 5.0 * standard_error).all()
+# Discrete actions.
+
+MASKED_LOGITS = np.tile(np.float32([0.5, -np.inf, -1.0, 2.0, -np.inf]), (4, 1))
 
 
-class TestCategorical:
-    logits = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-    distribution = ops.Categorical(jnp.asarray(logits))
-    probs = np.exp(np.float64(logits)) / np.exp(np.float64(logits)).sum(axis=-1, keepdims=True)
+@pytest.mark.parametrize(
+    "logits",
+    [
+        *(normal(4, n) for n in (1, 6, 7)),
+        MASKED_LOGITS,
+        np.tile(MASKED_LOGITS, 2),
+        np.tile(np.float32([0.0, -1e4, 1e4]), (4, 1)),
+    ],
+    ids=["one", "few", "many", "masked", "many masked", "extreme"],
+)
+def test_a_categorical_has_the_softmax_of_its_logits(logits):
+    n_actions = logits.shape[-1]
 
-    @pytest.mark.parametrize("n_actions", [1, 2, 6, 7, 18])
-    def test_few_and_many_actions(self, n_actions):
-        logits = np.random.default_rng(1).normal(size=(4, n_actions))
-        probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-        categorical = ops.Categorical(jnp.float32(logits))
-        found = np.stack([categorical.log_prob(jnp.full(4, a)) for a in range(n_actions)], axis=-1)
-        np.testing.assert_allclose(found, np.log(probs), rtol=1e-5, atol=1e-6)
-        entropy = -(probs * np.log(probs)).sum(axis=-1)
-        np.testing.assert_allclose(categorical.entropy(), entropy, rtol=1e-5, atol=1e-6)
-        gradient = jax.grad(lambda z: ops.Categorical(z).entropy().sum())(categorical.logits)
-        expected = -probs * (np.log(probs) + entropy[:, None])
-        np.testing.assert_allclose(gradient, expected, atol=1e-6)
-        gradient = jax.grad(lambda z: ops.Categorical(z).log_prob(jnp.zeros(4, int)).sum())(
-            categorical.logits
+    @jax.jit
+    def found(logits):
+        def log_probs(z):
+            return log_probs_of_all(ops.Categorical(z), np.arange(n_actions))
+
+        gradients = (
+            jax.grad(lambda z: ops.Categorical(z).entropy().sum())(logits),
+            jax.grad(lambda z: log_probs(z)[:, 0].sum())(logits),
         )
-        np.testing.assert_allclose(gradient, np.eye(n_actions)[0] - probs, atol=1e-6)
-        np.testing.assert_array_equal(categorical.mode(), probs.argmax(axis=-1))
+        distribution = ops.Categorical(logits)
+        return log_probs(logits), distribution.entropy(), distribution.mode(), *gradients
 
-    def test_samples_have_the_right_frequencies(self):
-        n_samples = 20_000
-        samples = draw(self.distribution, n_samples)
-        assert samples.shape == (n_samples, 3)
-        for actor in range(3):
-            expected = n_samples * self.probs[actor]
-            counts = np.bincount(samples[:, actor], minlength=5)
-            z = (counts - expected) / np.sqrt(expected * (1.0 - self.probs[actor]))
-            assert (np.abs(z) < 5.0).all()
+    z = np.float64(logits) - logits.max(axis=-1, keepdims=True)
+    log_probs = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+    probs = np.exp(log_probs)
+    finite = np.where(probs > 0.0, log_probs, 0.0)
+    entropies = -(probs * finite).sum(axis=-1)
+    expected = (
+        log_probs,
+        entropies,
+        probs.argmax(axis=-1),
+        -probs * (finite + entropies[:, None]),
+        np.eye(n_actions)[0] - probs,
+    )
+    for x, y in zip(found(logits), expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
-    def test_actions_that_do_not_exist_have_no_probability(self):
-        for action in (-1, 5):
-            log_probs = self.distribution.log_prob(jnp.full(len(self.probs), action))
-            np.testing.assert_array_equal(log_probs, -np.inf)
 
-    def test_masked_actions_have_no_probability(self):
-        log_probs = log_probs_of_all(MASKED, jnp.arange(5))
-        allowed = ops.Categorical(MASKED.logits[ALLOWED])
-        alone = log_probs_of_all(allowed, jnp.arange(3))
-        np.testing.assert_allclose(log_probs[ALLOWED], alone, rtol=1e-6)
-        np.testing.assert_array_equal(np.delete(log_probs, ALLOWED), -np.inf)
-        np.testing.assert_allclose(MASKED.entropy(), allowed.entropy(), rtol=1e-6)
-        assert MASKED.mode() == 3
-        assert np.isin(draw(MASKED, 1000), ALLOWED).all()
+def test_actions_are_those_of_jax():
+    keys = KEYS[:100]
+    expected = jax.vmap(jax.random.categorical, in_axes=(0, None))(keys, MASKED_LOGITS)
+    np.testing.assert_array_equal(draw(ops.Categorical(MASKED_LOGITS), keys), expected)
 
-    def test_masked_actions_have_no_gradient(self):
-        for function in (lambda d: d.entropy(), lambda d: d.log_prob(jnp.array(2))):
-            value_and_gradient = jax.value_and_grad(lambda z, f=function: f(ops.Categorical(z)))
-            value, gradient = value_and_gradient(MASKED.logits)
-            assert_finite((value, gradient))
-            np.testing.assert_array_equal(np.delete(gradient, ALLOWED), 0.0)
-        entropy_gradient = jax.grad(lambda z: ops.Categorical(z).entropy())
-        gradient, alone = map(entropy_gradient, (MASKED.logits, MASKED.logits[ALLOWED]))
-        np.testing.assert_allclose(gradient[ALLOWED], alone, rtol=1e-5, atol=1e-6)
 
-    def test_where_nothing_is_allowed_everything_is(self):
-        logits = jnp.arange(6.0).reshape(2, 3)
-        mask = np.array([[False, False, False], [True, False, False]])
-        masked = ops.Categorical(logits).masked(mask)
-        np.testing.assert_array_equal(masked.logits[0], logits[0])
-        np.testing.assert_array_equal(masked.logits[1], [3.0, -np.inf, -np.inf])
-        assert_finite((masked.entropy(), masked.log_prob(jnp.array([2, 0]))))
-        of_all = ops.Categorical(logits).masked(mask[1])
-        np.testing.assert_array_equal(of_all.logits, np.where(mask[1], logits, -np.inf))
+VALUES = normal(4, 5)
+ON_DEVICE = jnp.asarray(VALUES)
 
-    def test_extreme_logits_stay_finite(self):
-        logits = jnp.array([0.0, -1e4, 1e4])
-        value, gradient = jax.value_and_grad(lambda z: ops.Categorical(z).entropy())(logits)
-        assert_finite((value, gradient))
-        np.testing.assert_allclose(value, 0.0, atol=1e-6)
 
-    @pytest.mark.parametrize("temperature", [0.5, 2.0])
-    def test_a_temperature_divides_the_logits(self, temperature):
-        tempered = self.distribution.tempered(temperature)
-        np.testing.assert_allclose(tempered.logits, self.logits / temperature, rtol=1e-6)
+@pytest.mark.parametrize(
+    "distribution", [ops.Categorical(VALUES), ops.EpsilonGreedy(VALUES, np.float32([0.5] * 4))]
+)
+def test_actions_that_do_not_exist_have_no_probability(distribution):
+    np.testing.assert_array_equal(log_probs_of_all(distribution, np.array([-1, 5])), -np.inf)
 
-    def test_at_temperature_zero_only_the_mode_is_left(self):
-        cold = jax.jit(ops.Categorical.tempered)(MASKED, 0.0)
-        assert (draw(cold, 100) == 3).all()
-        assert cold.entropy() == 0.0
 
-    def test_actions_are_those_of_jax(self):
-        keys = jax.random.split(jax.random.key(0), 100)
-        expected = jax.vmap(jax.random.categorical, in_axes=(0, None))(keys, MASKED.logits)
-        np.testing.assert_array_equal(draw_all(MASKED, keys), expected)
+def test_where_nothing_is_allowed_everything_is():
+    logits = jnp.arange(6.0).reshape(2, 3)
+    mask = np.array([[False, False, False], [True, False, False]])
+    masked = ops.Categorical(logits).masked(mask).logits
+    np.testing.assert_array_equal(masked, [logits[0], [3.0, -np.inf, -np.inf]])
+    of_all = ops.Categorical(logits).masked(mask[1]).logits
+    np.testing.assert_array_equal(of_all, np.where(mask[1], logits, -np.inf))
+
+
+def test_a_temperature_divides_the_logits_and_zero_leaves_the_mode():
+    tempered = jax.jit(ops.Categorical.tempered)
+    for temperature in (0.5, 2.0):
+        found = tempered(ops.Categorical(VALUES), temperature).logits
+        np.testing.assert_allclose(found, VALUES / temperature, rtol=1e-6)
+    cold = tempered(ops.Categorical(MASKED_LOGITS), 0.0)
+    assert (draw(cold, KEYS[:100]) == 3).all()
+    np.testing.assert_array_equal(entropy(cold), 0.0)
 
 
 MASKS = np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
 
 
-class TestEpsilonGreedy:
-    values = np.random.default_rng(8).normal(size=(4, 5)).astype(np.float32)
-    epsilon = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
-    distribution = ops.EpsilonGreedy(jnp.asarray(values), jnp.asarray(epsilon))
-
-    @pytest.mark.parametrize(
-        ("epsilon", "mask"), [(epsilon, None), (np.full(4, 0.4, np.float32), MASKS)]
-    )
-    def test_it_is_greedy_but_for_a_share_among_the_allowed(self, epsilon, mask):
-        distribution = ops.EpsilonGreedy(jnp.asarray(self.values), epsilon, mask)
-        every = np.ones((4, 5), bool)
-        allowed = every if mask is None else np.where(mask.any(-1, keepdims=True), mask, every)
-        greedy = np.where(allowed, self.values, -np.inf).argmax(axis=-1)
-        shares = allowed / allowed.sum(axis=-1, keepdims=True)
-        probs = shares * epsilon[:, None] + (1.0 - epsilon[:, None]) * np.eye(5)[greedy]
-        log_probs = log_probs_of_all(distribution, jnp.tile(jnp.arange(5)[:, None], 4)).T
-        np.testing.assert_allclose(np.exp(log_probs), probs, rtol=1e-5)
-        np.testing.assert_array_equal(np.isneginf(log_probs), probs == 0.0)
-        entropies = -(probs * np.log(np.where(probs > 0.0, probs, 1.0))).sum(axis=-1)
-        np.testing.assert_allclose(distribution.entropy(), entropies, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(distribution.mode(), greedy)
-        samples = draw(distribution)
-        for row in range(4):
-            counts = np.bincount(samples[:, row], minlength=5)
-            expected = N_SAMPLES * probs[row]
-            deviation = np.sqrt(expected * np.maximum(1.0 - probs[row], 0.0))
-            assert (np.abs(counts - expected) <= 5.0 * deviation + 1e-2).all()
-
-    def test_actions_that_do_not_exist_have_no_probability(self):
-        for action in (-1, 5):
-            log_probs = self.distribution.log_prob(jnp.full(4, action))
-            np.testing.assert_array_equal(log_probs, -np.inf)
-
-    @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-    def test_epsilon_is_broadcast(self, epsilon):
-        one_for_all = ops.EpsilonGreedy(self.distribution.values, epsilon)
-        each = ops.EpsilonGreedy(self.distribution.values, jnp.full(4, epsilon))
-        key, actions = jax.random.key(0), jnp.arange(4)
-        np.testing.assert_array_equal(one_for_all.sample(key), each.sample(key))
-        np.testing.assert_array_equal(one_for_all.log_prob(actions), each.log_prob(actions))
-        np.testing.assert_array_equal(one_for_all.entropy(), each.entropy())
-        assert one_for_all.entropy().shape == (4,)
-
-    def test_a_single_action_is_certain(self):
-        alone = ops.EpsilonGreedy(jnp.array([2.0]), 0.5)
-        assert (draw(alone, 100) == 0).all()
-        assert alone.log_prob(jnp.array(0)) == alone.entropy() == 0.0
+@pytest.mark.parametrize(
+    ("epsilon", "mask"),
+    [(np.float32([0.0, 0.1, 0.5, 1.0]), None), (np.full(4, 0.4, np.float32), MASKS)],
+)
+def test_epsilon_greedy_is_greedy_but_for_a_share_among_the_allowed(epsilon, mask):
+    distribution = ops.EpsilonGreedy(VALUES, epsilon, mask)
+    every = np.ones((4, 5), bool)
+    allowed = every if mask is None else np.where(mask.any(-1, keepdims=True), mask, every)
+    greedy = np.where(allowed, VALUES, -np.inf).argmax(axis=-1)
+    shares = allowed / allowed.sum(axis=-1, keepdims=True)
+    probs = shares * epsilon[:, None] + (1.0 - epsilon[:, None]) * np.eye(5)[greedy]
+    log_probs = log_probs_of_all(distribution, np.arange(5))
+    np.testing.assert_allclose(np.exp(log_probs), probs, rtol=1e-5)
+    np.testing.assert_array_equal(np.isneginf(log_probs), probs == 0.0)
+    entropies = -(probs * np.log(np.where(probs > 0.0, probs, 1.0))).sum(axis=-1)
+    np.testing.assert_allclose(entropy(distribution), entropies, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(mode(distribution), greedy)
+    samples = np.asarray(draw(distribution, KEYS))
+    counts = np.stack([np.bincount(column, minlength=5) for column in samples.T])
+    deviations = np.sqrt(len(KEYS) * probs * np.maximum(1.0 - probs, 0.0))
+    assert (np.abs(counts - len(KEYS) * probs) <= 5.0 * deviations + 1e-2).all()
 
 
-class TestGaussian:
-    def test_entropy_is_the_expected_surprise(self):
-        distribution = gaussian([0.5, -1.0], [0.4, 0.7])
-        log_probs = log_probs_of_all(distribution, draw(distribution))
-        assert_mean(-np.float64(log_probs), distribution.entropy())
-        expected = sum(0.5 * np.log(2.0 * np.pi * np.e * std**2) for std in (0.4, 0.7))
-        np.testing.assert_allclose(distribution.entropy(), expected, rtol=1e-5)
-
-    def test_samples_have_the_right_moments(self):
-        samples = np.float64(draw(gaussian([0.5, -1.0], [0.4, 2.0])))
-        assert_mean(samples, [0.5, -1.0])
-        assert_mean((samples - [0.5, -1.0]) ** 2, [0.16, 4.0])
-        assert_mean((samples - [0.5, -1.0]).prod(axis=1), 0.0)
-
-    @pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (1, (4, 2)), (2, (4,))])
-    def test_an_action_is_made_of_the_trailing_axes(self, event_ndim, batch):
-        mean, action = np.random.default_rng(2).normal(size=(2, 4, 2, 3)).astype(np.float32)
-        distribution = gaussian(mean, 0.5, event_ndim)
-        components = normal_log_density(np.float64(action), mean, 0.5)
-        expected = components.reshape(*batch, -1).sum(axis=-1)
-        log_prob = distribution.log_prob(jnp.asarray(action))
-        assert log_prob.shape == distribution.entropy().shape == batch
-        np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
-        assert distribution.sample(jax.random.key(0)).shape == (4, 2, 3)
-        np.testing.assert_array_equal(distribution.mode(), mean)
-
-    @pytest.mark.parametrize("std", [0.5, [0.5, 2.0], [[0.5], [1.0], [2.0]]], ids=str)
-    def test_log_std_is_broadcast(self, std):
-        mean = np.random.default_rng(3).normal(size=(3, 2)).astype(np.float32)
-        whole = gaussian(mean, np.broadcast_to(std, (3, 2)).astype(np.float32))
-        distribution = gaussian(mean, std)
-        key, action = jax.random.key(0), jnp.ones((3, 2))
-        np.testing.assert_allclose(distribution.log_prob(action), whole.log_prob(action), rtol=1e-6)
-        np.testing.assert_allclose(distribution.entropy(), whole.entropy(), rtol=1e-6)
-        np.testing.assert_allclose(distribution.sample(key), whole.sample(key), rtol=1e-6)
-
-    def test_gradients_against_the_formula(self):
-        def log_prob(mean, log_std):
-            return ops.Gaussian(mean, log_std).log_prob(jnp.array([1.0]))
-
-        gradients = jax.grad(log_prob, argnums=(0, 1))(jnp.array([0.2]), jnp.log(jnp.array([0.5])))
-        np.testing.assert_allclose(gradients[0], [0.8 / 0.25], rtol=1e-5)
-        np.testing.assert_allclose(gradients[1], [0.64 / 0.25 - 1.0], rtol=1e-5)
+def test_epsilon_is_broadcast_and_a_single_action_certain():
+    one_for_all, each = (ops.EpsilonGreedy(ON_DEVICE, x) for x in (0.3, jnp.full(4, 0.3)))
+    actions = jnp.arange(4)
+    for function in (lambda d: d.sample(KEY), lambda d: d.log_prob(actions), lambda d: d.entropy()):
+        np.testing.assert_array_equal(*map(jax.jit(function), (one_for_all, each)))
+    alone = ops.EpsilonGreedy(np.float32([2.0]), 0.5)
+    assert sample(alone, KEY) == log_prob(alone, 0) == entropy(alone) == 0
 
 
-class TestTanhGaussian:
-    def test_log_prob_is_that_of_a_change_of_variables(self):
-        mean, std, u = np.random.default_rng(4).uniform(0.3, 1.2, (3, 4, 2))
-        action = LOW + 0.5 * (HIGH - LOW) * (np.tanh(u) + 1.0)
-        slope = 0.5 * np.float64(HIGH - LOW) * (1.0 - np.tanh(u) ** 2)
-        expected = (normal_log_density(u, mean, std) - np.log(slope)).sum(axis=-1)
-        log_prob = squashed(mean, std).log_prob(jnp.asarray(action, jnp.float32))
-        np.testing.assert_allclose(log_prob, expected, rtol=1e-3, atol=1e-4)
-
-    @pytest.mark.parametrize(("mean", "std"), [(0.3, 0.2), (-0.5, 0.6), (0.0, 1.0)])
-    def test_density_integrates_to_one_over_the_box(self, mean, std):
-        distribution = squashed([mean], [std], LOW[:1], HIGH[:1])
-        actions, width = midpoints(-2.0, 3.0, 40_000)
-        actions = jnp.asarray(actions, jnp.float32)[:, None]
-        log_probs = log_probs_of_all(distribution, actions)
-        np.testing.assert_allclose(np.exp(np.float64(log_probs)).sum() * width, 1.0, atol=1e-3)
-
-    @pytest.mark.parametrize(("mean", "std"), [(0.0, 0.1), (0.5, 0.5), (-1.0, 1.0)])
-    def test_entropy_is_the_expected_surprise(self, mean, std):
-        distribution = squashed([mean, -mean], [std, 0.3])
-        log_probs = log_probs_of_all(distribution, draw(distribution))
-        assert_mean(-np.float64(log_probs), entropy(distribution))
-
-    def test_entropy_of_a_wide_base_is_close(self):
-        distribution = squashed([0.5], [2.0], -1.0, 1.0)
-        u, du = midpoints(-30.0, 30.0, 100_000)
-        density = np.exp(normal_log_density(u, 0.5, 2.0))
-        log_slope = -2.0 * np.logaddexp(u, -u) + 2.0 * np.log(2.0)
-        expected = -(density * (np.log(density) - log_slope)).sum() * du
-        np.testing.assert_allclose(entropy(distribution), expected, atol=1e-2)
-
-    def test_entropy_has_the_gradient_of_its_reparametrised_estimate(self):
-        noise = np.random.default_rng(7).normal(size=200_000).astype(np.float32)
-
-        def estimate(mean, log_std):
-            u = mean + jnp.exp(log_std) * noise
-            log_slope = jnp.log1p(-jnp.square(jnp.tanh(u)))
-            return log_std + log_slope.mean()
-
-        def quadrature(mean, log_std):
-            return ops.TanhGaussian(ops.Gaussian(mean, log_std, 0), -1.0, 1.0).entropy()
-
-        gradients = [
-            jax.jit(jax.grad(function, argnums=(0, 1)))(0.4, -0.5)
-            for function in (quadrature, estimate)
-        ]
-        np.testing.assert_allclose(*gradients, atol=1e-2)
-
-    def test_samples_are_squashed_samples_of_the_base(self):
-        distribution = squashed([0.3, -0.4], [0.4, 0.5])
-        u = np.arctanh(2.0 * (np.float64(draw(distribution)) - LOW) / (HIGH - LOW) - 1.0)
-        assert_mean(u, [0.3, -0.4])
-        assert_mean((u - [0.3, -0.4]) ** 2, [0.16, 0.25])
-
-    def test_samples_lie_within_the_bounds_even_where_the_base_saturates(self):
-        rng = np.random.default_rng(5)
-        low, high = np.sort(rng.normal(size=(2, 500)).astype(np.float32), axis=0)
-        for mean in (-20.0, 0.0, 20.0):
-            distribution = squashed(np.full(500, mean, np.float32), 3.0, low, high)
-            for action in (*draw(distribution, 10), distribution.mode()):
-                assert (low <= action).all()
-                assert (action <= high).all()
-
-    def test_mode_is_the_squashed_mean_and_the_median(self):
-        distribution = squashed([0.3, -0.4], [0.4, 0.5])
-        expected = LOW + 0.5 * (HIGH - LOW) * (np.tanh([0.3, -0.4]) + 1.0)
-        np.testing.assert_allclose(distribution.mode(), expected, rtol=1e-6)
-        share_below = (draw(distribution) < distribution.mode()[None]).mean(axis=0)
-        assert (np.abs(share_below - 0.5) < 5.0 * 0.5 / np.sqrt(N_SAMPLES)).all()
-
-    def test_log_prob_and_its_gradients_are_finite_up_to_the_bounds(self):
-        def log_prob(mean, log_std, action):
-            return ops.TanhGaussian(ops.Gaussian(mean, log_std), LOW, HIGH).log_prob(action)
-
-        inwards = [np.nextafter(LOW, HIGH), np.nextafter(HIGH, LOW)]
-        distances = np.array([1e-7, 1e-6, 1e-5, 1e-3])[:, None] * (HIGH - LOW)
-        actions = jnp.stack([LOW, HIGH, *inwards, *(LOW + distances), *(HIGH - distances)])
-        parameters = (jnp.array([0.3, -8.0]), jnp.array([0.0, -1.0]))
-        value_and_gradients = jax.vmap(
-            jax.value_and_grad(log_prob, argnums=(0, 1, 2)), in_axes=(None, None, 0)
-        )
-        assert_finite(jax.jit(value_and_gradients)(*parameters, actions))
-
-    @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
-    def test_log_prob_of_actions_of_few_digits_is_finite_at_the_bounds(self, dtype):
-        low, high = jnp.asarray([-1.0, 0.5], dtype), jnp.asarray([1.0, 0.75], dtype)
-        for precision in (dtype, jnp.float32):
-            base = ops.Gaussian(jnp.zeros(2, precision), jnp.zeros(2, precision))
-            distribution = ops.TanhGaussian(base, low, high)
-            for action in (low, high):
-                expected = squashed(jnp.zeros(2), jnp.ones(2), low, high).log_prob(
-                    action.astype(jnp.float32)
-                )
-                np.testing.assert_allclose(log_prob(distribution, action), expected, rtol=1e-3)
-
-    def test_reparametrised_samples_have_finite_gradients(self):
-        def action(mean, log_std):
-            base = ops.Gaussian(mean, log_std)
-            return ops.TanhGaussian(base, LOW, HIGH).sample(jax.random.key(0)).sum()
-
-        gradient = jax.jit(jax.grad(action, argnums=(0, 1)))
-        assert_finite(gradient(jnp.array([0.3, 30.0]), jnp.zeros(2)))
-        assert (gradient(jnp.zeros(2), jnp.zeros(2))[0] > 0.0).all()
+# Real numbers.
 
 
-N_ACTORS = 3
-PARAMETERS = jnp.asarray(np.random.default_rng(6).normal(size=(N_ACTORS, 2)), jnp.float32)
+@pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (1, (4, 2)), (2, (4,))])
+def test_a_gaussian_action_is_made_of_the_trailing_axes(event_ndim, batch):
+    mean, action = normal(2, 4, 2, 3)
+    distribution = gaussian(mean, 0.5, event_ndim)
+    components = normal_log_density(np.float64(action), mean, 0.5)
+    expected = components.reshape(*batch, -1).sum(axis=-1)
+    np.testing.assert_allclose(log_prob(distribution, action), expected, rtol=1e-4, atol=1e-5)
+    n_components = 24 // np.prod(batch)
+    expected = np.full(batch, n_components * 0.5 * np.log(2.0 * np.pi * np.e * 0.5**2))
+    np.testing.assert_allclose(entropy(distribution), expected, rtol=1e-5)
+    noise = jax.random.normal(KEY, mean.shape)
+    np.testing.assert_allclose(sample(distribution, KEY), mean + 0.5 * noise, rtol=1e-5)
+    np.testing.assert_array_equal(mode(distribution), mean)
+
+
+@pytest.mark.parametrize("std", [[0.5, 2.0], [[0.5], [1.0], [2.0]]], ids=str)
+def test_log_std_is_broadcast(std):
+    mean = normal(3, 2)
+    whole, each = gaussian(mean, np.broadcast_to(std, (3, 2))), gaussian(mean, std)
+    for function in (
+        lambda d: d.log_prob(d.mean + 1.0),
+        lambda d: d.entropy(),
+        lambda d: d.sample(KEY),
+    ):
+        np.testing.assert_allclose(*map(jax.jit(function), (each, whole)), rtol=1e-6)
+
+
+def test_a_squashed_gaussian_is_a_change_of_variables():
+    mean, std, u = RNG.uniform(0.3, 1.2, (3, 4, 2))
+
+    def squash(u):
+        return LOW + 0.5 * (HIGH - LOW) * (np.tanh(u) + 1.0)
+
+    slope = 0.5 * np.float64(HIGH - LOW) * (1.0 - np.tanh(u) ** 2)
+    expected = (normal_log_density(u, mean, std) - np.log(slope)).sum(axis=-1)
+    distribution = squashed(mean, std)
+    found = log_prob(distribution, np.float32(squash(u)))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(mode(distribution), squash(mean), rtol=1e-6)
+    expected = squash(sample(distribution.base, KEY))
+    np.testing.assert_allclose(sample(distribution, KEY), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "tolerance"), [(0.0, 0.1, 1e-4), (-1.0, 1.0, 1e-3), (0.5, 2.0, 1e-2)]
+)
+def test_the_entropy_of_a_squashed_gaussian_is_an_integral(mean, std, tolerance):
+    u, du = np.linspace(-30.0, 30.0, 100_000, retstep=True)
+    log_density = normal_log_density(u, mean, std)
+    log_slope = -2.0 * np.logaddexp(u, -u) + 2.0 * np.log(2.0) + np.log(2.5)
+    expected = -(np.exp(log_density) * (log_density - log_slope)).sum() * du
+    found = entropy(squashed([mean], [std], LOW[:1], HIGH[:1]))
+    np.testing.assert_allclose(found, expected, atol=tolerance)
+
+
+def test_squashed_samples_lie_within_the_bounds_even_where_the_base_saturates():
+    low, high = np.sort(normal(2, 500), axis=0)
+    for mean in (-20.0, 0.0, 20.0):
+        distribution = squashed(np.full(500, mean), 3.0, low, high)
+        actions = np.stack([*draw(distribution, KEYS[:10]), mode(distribution)])
+        assert (low <= actions).all()
+        assert (actions <= high).all()
+
+
+def test_squashed_log_probs_samples_and_their_gradients_are_finite_up_to_the_bounds():
+    def outputs(mean, log_std, action):
+        distribution = ops.TanhGaussian(ops.Gaussian(mean, log_std), LOW, HIGH)
+        return distribution.log_prob(action), distribution.sample(KEY).sum()
+
+    inwards = [np.nextafter(LOW, HIGH), np.nextafter(HIGH, LOW)]
+    distances = np.array([1e-7, 1e-6, 1e-5, 1e-3])[:, None] * (HIGH - LOW)
+    actions = np.stack([LOW, HIGH, *inwards, *(LOW + distances), *(HIGH - distances)])
+    gradients = jax.vmap(jax.jacrev(outputs, argnums=(0, 1, 2)), in_axes=(None, None, 0))
+    given = np.float32([0.3, -8.0]), np.float32([0.0, -1.0]), np.float32(actions)
+    (of_log_prob, of_sample), values = jax.jit(
+        lambda *x: (gradients(*x), jax.vmap(outputs, (None, None, 0))(*x))
+    )(*given)
+    assert_finite((of_log_prob, of_sample, values))
+    assert (of_sample[0][:, 0] > 0.0).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_log_probs_of_actions_of_few_digits_are_finite_at_the_bounds(dtype):
+    low, high = jnp.asarray([-1.0, 0.5], dtype), jnp.asarray([1.0, 0.75], dtype)
+    for precision in (dtype, jnp.float32):
+        base = ops.Gaussian(jnp.zeros(2, precision), jnp.zeros(2, precision))
+        for action in (low, high):
+            expected = log_prob(squashed(np.zeros(2), np.ones(2), low, high), np.float32(action))
+            found = log_prob(ops.TanhGaussian(base, low, high), action)
+            np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_a_squashed_sample_comes_with_its_true_log_prob_also_at_the_bound():
+    both = jax.jit(lambda d: d.sample_and_log_prob(KEY))
+    inside = squashed([0.5, -1.0], [0.3, 0.5])
+    action, log_density = both(inside)
+    np.testing.assert_array_equal(action, sample(inside, KEY))
+    np.testing.assert_allclose(log_density, log_prob(inside, action), rtol=1e-3, atol=1e-4)
+    outside = squashed([30.0, -30.0], [0.1, 0.1], -1.0, 1.0)
+    action, log_density = both(outside)
+    np.testing.assert_allclose(action, [1.0, -1.0])
+    u = np.float64(sample(outside.base, KEY))
+    slope = 2.0 * (np.log(2.0) - np.abs(u))  # of tanh, where exp(-2 |u|) vanishes beside 1
+    expected = (normal_log_density(u, np.array([30.0, -30.0]), 0.1) - slope).sum()
+    np.testing.assert_allclose(log_density, expected, rtol=1e-4)
+    assert np.isfinite(log_prob(outside, action))
+
+
+# All of them.
+
+PARAMETERS = normal(3, 2)
 
 
 def categorical_of(x):
@@ -361,151 +293,73 @@ def gaussian_of(x):
 
 
 def tanh_gaussian_of(x):
-    low, high = (jnp.broadcast_to(bound, x.shape) for bound in (LOW, HIGH))
-    return ops.TanhGaussian(gaussian_of(x), low, high)
+    return ops.TanhGaussian(gaussian_of(x), *(jnp.broadcast_to(y, x.shape) for y in (LOW, HIGH)))
 
 
-@jax.jit
-def all_outputs(distribution, action):
-    return distribution.log_prob(action), distribution.entropy(), distribution.mode()
+@pytest.mark.parametrize("make", [categorical_of, epsilon_greedy_of, gaussian_of, tanh_gaussian_of])
+def test_batch_axes_equal_vmapped_actors(make):
+    def outputs(x, action):
+        distribution = make(x)
+        return distribution.log_prob(action), distribution.entropy(), distribution.mode()
 
-
-every_kind = pytest.mark.parametrize(
-    "make", [categorical_of, epsilon_greedy_of, gaussian_of, tanh_gaussian_of]
-)
-
-
-@every_kind
-def test_batch_axes_equal_vmapped_and_separate_actors(make):
-    distribution = make(PARAMETERS)
-    actions = sample(distribution, jax.random.key(0))
-    together = all_outputs(distribution, actions)
-    mapped = jax.vmap(all_outputs)(distribution, actions)
-    assert together[0].shape == together[1].shape == (N_ACTORS,)
+    actions = jax.jit(lambda x: make(x).sample(KEY))(PARAMETERS)
+    together, mapped = jax.jit(lambda *x: (outputs(*x), jax.vmap(outputs)(*x)))(PARAMETERS, actions)
+    assert together[0].shape == together[1].shape == (3,)
     assert together[2].shape == actions.shape
-    for i in range(N_ACTORS):
-        alone = all_outputs(jax.tree.map(lambda x, i=i: x[i], distribution), actions[i])
-        for x, y, z in zip(together, mapped, alone, strict=True):
-            np.testing.assert_allclose(x[i], z, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(y[i], z, rtol=1e-5, atol=1e-6)
-
-
-@every_kind
-def test_gradients_agree_with_finite_differences(make):
-    actions = sample(make(PARAMETERS), jax.random.key(2))
-    direction = jnp.cos(jnp.arange(6.0)).reshape(N_ACTORS, 2)
-
-    @jax.jit
-    def objective(step):
-        moved = make(PARAMETERS + step * direction)
-        return moved.log_prob(actions).sum() + 0.1 * moved.entropy().sum()
-
-    slope = (objective(5e-3) - objective(-5e-3)) / 1e-2
-    np.testing.assert_allclose(jax.grad(objective)(0.0), slope, rtol=1e-2, atol=1e-2)
-
-
-@every_kind
-def test_each_key_draws_its_own_action(make):
-    distribution = make(PARAMETERS)
-    first, again, other = (sample(distribution, jax.random.key(seed)) for seed in (0, 0, 4))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    trees.assert_close(together, mapped)
 
 
 @pytest.mark.parametrize("make", [categorical_of, gaussian_of, tanh_gaussian_of])
 def test_noise_is_known_before_the_parameters(make):
-    distribution, key = make(PARAMETERS), jax.random.key(1)
     unknown = jax.eval_shape(make, PARAMETERS)
-    actions = distribution.sample_from(unknown.noise(key))
-    np.testing.assert_array_equal(actions, distribution.sample(key))
-    many = unknown.noise(key, (4, 5))
-    assert jax.vmap(jax.vmap(distribution.sample_from))(many).shape == (4, 5, *actions.shape)
+
+    @jax.jit
+    def drawn(x):
+        distribution, many = make(x), unknown.noise(KEY, (4, 5))
+        of_many = jax.vmap(jax.vmap(distribution.sample_from))(many)
+        alone = distribution.sample_from(unknown.noise(KEY)), distribution.sample(KEY)
+        return *alone, many, of_many
+
+    action, same, many, of_many = drawn(PARAMETERS)
+    np.testing.assert_array_equal(action, same)
+    assert of_many.shape == (4, 5, *action.shape)
     assert len(np.unique(many)) == many.size
-
-
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        ops.Categorical(jnp.array([0.5, -1.0, 2.0])),
-        ops.EpsilonGreedy(jnp.array([0.5, -1.0, 2.0]), 0.5),
-        gaussian([0.5, -1.0], [0.3, 2.0]),
-        squashed([0.5, -1.0], [0.3, 0.5]),
-    ],
-    ids=lambda d: type(d).__name__,
-)
-def test_sampled_with_its_log_prob(distribution):
-    action, log_density = distribution.sample_and_log_prob(jax.random.key(1))
-    np.testing.assert_array_equal(action, distribution.sample(jax.random.key(1)))
-    np.testing.assert_allclose(log_density, distribution.log_prob(action), rtol=1e-3, atol=1e-4)
-
-
-def test_a_squashed_sample_at_the_bound_has_its_true_log_prob():
-    distribution = squashed([30.0, -30.0], [0.1, 0.1], -1.0, 1.0)
-    action, log_density = distribution.sample_and_log_prob(jax.random.key(0))
-    np.testing.assert_allclose(action, [1.0, -1.0])
-    u = np.float64(distribution.base.sample(jax.random.key(0)))
-    slope = 2.0 * (np.log(2.0) - np.abs(u))  # of tanh, where exp(-2 |u|) vanishes beside 1
-    expected = (normal_log_density(u, np.array([30.0, -30.0]), 0.1) - slope).sum()
-    np.testing.assert_allclose(log_density, expected, rtol=1e-4)
-    assert jnp.isfinite(distribution.log_prob(action))
 
 
 # Actions that are made of parts.
 
-LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-MEAN = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
-CATEGORICAL = ops.Categorical(jnp.asarray(LOGITS))
-GAUSSIAN = ops.Gaussian(jnp.asarray(MEAN), jnp.full(2, -0.5))
-GREEDY = ops.EpsilonGreedy(jnp.asarray(LOGITS), 0.3)
-JOINT = ops.Joint({"turn": CATEGORICAL, "legs": (GAUSSIAN, GREEDY)})
+LEGS, GREEDY, TURN = (
+    gaussian_of(PARAMETERS),
+    epsilon_greedy_of(PARAMETERS),
+    categorical_of(PARAMETERS),
+)
+JOINT = ops.Joint({"turn": TURN, "legs": (LEGS, GREEDY)})
 
 
-def test_log_probs_and_entropies_are_the_sums_of_those_of_the_parts():
-    action = JOINT.sample(jax.random.key(0))
-    assert set(action) == {"turn", "legs"}
-    legs = [part.log_prob(a) for part, a in zip((GAUSSIAN, GREEDY), action["legs"], strict=True)]
-    expected = np.asarray(CATEGORICAL.log_prob(action["turn"])) + legs[0] + legs[1]
-    np.testing.assert_allclose(JOINT.log_prob(action), expected, rtol=1e-6)
-    entropies = [part.entropy() for part in (CATEGORICAL, GAUSSIAN, GREEDY)]
-    np.testing.assert_allclose(JOINT.entropy(), np.sum(entropies, axis=0), rtol=1e-6)
-
-
-def test_the_mode_is_that_of_every_part():
-    trees.assert_equal(
-        JOINT.mode(), {"turn": CATEGORICAL.mode(), "legs": (GAUSSIAN.mode(), GREEDY.mode())}
-    )
-
-
-def test_parts_are_drawn_independently_each_with_its_distribution():
-    n = 20_000
-    draws = jax.vmap(JOINT.sample)(jax.random.split(jax.random.key(0), n))
-    turns, (legs, greedy) = draws["turn"][:, 0], draws["legs"]
-    probabilities = np.exp(LOGITS[0]) / np.exp(LOGITS[0]).sum()
-    shares = np.bincount(turns, minlength=3) / n
-    np.testing.assert_allclose(shares, probabilities, atol=0.02)
-    np.testing.assert_allclose(legs[:, 0].mean(axis=0), MEAN[0], atol=0.02)
-    assert np.mean(greedy[:, 0] == LOGITS[0].argmax()) > 0.7
-    together = np.corrcoef(turns == 0, greedy[:, 0] == 0)[0, 1]
-    assert abs(together) < 0.03
-
-
-def test_noise_drawn_ahead_gives_actions_of_every_step():
-    key = jax.random.key(0)
-    actions = jax.vmap(JOINT.sample_from)(JOINT.noise(key, (5,)))
-    assert {x.shape[:2] for x in jax.tree.leaves(actions)} == {(5, 4)}
-    trees.assert_equal(
-        JOINT.sample(jax.random.key(0)), JOINT.sample_from(JOINT.noise(jax.random.key(0)))
-    )
+def test_the_parts_of_a_joint_action_are_drawn_independently():
+    keys = jax.random.split(KEY, 3)
+    greedy = sample(GREEDY, jax.random.split(keys[1], ()))
+    expected = {"legs": (sample(LEGS, keys[0]), greedy), "turn": sample(TURN, keys[2])}
+    action = sample(JOINT, KEY)
+    trees.assert_equal(action, expected)
+    parts = [(LEGS, action["legs"][0]), (GREEDY, action["legs"][1]), (TURN, action["turn"])]
+    log_probs = [log_prob(*pair) for pair in parts]
+    np.testing.assert_allclose(log_prob(JOINT, action), np.sum(log_probs, axis=0), rtol=1e-5)
+    entropies = [entropy(part) for part, _ in parts]
+    np.testing.assert_allclose(entropy(JOINT), np.sum(entropies, axis=0), rtol=1e-5)
+    modes = {"legs": (mode(LEGS), mode(GREEDY)), "turn": mode(TURN)}
+    trees.assert_equal(mode(JOINT), modes)
+    ahead = jax.eval_shape(lambda: jax.vmap(JOINT.sample_from)(JOINT.noise(KEY, (5,))))
+    assert {x.shape[:2] for x in jax.tree.leaves(ahead)} == {(5, 3)}
 
 
 def test_several_discrete_actions_are_one_vector():
-    parts = tuple(ops.Categorical(jnp.asarray(LOGITS[:, :n])) for n in (2, 3))
+    parts = tuple(ops.Categorical(jnp.asarray(z)) for z in (VALUES[:, :2], VALUES[:, 2:]))
     joint = ops.Joint(parts, stacked=True)
-    action = joint.sample(jax.random.key(0))
-    assert action.shape == (4, 2)
-    assert joint.mode().shape == (4, 2)
-    expected = sum(part.log_prob(action[:, i]) for i, part in enumerate(parts))
-    np.testing.assert_allclose(joint.log_prob(action), expected, rtol=1e-6)
+    action = sample(joint, KEY)
+    assert action.shape == mode(joint).shape == (4, 2)
+    expected = sum(np.asarray(log_prob(part, action[:, i])) for i, part in enumerate(parts))
+    np.testing.assert_allclose(log_prob(joint, action), expected, rtol=1e-5)
     every = np.stack(np.meshgrid([0, 1], [0, 1, 2]), axis=-1).reshape(-1, 1, 2)
-    total = np.exp(jax.vmap(joint.log_prob)(jnp.broadcast_to(every, (6, 4, 2)))).sum(axis=0)
-    np.testing.assert_allclose(total, 1.0, rtol=1e-5)
+    log_probs = jax.jit(jax.vmap(joint.log_prob))(np.broadcast_to(every, (6, 4, 2)))
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=0), 1.0, rtol=1e-5)

@@ -43,22 +43,6 @@ class Native(Environment):
         self.env = env
 
     @classmethod
-    def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Makes an `Environment` of an environment of the suite, and of its parameters if it takes any.
-
-        Raises:
-            TypeError: The environment has no parameters but is given some.
-        """
-        if cls.takes_params:
-            return cls(env, params)  # pyright: ignore[reportCallIssue]
-        if params is not None:
-            raise TypeError(
-                f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
-                f"{params!r}."
-            )
-        return cls(env)
-
-    @classmethod
     @abc.abstractmethod
     def named(cls, name: str, **options: Any) -> Environment:
         """Makes an environment of the suite.

@@ -47,11 +47,10 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
         ValueError: There is no augmentation of a name.
         TypeError: An augmentation has no such option, or `key` is no random key.
     """
-    for name in steps:
-        if name not in augmentations:
-            raise ValueError(unknown("augmentation", name, augmentations))
     key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
+        if name not in augmentations:
+            raise ValueError(unknown("augmentation", name, augmentations))
         images = augmentations[name](jax.random.fold_in(key, i), images, **options)
     return images
 
@@ -143,8 +142,8 @@ def random_resized_crop(
     Raises:
         ValueError: The bounds are out of order, a share is over 1, or a number is not positive.
     """
-    _check_pair("scale", scale, 0.0, 1.0)
-    _check_pair("ratio", ratio, 0.0, np.inf)
+    _check("scale", scale, 0.0, 1.0)
+    _check("ratio", ratio, 0.0, np.inf)
     if scale[0] == 0.0 or ratio[0] == 0.0:
         raise ValueError(f"scale and ratio must be above 0, got {scale} and {ratio}.")
     n, height, width, _ = images.shape
@@ -319,7 +318,7 @@ def gaussian_blur(
         ValueError: The bounds are out of order or negative, `kernel_size` is even or too large for the
             images, or `probability` is not in 0..1.
     """
-    _check_pair("sigma", sigma, 0.0, np.inf)
+    _check("sigma", sigma, 0.0, np.inf)
     n, height, width, channels = images.shape
     smaller = min(height, width)
     default_border = min(max(smaller // 20, 1), smaller - 1)
@@ -415,15 +414,10 @@ def _for_some(key: Array, probability: float, changed: Array, images: Array) -> 
     return jnp.where(chosen, changed, images)
 
 
-def _check(name: str, value: int | float, low: int | float, high: int | float) -> None:
-    """Refuses an option that is out of bounds."""
-    if not low <= value <= high:
+def _check(name: str, option: float | tuple[float, float], low: float, high: float) -> None:
+    """Refuses an option that is out of bounds, or whose two numbers are not in order."""
+    is_pair = isinstance(option, tuple)
+    if not low <= np.min(option) <= np.max(option) <= high or (is_pair and option[0] > option[1]):
         bounds = f"in {low:g}..{high:g}" if high < np.inf else f"at least {low:g}"
-        raise ValueError(f"{name} must be {bounds}, got {value}.")
-
-
-def _check_pair(name: str, pair: tuple[float, float], low: float, high: float) -> None:
-    """Refuses an option whose two numbers are out of bounds or order."""
-    if not low <= pair[0] <= pair[1] <= high:
-        bounds = f"in {low:g}..{high:g}" if high < np.inf else f"of at least {low:g}"
-        raise ValueError(f"{name} must be two numbers {bounds} in ascending order, got {pair}.")
+        needed = f"{bounds}, as two numbers in ascending order" if is_pair else bounds
+        raise ValueError(f"{name} must be {needed}, got {option}.")

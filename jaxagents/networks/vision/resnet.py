@@ -19,7 +19,30 @@ Maps = Float[Array, "batch height width channels"]
 OutMaps = Float[Array, "batch out_height out_width features"]
 
 
-class ResNetV1(Encoder):
+class _ResNet(Encoder):
+    """Base of residual networks, whose stages but the first halve the maps.
+
+    Attributes:
+        blocks: Numbers of blocks of the stages.
+    """
+
+    blocks: tuple[int, ...] = (2, 2, 2, 2)
+
+    @property
+    def smallest_side(self) -> int:
+        """Product of all strides: 32 with four stages."""
+        return 2 ** (len(self.blocks) + 1)
+
+    def _plan(self) -> list[tuple[str, int, int]]:
+        """Name, channels and stride of each block."""
+        return [
+            (f"stage{i + 1}_block{j + 1}", _WIDTH * 2**i, 2 if i > 0 and j == 0 else 1)
+            for i, n_blocks in enumerate(self.blocks)
+            for j in range(n_blocks)
+        ]
+
+
+class ResNetV1(_ResNet):
     """A residual network whose blocks end with the addition and a nonlinearity.
 
     He et al., 2016, "Deep residual learning for image recognition", table 1, with the stride of a
@@ -33,26 +56,20 @@ class ResNetV1(Encoder):
         norm: `"group"` normalisation, or `"batch"`, which pretrained networks have.
     """
 
-    blocks: tuple[int, ...] = (2, 2, 2, 2)
     bottleneck: bool = False
     norm: Norm = "group"
-
-    @property
-    def smallest_side(self) -> int:
-        """Product of all strides: 32 with four stages."""
-        return 2 ** (len(self.blocks) + 1)
 
     @nn.compact
     def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
         """Features of scaled images."""
         x = Conv(_WIDTH, 7, stride=2, use_bias=False, name="stem")(x)
         x = max_pool(nn.relu(make_norm(self.norm, train)(name="stem_norm")(x)))
-        for name, features, stride in _plan(self.blocks):
+        for name, features, stride in self._plan():
             x = Block(features, stride, self.norm, self.bottleneck, name=name)(x, train)
         return x.mean((1, 2))
 
 
-class ResNetV2(Encoder):
+class ResNetV2(_ResNet):
     """A residual network of bottlenecks that begin with normalisation and a nonlinearity.
 
     He et al., 2016, "Identity mappings in deep residual networks". With group normalisation and
@@ -70,31 +87,17 @@ class ResNetV2(Encoder):
     norm: Norm = "group"
     standardise: bool = False
 
-    @property
-    def smallest_side(self) -> int:
-        """Product of all strides: 32 with four stages."""
-        return 2 ** (len(self.blocks) + 1)
-
     @nn.compact
     def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
         """Features of scaled images."""
         stem = Conv(_WIDTH, 7, 2, use_bias=False, standardise=self.standardise, name="stem")
         x = max_pool(stem(x))
-        for name, features, stride in _plan(self.blocks):
+        for name, features, stride in self._plan():
             block = PreActivationBottleneck(
                 features, stride, self.norm, self.standardise, name=name
             )
             x = block(x, train)
         return nn.relu(make_norm(self.norm, train)(name="last_norm")(x)).mean((1, 2))
-
-
-def _plan(blocks: tuple[int, ...]) -> list[tuple[str, int, int]]:
-    """Name, channels and stride of each block."""
-    return [
-        (f"stage{i + 1}_block{j + 1}", _WIDTH * 2**i, 2 if i > 0 and j == 0 else 1)
-        for i, n_blocks in enumerate(blocks)
-        for j in range(n_blocks)
-    ]
 
 
 class Block(nn.Module):

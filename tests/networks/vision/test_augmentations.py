@@ -23,28 +23,20 @@ from jaxagents.networks.vision.augmentations import (
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 LUMA = np.array([0.299, 0.587, 0.114])
-ALWAYS = {"probability": 1.0}
 NO_JITTER = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
-IDENTITIES = {
-    "random_crop": {"padding": 0},
-    "random_resized_crop": {"scale": (1.0, 1.0), "ratio": (1.0, 1.0)},
-    "random_flip": {"probability": 0.0},
-    "colour_jitter": NO_JITTER,
-    "gaussian_blur": {"sigma": (0.0, 0.0)},
-    "solarize": {"probability": 0.0},
-    "grayscale": {"probability": 0.0},
+IDENTITIES = {  # in floats, and in integers or lists
+    "random_crop": ({"padding": 0},) * 2,
+    "random_resized_crop": (
+        {"scale": (1.0, 1.0), "ratio": (1.0, 1.0)},
+        {"scale": [1, 1], "ratio": [1, 1]},
+    ),
+    "random_flip": ({"probability": 0.0}, {"probability": 0}),
+    "colour_jitter": (NO_JITTER, dict.fromkeys(NO_JITTER, 0)),
+    "gaussian_blur": ({"sigma": (0.0, 0.0)}, {"sigma": [0, 0]}),
+    "solarize": ({"threshold": 0.5, "probability": 0.0}, {"threshold": 1, "probability": 0}),
+    "grayscale": ({"probability": 0.0}, {"probability": 0}),
 }
-IN_INTEGERS = {
-    "random_resized_crop": {"scale": (1, 1), "ratio": (1, 1)},
-    "random_flip": {"probability": 1},
-    "colour_jitter": {"brightness": 1, "contrast": 0, "saturation": 0, "hue": 0, "probability": 1},
-    "gaussian_blur": {"sigma": (0, 1), "probability": 1},
-    "solarize": {"threshold": 1, "probability": 1},
-    "grayscale": {"probability": 1},
-}
-every_augmentation = pytest.mark.parametrize(
-    ("name", "function"), augmentations.items(), ids=augmentations.keys()
-)
+every_augmentation = pytest.mark.parametrize("name", augmentations)
 
 
 def uint8_images(*shape):
@@ -55,74 +47,49 @@ def float_images(*shape):
     return RNG.uniform(size=shape).astype(np.float32)
 
 
-# What all have in common.
+# In common.
 
 
 @every_augmentation
-def test_images_of_every_shape(name, function):
-    images = uint8_images(6, 8, 10, 3)
-    changed = function(KEY, images)
-    assert changed.dtype == jnp.uint8
+def test_images_of_every_shape_and_type_are_changed_as_the_key_says(name):
+    function = augmentations[name]
+    same = np.tile(uint8_images(1, 8, 8, 3), (30, 1, 1, 1))
+    images = np.concatenate([uint8_images(2, 8, 8, 3), same])
+    changed = np.asarray(function(KEY, images))
+    assert changed.dtype == np.uint8
     assert changed.shape == images.shape
-    folded = function(KEY, images.reshape(2, 3, 8, 10, 3))
-    np.testing.assert_array_equal(folded, changed.reshape(2, 3, 8, 10, 3))
-    np.testing.assert_array_equal(function(KEY, images[0]), function(KEY, images[:1])[0])
-
-
-@pytest.mark.optimised  # which keeps more digits of bfloat16 between operations
-@every_augmentation
-@pytest.mark.slow_except("random_flip", "solarize")
-def test_images_of_every_type(name, function):
-    images = uint8_images(6, 8, 10, 3)
-    changed = function(KEY, images)
-    for dtype in (jnp.float32, jnp.bfloat16):
-        floats = function(KEY, jnp.asarray(images / np.float32(255.0), dtype))
-        assert floats.dtype == dtype
-        np.testing.assert_allclose(floats.astype(jnp.float32) * 255.0, changed, atol=4.0)
+    assert len(np.unique(changed[2:].reshape(30, -1), axis=0)) > 1
+    assert (np.asarray(function(jax.random.key(1), images)) != changed).any()
+    folded = images.reshape(4, 8, 8, 8, 3) / np.float32(255.0)
+    in_floats = function(KEY, folded).reshape(images.shape)
+    np.testing.assert_allclose(in_floats * 255.0, changed, atol=0.6)
+    short = jax.ShapeDtypeStruct(folded.shape, jnp.bfloat16)
+    assert jax.eval_shape(function, KEY, short) == short
 
 
 @every_augmentation
-def test_the_key_decides_and_every_image_has_its_own_draw(name, function):
-    images = np.broadcast_to(uint8_images(1, 8, 8, 3), (32, 8, 8, 3))
-    changed = function(KEY, images)
-    assert len(np.unique(changed.reshape(32, -1), axis=0)) > 1
-    np.testing.assert_array_equal(function(KEY, images), changed)
-    np.testing.assert_array_equal(jax.jit(function)(KEY, images), changed)
-    assert (function(jax.random.key(1), images) != changed).any()
+def test_settings_that_change_nothing_change_nothing_at_all(name):
+    function, (in_floats, in_integers) = augmentations[name], IDENTITIES[name]
+    for images, options in (
+        (uint8_images(3, 8, 6, 3), in_floats),
+        (float_images(8, 6, 3), in_integers),
+    ):
+        np.testing.assert_array_equal(function(KEY, images, **options), images)
+    if name in ("colour_jitter", "gaussian_blur"):
+        np.testing.assert_array_equal(function(KEY, images, probability=0), images)
 
 
 @every_augmentation
-def test_settings_that_change_nothing_change_nothing_at_all(name, function):
-    for images in (uint8_images(3, 8, 6, 3), float_images(3, 8, 6, 3)):
-        np.testing.assert_array_equal(function(KEY, images, **IDENTITIES[name]), images)
-        if "probability" in IDENTITIES[name] or name in ("colour_jitter", "gaussian_blur"):
-            np.testing.assert_array_equal(function(KEY, images, probability=0.0), images)
-
-
-@every_augmentation
-def test_what_are_no_images_is_refused(name, function):
+def test_batches_may_be_empty_and_other_arrays_are_refused(name):
+    function = augmentations[name]
+    empty = jnp.asarray(uint8_images(2, 0, 8, 6, 3))
+    assert jax.eval_shape(function, KEY, empty).shape == empty.shape
     with pytest.raises(
         ValueError, match=r"must be \(\*batch, height, width, channels\), got \(8, 8"
     ):
         function(KEY, uint8_images(8, 8))
     with pytest.raises(TypeError, match=r"must be uint8 or floats in 0..1, got int32"):
         function(KEY, np.zeros((8, 8, 3), np.int32))
-
-
-@pytest.mark.parametrize("name", IN_INTEGERS)
-def test_numbers_may_be_integers(name):
-    images, function = uint8_images(2, 4, 4, 3), augmentations[name]
-    options = IN_INTEGERS[name]
-    floats = jax.tree.map(float, options)
-    np.testing.assert_array_equal(function(KEY, images, **options), function(KEY, images, **floats))
-    if "probability" in options:
-        unchanged = function(KEY, images, **{**options, "probability": 0})
-        np.testing.assert_array_equal(unchanged, images)
-
-
-@every_augmentation
-def test_empty_batches(name, function):
-    assert function(KEY, uint8_images(2, 0, 8, 6, 3)).shape == (2, 0, 8, 6, 3)
 
 
 # Each by itself.
@@ -137,28 +104,16 @@ def test_crops_are_shifts_of_the_padded_image():
     candidates = np.stack([padded[:, i : i + 5, j : j + 6] for i, j in shifts])
     matches = (candidates == cropped).all((2, 3, 4))
     np.testing.assert_array_equal(matches.sum(0), 1)
-    counts = matches.sum(1)
     expected = n / len(shifts)
-    chi_square = np.sum((counts - expected) ** 2 / expected)
+    chi_square = np.sum((matches.sum(1) - expected) ** 2 / expected)
     assert chi_square < 51.2  # the 99.9% quantile of 24 degrees of freedom
-
-
-def test_flips_are_mirrored_images():
-    images = uint8_images(400, 3, 4, 2)
-    flipped = np.asarray(random_flip(KEY, images, probability=0.25))
-    is_mirrored = (flipped == images[:, :, ::-1]).all((1, 2, 3))
-    is_same = (flipped == images).all((1, 2, 3))
-    np.testing.assert_array_equal(is_mirrored, ~is_same)
-    assert abs(is_mirrored.mean() - 0.25) < 0.07
-    everything = random_flip(KEY, images, probability=1.0)
-    np.testing.assert_array_equal(everything, images[:, :, ::-1])
 
 
 def test_resized_crops_are_parts_in_the_size_of_the_image():
     """The pixels of the image are their own positions, so that those of the part can be read off."""
     n, height, width = 200, 20, 30
-    rows, columns = np.indices((height, width), np.float32)
-    images = np.broadcast_to(np.stack([rows, columns], -1), (n, height, width, 2))
+    images = np.moveaxis(np.indices((height, width), np.float32), 0, -1)
+    images = np.broadcast_to(images, (n, height, width, 2))
     scale, ratio = (0.3, 0.6), (0.8, 1.5)
     parts = np.asarray(random_resized_crop(KEY, images, scale=scale, ratio=ratio))
     shares = []
@@ -175,63 +130,50 @@ def test_resized_crops_are_parts_in_the_size_of_the_image():
         assert start.std() > 1.0
         shares.append(steps)
     area, aspect = shares[0] * shares[1], shares[1] / shares[0]
-    assert scale[0] - 1e-3 < area.min() < 0.35
-    assert 0.55 < area.max() < scale[1] + 1e-3
-    assert ratio[0] - 1e-3 < aspect.min() < 0.85
-    assert 1.4 < aspect.max() < ratio[1] + 1e-3
+    for found, (low, high), slack in ((area, scale, 0.05), (aspect, ratio, 0.1)):
+        assert low - 1e-3 < found.min() < low + slack
+        assert high - slack < found.max() < high + 1e-3
 
 
-def test_brightness():
-    images = float_images(64, 4, 4, 3) / 2.0
-    changed = np.asarray(colour_jitter(KEY, images, **(NO_JITTER | {"brightness": 0.8})))
-    factors = changed[:, :1, :1, :1] / images[:, :1, :1, :1]
-    np.testing.assert_allclose(changed, np.minimum(images * factors, 1.0), rtol=1e-4)
-    assert 0.2 <= factors.min() < 0.3
-    assert 1.7 < factors.max() <= 1.8 + 1e-5
-
-
-@pytest.mark.parametrize("setting", ["contrast", "saturation"])
-def test_contrast_and_saturation(setting):
-    images = 0.4 + 0.2 * float_images(64, 4, 4, 3)
+@pytest.mark.parametrize("setting", ["brightness", "contrast", "saturation"])
+def test_jitter_moves_pixels_from_a_centre(setting):
+    images = 0.2 + 0.2 * float_images(64, 4, 4, 3)
     luminance = (images @ LUMA)[..., None]
-    centre = luminance.mean((1, 2), keepdims=True) if setting == "contrast" else luminance
+    centre = {
+        "brightness": np.zeros_like(luminance),
+        "contrast": luminance.mean((1, 2), keepdims=True),
+        "saturation": luminance,
+    }[setting]
     changed = np.asarray(colour_jitter(KEY, images, **(NO_JITTER | {setting: 1.5})))
     differences = images - centre
-    factors = np.sum((changed - centre) * differences, (1, 2, 3), keepdims=True)
-    factors = factors / np.sum(differences**2, (1, 2, 3), keepdims=True)
-    np.testing.assert_allclose(changed, centre + factors * differences, atol=1e-4)
+    red, of_red = (changed - centre)[..., :1], differences[..., :1]
+    factors = np.median(red / of_red, axis=(1, 2, 3), keepdims=True)
+    expected = np.clip(centre + factors * differences, 0.0, 1.0)
+    np.testing.assert_allclose(changed, expected, atol=1e-3)
     assert 0.0 <= factors.min() < 0.2
     assert 2.2 < factors.max() <= 2.5 + 1e-3
 
 
 def test_hue():
-    images = float_images(16, 3, 3, 3)
+    images = float_images(64, 3, 3, 3)
     images[:, 0, 0] = [1.0, 0.0, 0.0]
     images[:, 1, 1] = 0.5
-    changed = np.asarray(colour_jitter(KEY, images, **(NO_JITTER | {"hue": 0.5})))
+    changed = np.asarray(colour_jitter(KEY, images, **(NO_JITTER | {"hue": 0.3})))
     turns = np.array([colorsys.rgb_to_hsv(*image[0, 0])[0] for image in changed])
-    assert np.ptp(turns) > 0.5
-    for image, turned, turn in zip(images, changed, turns, strict=True):
+    turns = (turns + 0.5) % 1.0 - 0.5
+    assert -0.3 - 1e-5 <= turns.min() < -0.27
+    assert 0.27 < turns.max() <= 0.3 + 1e-5
+    for image, turned, turn in zip(images[:9], changed, turns, strict=False):
         for pixel, other in zip(image.reshape(-1, 3), turned.reshape(-1, 3), strict=True):
             hue, saturation, value = colorsys.rgb_to_hsv(*pixel)
             expected = colorsys.hsv_to_rgb((hue + turn) % 1.0, saturation, value)
             np.testing.assert_allclose(other, expected, atol=1e-4)
 
 
-def test_the_hue_stays_within_its_bounds():
-    images = np.broadcast_to(np.array([1.0, 0.0, 0.0], np.float32), (64, 1, 1, 3))
-    changed = np.asarray(colour_jitter(KEY, images, **(NO_JITTER | {"hue": 0.1})))
-    hues = np.array([colorsys.rgb_to_hsv(*pixel)[0] for pixel in changed.reshape(-1, 3)])
-    turns = (hues + 0.5) % 1.0 - 0.5
-    assert -0.1 - 1e-5 <= turns.min() < -0.08
-    assert 0.08 < turns.max() <= 0.1 + 1e-5
-
-
 def test_jitter_stays_in_the_range_of_pixels():
     extreme = {"brightness": 3.0, "contrast": 3.0, "saturation": 3.0, "hue": 0.5}
     changed = colour_jitter(KEY, float_images(16, 4, 4, 3), **extreme)
-    assert changed.min() == 0.0
-    assert changed.max() == 1.0
+    assert (changed.min(), changed.max()) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("sigma", "kernel_size"), [(0.8, 3), (1.5, 7)])
@@ -251,42 +193,36 @@ def test_the_blur_of_a_point_shows_the_drawn_deviations():
     points = np.zeros((300, 21, 21, 1), np.float32)
     points[:, 10, 10] = 1.0
     blurred = np.asarray(gaussian_blur(KEY, points, sigma=(0.5, 2.0), kernel_size=19))
-    distance = np.arange(21) - 10
-    deviations = np.sqrt((blurred[..., 0].sum(1) * distance**2).sum(-1))
+    deviations = np.sqrt((blurred[..., 0].sum(1) * (np.arange(21) - 10) ** 2).sum(-1))
     assert 0.45 < deviations.min() < 0.55
     assert 1.9 < deviations.max() < 2.05
 
 
-def test_the_kernel_is_a_tenth_of_the_image_by_default():
+def test_the_kernel_is_a_tenth_of_the_image_by_default_and_none_for_a_single_row():
     points = np.zeros((1, 64, 84, 1), np.float32)
     points[:, 32, 42] = 1.0
     reached = np.asarray(gaussian_blur(KEY, points, sigma=(3.0, 3.0)))[0, ..., 0] > 0.0
     assert reached.any(1).sum() == reached.any(0).sum() == 7
-
-
-def test_the_default_blur_leaves_images_of_a_single_row_or_column():
     for images in (uint8_images(2, 1, 9, 3), uint8_images(2, 9, 1, 3)):
         np.testing.assert_array_equal(gaussian_blur(KEY, images), images)
 
 
-def test_solarized_images():
-    images = uint8_images(50, 4, 4, 3)
-    changed = np.asarray(solarize(KEY, images, threshold=0.75, probability=1.0))
-    np.testing.assert_array_equal(changed, np.where(images < 0.75 * 255, images, 255 - images))
-    some = np.asarray(solarize(KEY, images, threshold=0.75, probability=0.5))
+@pytest.mark.parametrize(
+    ("function", "reference", "tolerance"),
+    [
+        (random_flip, lambda x: x[:, :, ::-1], 0.0),
+        (solarize, lambda x: np.where(x < 0.5 * 255, x, 255 - x), 0.0),
+        (grayscale, lambda x: np.broadcast_to((x @ LUMA)[..., None], x.shape), 0.501),
+    ],
+)
+def test_a_share_of_images_is_changed(function, reference, tolerance):
+    images = uint8_images(400, 3, 4, 3)
+    changed = np.asarray(function(KEY, images, probability=1.0))
+    np.testing.assert_allclose(changed, reference(images), atol=tolerance)
+    some = np.asarray(function(KEY, images, probability=0.25))
     is_changed = (some == changed).all((1, 2, 3))
     np.testing.assert_array_equal(some[~is_changed], images[~is_changed])
-    assert 10 < is_changed.sum() < 40
-
-
-def test_images_without_colour():
-    images = uint8_images(50, 4, 4, 3)
-    changed = np.asarray(grayscale(KEY, images, probability=1.0))
-    expected = np.broadcast_to((images @ LUMA)[..., None], images.shape)
-    np.testing.assert_allclose(changed, expected, atol=0.501)
-    np.testing.assert_array_equal(changed[..., 0], changed[..., 2])
-    some = np.asarray(grayscale(KEY, images, probability=0.5))
-    assert 10 < (some == changed).all((1, 2, 3)).sum() < 40
+    assert abs(is_changed.mean() - 0.25) < 0.07
 
 
 @pytest.mark.parametrize(
@@ -294,15 +230,20 @@ def test_images_without_colour():
     [
         (random_crop, {"padding": -1}, "padding must be an integer of 0 or more, got -1"),
         (random_flip, {"probability": 1.5}, r"probability must be in 0..1, got 1.5"),
-        (random_resized_crop, {"scale": (0.9, 0.5)}, r"scale must be two numbers in 0..1 in asc"),
         (
             random_resized_crop,
-            {"ratio": (0.0, 1.0)},
-            r"scale and ratio must be above 0, got .* and \(0.0, 1.0\)",
+            {"scale": (0.9, 0.5)},
+            r"scale must be in 0..1, as two numbers in asc",
         ),
+        (
+            random_resized_crop,
+            {"scale": (0.5, 1.5)},
+            r"scale must be in 0..1, as two numbers in asc",
+        ),
+        (random_resized_crop, {"ratio": (0.0, 1.0)}, r"ratio must be above 0, got .* \(0.0, 1.0\)"),
         (colour_jitter, {"brightness": -0.1}, "brightness must be at least 0"),
         (colour_jitter, {"hue": 0.6}, r"hue must be in 0..0.5, got 0.6"),
-        (gaussian_blur, {"sigma": (-1.0, 1.0)}, "sigma must be two numbers of at least 0"),
+        (gaussian_blur, {"sigma": (-1.0, 1.0)}, "sigma must be at least 0, as two numbers"),
         (gaussian_blur, {"kernel_size": 4}, "kernel_size must be odd, .* got 4"),
         (gaussian_blur, {"kernel_size": 17}, "less than twice the sides of 8 x 8 images"),
         (solarize, {"threshold": 2.0}, r"threshold must be in 0..1"),
@@ -345,22 +286,11 @@ def test_images_without_three_channels_have_no_colours(function):
 # Several.
 
 
-def test_augmentations_follow_each_other():
+def test_augmentations_follow_each_other_and_draw_independently():
     images = float_images(3, 4, 4, 3)
-    changed = augment(
-        KEY, images, {"random_flip": ALWAYS, "solarize": {**ALWAYS, "threshold": 0.0}}
-    )
-    np.testing.assert_array_equal(changed, 1.0 - images[:, :, ::-1])
+    always = {"random_flip": {"probability": 1.0}, "solarize": {"probability": 1, "threshold": 0.0}}
+    np.testing.assert_array_equal(augment(KEY, images, always), 1.0 - images[:, :, ::-1])
     np.testing.assert_array_equal(augment(KEY, images, {}), images)
-    steps = {"random_crop": {"padding": 2}, "random_resized_crop": {"scale": [0.5, 1.0]}}
-    np.testing.assert_allclose(
-        jax.jit(lambda key, images: augment(key, images, steps))(KEY, images),
-        augment(KEY, images, steps),
-        atol=1e-6,
-    )
-
-
-def test_augmentations_draw_independently():
     images = np.broadcast_to(np.arange(9, dtype=np.float32).reshape(3, 3, 1) / 9.0, (200, 3, 3, 1))
     changed = np.asarray(
         augment(KEY, images, {"random_flip": {}, "solarize": {"probability": 0.5}})

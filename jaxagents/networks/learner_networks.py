@@ -1,14 +1,16 @@
-"""Values of batches of observations, and of actions in them."""
+"""Critics and policies of learners, for batches of observations."""
 
 from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from jaxagents.networks.dense import Dense
+from jaxagents import ops
+from jaxagents.networks.dense import Dense, NoisyDense
 from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.noisy import NoisyDense
 from jaxagents.networks.torsos import MLP, Activation
 
 ActionValues = Float[Array, "*batch n_actions"] | Float[Array, "*batch n_actions outputs"]
@@ -135,3 +137,115 @@ class ValueCritic(MLPHead):
     ) -> Float[Array, "*batch"]:
         """Values of observations."""
         return self._outputs(observations, 1, train)[..., 0]
+
+
+Temperature = Any
+Squash = Literal["distribution", "mean", "none"]
+
+
+class Policy(MLPHead, kw_only=True):
+    r"""A Gaussian policy over actions in $[-1, 1]^n$.
+
+    Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", appendix C.
+
+    Attributes:
+        action_dim: Number of components of an action.
+        squash: What tanh is applied to: the `"distribution"`, whose samples it keeps inside of the
+            bounds; only its `"mean"`; or, with `"none"`, nothing.
+        state_dependent_std: Whether the standard deviation depends on the observation; otherwise it is
+            a parameter of its own.
+        fixed_std: Standard deviation of each component, if it is not learned.
+        log_std_min: Smallest logarithm of the standard deviation.
+        log_std_max: Largest one.
+        output_scale: Factor of the variance of the output layer's initial weights.
+    """
+
+    action_dim: int
+    squash: Squash = "distribution"
+    state_dependent_std: bool = True
+    fixed_std: float | tuple[float, ...] | None = None
+    log_std_min: float = -20.0
+    log_std_max: float = 2.0
+    output_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Validates the attributes.
+
+        Raises:
+            ValueError: There is no such squashing, or a fixed standard deviation is not positive.
+        """
+        if self.squash not in get_args(Squash):
+            raise ValueError(f"squash must be one of {get_args(Squash)}, got {self.squash!r}.")
+        if self.fixed_std is not None and not np.all(np.asarray(self.fixed_std) > 0.0):
+            raise ValueError(f"fixed_std must be positive, got {self.fixed_std}.")
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(
+        self,
+        observations: Float[Array, "*batch obs"],
+        temperature: Temperature = 1.0,
+        train: bool = False,
+    ) -> ops.Distribution:
+        """The distribution of actions.
+
+        Args:
+            observations: Observations.
+            temperature: Factor of the standard deviation; 0 leaves the mean.
+            train: Whether dropout is active.
+
+        Returns:
+            A [`TanhGaussian`][jaxagents.ops.TanhGaussian] if the distribution is squashed, else a
+            [`Gaussian`][jaxagents.ops.Gaussian].
+        """
+        x = self._hidden(observations, train)
+        mean, log_std = self._moments(x)
+        if self.squash == "mean":
+            mean = jnp.tanh(mean)
+        log_std = jnp.broadcast_to(log_std, mean.shape) + jnp.log(temperature)
+        gaussian = ops.Gaussian(mean, log_std)
+        return ops.TanhGaussian(gaussian, -1.0, 1.0) if self.squash == "distribution" else gaussian
+
+    def _moments(self, x: Array) -> tuple[Array, Array]:
+        std_by_layer = self.fixed_std is None and self.state_dependent_std
+        n_outputs = self.action_dim * (2 if std_by_layer else 1)
+        outputs = Dense(n_outputs, kernel_init=default_init(self.output_scale))(x)
+        if self.fixed_std is not None:
+            return outputs, jnp.log(jnp.asarray(self.fixed_std, jnp.float32))
+        if std_by_layer:
+            mean, log_std = jnp.split(outputs, 2, axis=-1)
+        else:
+            mean = outputs
+            log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,), jnp.float32)
+        return mean, jnp.clip(log_std, self.log_std_min, self.log_std_max)
+
+
+class CategoricalPolicy(MLPHead, kw_only=True):
+    """A policy over discrete actions; see [`MLPHead`][jaxagents.networks.MLPHead].
+
+    Attributes:
+        n_actions: Number of actions.
+    """
+
+    n_actions: int
+
+    @nn.compact
+    def __call__(
+        self,
+        observations: Float[Array, "*batch obs"],
+        temperature: Temperature = 1.0,
+        train: bool = False,
+    ) -> ops.Categorical:
+        """The distribution of actions.
+
+        Args:
+            observations: Observations.
+            temperature: Divisor of the logits; 0 leaves the most probable action.
+            train: Whether dropout is active.
+
+        Returns:
+            The distribution.
+        """
+        return ops.Categorical(self._outputs(observations, self.n_actions, train)).tempered(
+            temperature
+        )
