@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
-import optax
 import pytest
 import trees
 from filelock import FileLock
@@ -158,18 +157,13 @@ class WithMomentum(OptimizerParams):
 
 
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
-    def needs_b1(learning_rate, b1):
-        return optax.adam(learning_rate, b1)
-
-    both = {f"{name}_optimizer_params": WithMomentum() for name in ("actor", "critic")}
-    hyperparams = CASE.hyperparams(**both)
-    for folder, fields in (("takes", {}), ("needs", {"optimizer": needs_b1})):
-        agent = small(tmp_path / folder, CASE, **fields)
-        agent.train(KEY, hyperparams, n_steps=1, progress=False)
-        runner, _ = agent.restore("last", hyperparams=hyperparams)
-        assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
+    hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
+    agent = small(tmp_path, CASE)
+    agent.train(KEY, hyperparams, n_steps=1, progress=False)
     with pytest.raises(ValueError, match="does not fit this agent"):
-        small(tmp_path / "takes", CASE, restore_agent=True).restore("last")
+        agent.restore("last")
+    runner, _ = agent.restore("last", hyperparams=hyperparams)
+    assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
 
 
 SCRIPT = """
@@ -295,7 +289,7 @@ def test_the_evaluation_that_an_interruption_left_out_is_saved_once(tmp_path):
 LINEAR, COSINE = (kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule))
 
 
-@pytest.mark.parametrize(("first", "then"), [(0.5, 0.25), (LINEAR, COSINE), (0.5, LINEAR)])
+@pytest.mark.parametrize(("first", "then"), [(0.5, LINEAR), (LINEAR, COSINE)])
 def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path, first, then):
     agent = small(tmp_path)
     agent.train(KEY, SMALL.hyperparams(first), n_steps=2, progress=False)

@@ -104,15 +104,11 @@ def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
     assert "4/4" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["REINFORCE", "DQN", "BC"])
-def test_a_seed_is_enough(name):
-    agent = CASES[name].make(MatchSign)
-    given = jax.random.key(3), CASES[name].agent._hyperparams_type()
-    trees.assert_equal(agent.train(3, progress=False), agent.train(*given, progress=False))
-    trees.assert_equal(agent.start(3), agent.start(*given))
-
-
 def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
+    given = KEY_3, CASE.agent._hyperparams_type()  # those that are taken where none are given
+    alone = CASE.make(MatchSign)
+    trees.assert_equal(alone.train(3, progress=False), alone.train(*given, progress=False))
+    trees.assert_equal(alone.start(3), alone.start(*given))
     agent = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = agent.resume(3, progress=False)
     trees.assert_equal(agent.resume(KEY_3, progress=False)[0], runner)
