@@ -16,7 +16,7 @@ import gymnax
 import jax
 
 from jaxagents import DQN, PPO, dqn, ppo
-from jaxagents.agents.annealing import annealed_adam
+from jaxagents.learners.optimizer import annealed_adam
 from jaxagents.plotting import plot_learning_curve
 
 N_SEEDS = 8

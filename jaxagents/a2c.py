@@ -29,7 +29,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of A2C.
 
-    They are these and those of
+    Beside these there are the ones of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:

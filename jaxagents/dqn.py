@@ -8,8 +8,8 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.action_values import ActionValues
 from jaxagents.agents.config import OffPolicyConfig
+from jaxagents.agents.learner_agent import ActionValues
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.core.config import checked, one_of

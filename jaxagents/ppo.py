@@ -11,10 +11,9 @@ from jaxtyping import Array, Float, PyTree
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
-from jaxagents.agents.playing import playing_in_minibatch
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition, playing
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
 from jaxagents.core.names import former_names
@@ -62,7 +61,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
-    They are these and those of
+    Beside these there are the ones of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:
@@ -93,7 +92,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: PyTree
     ) -> tuple[PyTree, ...]:
         """A minibatch with standardised advantages."""
-        advantage = ops.standardise(advantage, weights=playing_in_minibatch(obs))
+        advantage = ops.standardise(advantage, weights=playing(obs))
         return obs, actions, log_prob_old, advantage, *others
 
     def _actor_loss(

@@ -10,12 +10,10 @@ import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.action_values import ActionValues
-from jaxagents.agents.config import LearnerAgentConfig
-from jaxagents.agents.env_params import PlayingHyperparameters
-from jaxagents.agents.learner_agent import of_all, update_on
-from jaxagents.agents.runners import RolloutRunner
-from jaxagents.agents.sequences import Sequence, elements, first_of
+from jaxagents.agents.config import LearnerAgentConfig, PlayingHyperparameters
+from jaxagents.agents.learner_agent import ActionValues, update_on
+from jaxagents.agents.runners import RolloutRunner, of_all
+from jaxagents.agents.transitions import Sequence, elements, starts
 from jaxagents.core.arrays import in_32_bits, select
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -372,7 +370,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         )
         samples = {"observations": steps.obs, "actions": steps.action, "returns": returns}
         carry = sharding.whole(carry) if config.replicated_updates else carry
-        elements = elements_of(samples, carry, first_of(steps))
+        elements = elements_of(samples, carry, starts(steps.terminated | steps.truncated))
         elements = jax.tree.map(lambda x: in_groups(x, config.n_groups), elements)
         n_of_group = elements["returns"].shape[1]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Float, Key, PyTree
 
-from jaxagents.agents.annealing import annealed
+from jaxagents.agents.config import annealed
 from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
 from jaxagents.core.names import unknown
 from jaxagents.core.schedules import LinearSchedule

@@ -53,7 +53,7 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
-    They are these and those of
+    Beside these there are the ones of
     [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:

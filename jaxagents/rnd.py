@@ -13,10 +13,9 @@ from flax import struct
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, ppo, sharding
-from jaxagents.agents.chosen_network import own_network
+from jaxagents.agents.actor_and_critic import own_network, with_parameters
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.reward_scale import observe_rewards
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_at_once
 from jaxagents.agents.transitions import Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -25,7 +24,6 @@ from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Dense, Normalised, Torso, remembers
-from jaxagents.networks.initialisation import initialise
 from jaxagents.ppo import PPOBase
 
 __all__ = [
@@ -39,14 +37,14 @@ __all__ = [
 ]
 
 _MOST_DEVIATIONS = 5.0
-"""Standard deviations to which what the embeddings see is clipped."""
+"""Standard deviations to which observations of the embeddings are clipped."""
 _INTRINSIC = "intrinsic_reward"
 _PREDICTOR = "predictor"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(ppo.AgentConfig):
-    """Static configuration of RND: that of [PPO][jaxagents.ppo.AgentConfig], and one more network.
+    """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], and one more network.
 
     Attributes:
         embedding_network: The network of the target and of the predictor, which maps an observation to a
@@ -60,10 +58,10 @@ class AgentConfig(ppo.AgentConfig):
 class HyperParameters(ppo.HyperParameters):
     """Traced hyperparameters of RND.
 
-    Those of [PPO][jaxagents.ppo.HyperParameters], and
+    [PPO's][jaxagents.ppo.HyperParameters], and
 
     Attributes:
-        intrinsic_coeff: Weight of the intrinsic rewards, beside that of 1 of the environment's.
+        intrinsic_coeff: Weight of the intrinsic rewards; the environment's have weight 1.
         predictor_share: Share of the samples of a rollout from which the predictor learns, so that what
             is new does not become familiar too soon where there are many environments. The paper has 32
             divided by their number.
@@ -97,7 +95,7 @@ class Embedding(nn.Module):
 
 
 class Novelty(struct.PyTreeNode):
-    """Everything by which a training knows how new observations are.
+    """Target and predictor, whose error says how new an observation is.
 
     Attributes:
         target: The random embedding, which is not trained.
@@ -140,7 +138,7 @@ class RNDBase(PPOBase):
     _hooks = (*PPOBase._hooks, "_embedding_network")
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
-        """Those of PPO, and the parameters of the predictor; see `Behaviour`."""
+        """PPO's, and the parameters of the predictor; see `Behaviour`."""
         parameters = {"parameters of the predictor": runner.extra.predictor.params}
         return {**super().vital_arrays(runner), **parameters}
 
@@ -150,8 +148,7 @@ class RNDBase(PPOBase):
         obs = jax.tree.map(lambda x: x[0], runner.obs)
         embedding = _embedding_of(self)
         target, predictor = (
-            TrainState.from_variables(embedding, initialise(embedding, key, obs))
-            for key in (target_key, predictor_key)
+            with_parameters(embedding, key, obs) for key in (target_key, predictor_key)
         )
         params = runner.hyperparams.predictor_optimizer_params
         novelty = Novelty(
@@ -182,17 +179,11 @@ class RNDBase(PPOBase):
             traj.next_obs,
             batch_size=steps_at_once(self.config),
         )
-        received, returns = observe_rewards(
-            errors,
-            jnp.zeros_like(traj.terminated),
-            novelty.received,
-            novelty.returns,
-            runner.hyperparams.gamma,
-            self.config.replicated_updates,
-        )
-        intrinsic = ops.scale_rewards(errors, returns, jnp.inf)
+        never, gamma = jnp.zeros_like(traj.terminated), runner.hyperparams.gamma
+        novelty = observe_rewards(novelty, errors, never, gamma, self.config.replicated_updates)
+        intrinsic = ops.scale_rewards(errors, novelty.returns, jnp.inf)
         reward = traj.reward + runner.hyperparams.intrinsic_coeff * intrinsic
-        runner = runner.replace(extra=novelty.replace(received=received, returns=returns))
+        runner = runner.replace(extra=novelty)
         return runner, traj._replace(reward=reward, extra={_INTRINSIC: intrinsic})
 
     def _learn(
@@ -253,7 +244,7 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Policy and default networks are those of [`PPO`][jaxagents.ppo.PPO].
+    Policy and default networks are [`PPO`][jaxagents.ppo.PPO]'s.
     """
 
     def _embedding_network(self) -> nn.Module:

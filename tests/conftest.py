@@ -27,7 +27,6 @@ CHECKED = [
     "jaxagents.learners.fit",
     "jaxagents.learners.losses",
     "jaxagents.agents.on_policy",
-    "jaxagents.agents.policy",
     "jaxagents.agents.collect",
     "jaxagents.agents.targets",
     "jaxagents.agents.fits",

@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 from option_table import text_of_table
 
 from jaxagents import PPO, load_policy
-from jaxagents.agents.annealing import annealed_adam
 from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli import main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
@@ -30,6 +29,7 @@ from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.engine.replay import Replay
+from jaxagents.learners.optimizer import annealed_adam
 
 SIZES = ["--batch-size", "4", "--minibatch-size", "2", "--rollout-length", "8", "--n-evals", "2"]
 SIZES += ["--max-episode-steps", "10"]

@@ -8,7 +8,7 @@ from probes import KnownValues, MatchSign
 from registry import AGENTS
 
 from jaxagents import PQN, PQNLearner, pqn
-from jaxagents.agents.annealing import annealed
+from jaxagents.agents.config import annealed
 from jaxagents.sharding import make_mesh
 
 (CASE,) = [case for case in AGENTS if case.name == "PQN"]

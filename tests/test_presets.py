@@ -5,7 +5,7 @@ import jax
 import pytest
 
 import jaxagents
-from jaxagents.agents.annealing import annealed
+from jaxagents.agents.config import annealed
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.presets import preset, preset_names
 

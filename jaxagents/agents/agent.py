@@ -10,13 +10,14 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 
-from jaxagents.agents.continuing import (
+from jaxagents.agents.last_run import (
+    LastRun,
     as_own,
     check_choice,
     check_same_metrics,
     naming_misfits,
+    select_run,
 )
-from jaxagents.agents.last_run import LastRun, select_run
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
@@ -104,12 +105,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Called plainly, it shows progress, writes checkpoints and logs, returns what it has on
         Ctrl-C, and leaves the agent ready for [`eval`][jaxagents.agents.agent.Agent.eval]. Called
         inside of `jax.jit` or `jax.vmap` it is pure and does none of that. Inside of `jax.jit`, what
-        is learned is the same, and what is reported of it may be rounded otherwise.
+        is learned is the same, and its reports may be rounded otherwise.
 
         Args:
             rng: Random key of a fresh training, or its seed: an integer, which stands for
                 `jax.random.key` of it. Not used when going on from a runner.
-            hyperparams: Hyperparameters; `None` takes the default ones, or keeps those of the runner.
+            hyperparams: Hyperparameters; `None` takes the default ones, or keeps the runner's.
             runner: Where to go on from: its arrays, in the networks and with the optimizers of this
                 agent. At the end of the training that the agent remembers, be it with other
                 hyperparameters, the metrics that it keeps and saves go on as well.
@@ -208,7 +209,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> tuple[RunnerT, Metrics]:
-        """Makes what is missing of `config.n_steps` updates, from the last checkpoint if there is one.
+        """Makes the missing updates of `config.n_steps`, from the last checkpoint if there is one.
 
         The same script can so be started again until its training is complete. Needs
         `restore_agent=True` in the configuration.
@@ -261,7 +262,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         On a CPU each member is bit for bit the training that `train` makes alone.
 
         With a `checkpoint_dir` in the configuration, the sweep keeps checkpoints and metrics in the
-        folder `sweep` there. With `restore_agent=True` it makes what is missing of its updates, from
+        folder `sweep` there. With `restore_agent=True` it makes the missing updates, from
         the last checkpoint if there is one, as `resume` does for one training.
 
         Args:
@@ -307,8 +308,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             mode: `"best"`, `"last"`, or the number of an update step.
             best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default
                 the highest mean return. Only with `"best"`.
-            hyperparams: Hyperparameters structured as those that were saved; only needed for types
-                of one's own.
+            hyperparams: Hyperparameters structured as the saved ones; only needed for types of
+                one's own.
 
         Returns:
             The runner, and the history of metrics up to it.
@@ -340,8 +341,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             step: Number of updates made before the stretch.
             n_updates: Number of updates in it.
-            hyperparams: Hyperparameters structured as those that were saved; only needed for types of
-                one's own.
+            hyperparams: Hyperparameters structured as the saved ones; only needed for types of one's
+                own.
 
         Returns:
             Its runner, the reports of its updates, and since when numbers are not finite.
@@ -405,7 +406,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
                 than 50 leaves out frames, so that time passes as it should.
-            runner: The runner that plays, if other than as trained or restored, such as that of a
+            runner: The runner that plays, if other than as trained or restored, such as the runner of a
                 [`replay`][jaxagents.agents.agent.Agent.replay].
 
         Returns:
@@ -415,7 +416,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             NotImplementedError: The environment does not draw.
             TypeError: `deterministic` is no boolean, or `runner` no runner of such an agent.
             ValueError: `path` has another ending, a number is not positive, or the runner is used up or
-                does not fit, such as those of several seeds together.
+                does not fit, such as a stack of several seeds.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: A library is not installed.
@@ -499,7 +500,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Raises:
             TypeError: It is no runner, or the metrics are no dict.
-            ValueError: The runner or the metrics are those of several trainings, or of none.
+            ValueError: The runner or the metrics are of several trainings, or of none.
         """
         self._last.note(runner, metrics, previous_training_max_step)
 
@@ -517,7 +518,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             trainings: Runners and metrics with leading axes, as `sweep` or `jax.vmap(agent.train)` gives
                 them.
-            *index: Position along each of those axes: of a sweep, those of the set and of the seed.
+            *index: Position along each of these axes; for a sweep, the set and the seed.
 
         Returns:
             The runner and the metrics of that training.
@@ -533,7 +534,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     @property
     def agent_trained(self) -> bool:
         """Whether the agent remembers a training."""
-        return self._last.exists
+        return self._last.runner is not None
 
     @property
     def training_runner(self) -> RunnerT | None:
@@ -542,7 +543,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def training_metrics(self) -> Metrics | None:
-        """A copy of the metrics of the last training, with those of the trainings before it."""
+        """A copy of the metrics of the last training, after those of the trainings before it."""
         return self._last.metrics
 
     @property
@@ -596,7 +597,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Makes updates, in the memory of the runner that it is given.
 
         Args:
-            runner: Any runner. Its arrays are used up: go on with those that are returned, or give a
+            runner: Any runner. Its arrays are used up: go on with the returned ones, or give a
                 copy, `jax.tree.map(jnp.copy, runner)`. What a checkpoint left out of it, as with
                 `checkpoint_buffer=False`, is made anew, as in `train`.
             n_updates: Number of updates; one program serves every number.

@@ -10,8 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.reward_scale import observe_rewards
-from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
@@ -32,7 +31,7 @@ class Experience(NamedTuple):
     """Outcomes of steps in all environments, time first.
 
     Attributes:
-        nonfinite: Whether that of each environment was not finite; after all steps, whether any was.
+        nonfinite: Whether what each environment gave was not finite; after all steps, whether any was.
         seen: The parts of transitions that statistics are made of.
     """
 
@@ -131,7 +130,7 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    check_explored(agent, units)
+    _check_explored(agent, units)
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -166,15 +165,8 @@ def with_returns(
     """The runner whose statistics of returns have further rewards in them, if it has any."""
     if not config.normalise_rewards:
         return runner
-    received, returns = observe_rewards(
-        seen["rewards"],
-        seen["ends"],
-        runner.received,
-        runner.returns,
-        runner.hyperparams.gamma,
-        config.replicated_updates,
-    )
-    return runner.replace(received=received, returns=returns)
+    gamma, replicated = runner.hyperparams.gamma, config.replicated_updates
+    return observe_rewards(runner, seen["rewards"], seen["ends"], gamma, replicated)
 
 
 def after_observing(
@@ -217,17 +209,8 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-def check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment.
-
-    Args:
-        agent: The agent.
-        units: What the hook gives.
-
-    Raises:
-        TypeError: Discrete actions are no whole numbers.
-        ValueError: The shape is another one.
-    """
+def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
+    """Raises unless a hook that explores gives one action of the learner for each environment."""
     hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
     shape = (agent.config.batch_size, *zero.shape)
     if jnp.shape(units) != shape:

@@ -1,23 +1,24 @@
-"""How actor and critic are fitted to a rollout, and what is reported of that."""
+"""How actor and critic are fitted to a rollout, and the numbers reported of it."""
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from jaxagents.agents import sequences, shared_trunk
-from jaxagents.agents.chosen_network import network_of
+from jaxagents.agents import transitions
+from jaxagents.agents.actor_and_critic import share_trunk
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.playing import playing, shares_of, weighed
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import check_inputs, n_samples_of
-from jaxagents.agents.targets import in_units_of_critic, targets_after
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.targets import in_units_of_critic
+from jaxagents.agents.transitions import Transition, is_sequence, playing
+from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.names import check_not_taken
 from jaxagents.learners.fit import OF_EVERY_FIT, Fit, Share, with_examples
 from jaxagents.learners.losses import Info, check_shape, losses_and_info
-from jaxagents.networks import remembers
+from jaxagents.learners.train_state import TrainState
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
@@ -29,7 +30,7 @@ EXPLAINED_VARIANCE = "explained_variance"
 
 def share_of(config: OnPolicyConfig) -> Share | None:
     """The part that actor and critic have in common; see `fit`."""
-    return None if config.trunk is None else shared_trunk.share
+    return None if config.trunk is None else share_trunk
 
 
 def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
@@ -41,7 +42,7 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         traj: The rollout with advantages and targets.
 
     Returns:
-        The fits of both, of whose losses the shapes are known.
+        The fits of both, with the shapes of their losses.
 
     Raises:
         TypeError: A loss, or a hook that gives its inputs, returns something else than it must.
@@ -49,64 +50,99 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
     """
     config, name = agent.config, type(agent).__name__
     n_steps, n_envs = traj.terminated.shape
-    in_units = traj
-    if config.normalise_values:
-        after = targets_after(config, runner, traj)
-        in_units = in_units_of_critic(traj, runner.targets, after)
-    inputs = {
-        "actor": agent._actor_loss_input(runner, traj),
-        "critic": agent._critic_loss_input(runner, in_units),
-    }
-    for network, given in inputs.items():
+    n_samples = n_steps * n_envs // config.n_minibatches
+    in_order = bool(jax.tree.leaves((traj.carry, traj.critic_carry)))
+
+    def fit_of(
+        network: str,
+        training: TrainState,
+        loss: Callable,
+        inputs: tuple,
+        n_epochs: int,
+        kl_threshold: Traced | None = None,
+    ) -> Fit:
         lead = {"time": n_steps, "environments": n_envs}
-        check_inputs(f"{name}._{network}_loss_input", given, lead)
-    in_order = any(remembers(network_of(agent, f"{network}_network")) for network in inputs)
-    elements = {network: (*given, playing(traj.obs)) for network, given in inputs.items()}
-    elements = sequences.elements(elements) if in_order else elements
+        _check_inputs(f"{name}._{network}_loss_input", inputs, lead)
+        elements = (*inputs, playing(traj.obs))
+        elements = transitions.elements(elements) if in_order else elements
+        losses = functools.partial(_weighted_losses, loss, runner.hyperparams)
+        prepare = functools.partial(_samples, in_order)
+        return Fit(training, losses, elements, n_epochs, kl_threshold, prepare)
 
-    def samples(*elements: PyTree) -> tuple[PyTree, ...]:
-        *given, weights = sequences.samples(elements) if in_order else elements
-        return *given, shares_of(weights)
-
-    def samples_of_actor(*elements: PyTree) -> tuple[PyTree, ...]:
-        *given, weights = samples(*elements)
+    def standardised(*elements: PyTree) -> tuple[PyTree, ...]:
+        *given, weights = _samples(in_order, *elements)
         prepared = agent._actor_minibatch(*given)
-        check_inputs(f"{name}._actor_minibatch", prepared, {"samples": n_samples_of(given)})
+        _check_inputs(f"{name}._actor_minibatch", prepared, {"samples": n_samples})
         return *prepared, weights
 
-    def losses(hook: Callable, *samples_and_weights: PyTree) -> tuple[Array, Info]:
-        *samples, weights = samples_and_weights
-        return weighed(losses_and_info(hook(*samples, runner.hyperparams)), weights)
-
-    actor = Fit(
+    actor = fit_of(
+        "actor",
         runner.actor_training,
-        functools.partial(losses, agent._actor_loss),
-        elements["actor"],
+        agent._actor_loss,
+        agent._actor_loss_input(runner, traj),
         config.actor_epochs,
         agent._kl_threshold(runner.hyperparams),
-        samples,
     )
-    critic = Fit(
+    critic = fit_of(
+        "critic",
         runner.critic_training,
-        functools.partial(losses, agent._critic_loss),
-        elements["critic"],
+        agent._critic_loss,
+        agent._critic_loss_input(runner, in_units_of_critic(config, runner, traj)),
         config.critic_epochs,
-        prepare=samples,
     )
     actor, critic = with_examples((actor, critic), config.n_minibatches, share_of(config))
-    _check_losses(agent, actor, critic, n_steps * n_envs // config.n_minibatches)
-    if actor.example.is_per_sample:
-        actor = actor._replace(prepare=samples_of_actor)
+    _check_losses(agent, actor, critic, n_samples)
+    if actor.example.losses.ndim:  # else a loss of the whole minibatch, given as it was collected
+        actor = actor._replace(prepare=standardised)
     return actor, critic
+
+
+def _samples(in_order: bool, *elements: PyTree) -> tuple[PyTree, ...]:
+    """The inputs of a loss for a minibatch, with mask weights rescaled to mean 1 as the last."""
+    *given, weights = transitions.samples(elements) if in_order else elements
+    if weights is not None:
+        weights = weights * (weights.size / jnp.maximum(weights.sum(), 1.0))
+    return *given, weights
+
+
+def _weighted_losses(loss: Callable, hyperparams: Any, *samples: PyTree) -> tuple[Array, Info]:
+    """The losses and info of a hook, weighted where they have a number for each actor."""
+    training, *given, weights = samples
+    losses, info = losses_and_info(loss(training, *given, hyperparams))
+    if weights is None:
+        return losses, info
+
+    def weighted(x: Array) -> Array:
+        if x.shape[: weights.ndim] != weights.shape:
+            return x
+        by_actor = weights.reshape(*weights.shape, *[1] * (x.ndim - weights.ndim))
+        return jnp.where(by_actor > 0.0, x * by_actor.astype(x.dtype), 0)
+
+    return jax.tree.map(weighted, (losses, info))
+
+
+def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
+    """Raises unless a hook gives a tuple of arrays with leading axes of some sizes, or `Sequence`s."""
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(
+            f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
+            f"a {type(inputs).__name__}."
+        )
+    shape = tuple(lead.values())
+    for x in jax.tree.leaves(inputs, is_leaf=is_sequence):
+        if not is_sequence(x) and jnp.shape(x)[: len(shape)] != shape:
+            raise ValueError(
+                f"{hook} must return arrays with leading axes ({', '.join(lead)}) of {shape}, got one "
+                f"of shape {jnp.shape(x)}."
+            )
 
 
 def _check_losses(agent: "OnPolicyBase", actor: Fit, critic: Fit, n_samples: int) -> None:
     """Raises unless losses are of samples, or one number, and report under names of their own."""
+    taken, whose = (*OF_EVERY_FIT, EXPLAINED_VARIANCE), "which updates report themselves"
     for hook, fit in (("_actor_loss", actor), ("_critic_loss", critic)):
         name, example = f"{type(agent).__name__}.{hook}", fit.example
         check_shape(name, example.losses.shape, n_samples, agent._actors_shape)
-        taken = (*OF_EVERY_FIT, EXPLAINED_VARIANCE)
-        whose = "which updates report themselves"
         check_not_taken(f"{name} reports", sorted(example.info), taken, whose)
     numbers_of(actor.example.info, critic.example.info)  # raises if both have a name
     if actor.kl_threshold is not None and "kl" not in actor.example.info:
@@ -122,20 +158,21 @@ def numbers_of(actor: dict[str, T], critic: dict[str, T]) -> dict[str, T]:
     """The numbers that describe the fits of both networks.
 
     Args:
-        actor: Those of the actor's fit, or their shapes.
-        critic: Those of the critic's fit, or their shapes.
+        actor: Numbers of the actor's fit, or their shapes.
+        critic: Numbers of the critic's fit, or their shapes.
 
     Returns:
-        All of them; those of every fit are named after their network, such as `actor_loss`.
+        All of them; the ones of every fit are named after their network, such as `actor_loss`.
 
     Raises:
         ValueError: Two of them have the same name.
     """
-    of_actor, of_critic = (
-        {f"{network}_{name}" if name in OF_EVERY_FIT else name: x for name, x in info.items()}
-        for network, info in (("actor", actor), ("critic", critic))
-    )
-    twice = [name for name in of_actor if name in of_critic]
+    numbers, twice = {}, []
+    for network, info in (("actor", actor), ("critic", critic)):
+        for name, x in info.items():
+            full_name = f"{network}_{name}" if name in OF_EVERY_FIT else name
+            twice += [full_name] * (full_name in numbers)
+            numbers[full_name] = x
     if twice:
         raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
-    return {**of_actor, **of_critic}
+    return numbers

@@ -1,49 +1,64 @@
-"""The last run that an agent remembers."""
+"""The last run of an agent, and checks of runners and metrics to go on from."""
 
+import contextlib
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from jaxagents.agents.continuing import (
-    check_fits,
-    check_metrics_of_one,
-    check_not_used_up,
-    check_same_metrics,
-    check_single,
-    is_at_end,
-    is_deleted,
-)
 from jaxagents.checkpoints.records import saved_steps
+from jaxagents.core.arrays import are_equal, is_traced
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.shared_programs import programs_of
+from jaxagents.core.trees import leaves_by_name
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.engine.executors import RunnerT
+from jaxagents.engine.program import RunnerT
+
+_RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
+_AS_BEFORE = (
+    "Set final_info and summed_info, and define _eval_metrics, as they were, so that its metrics can "
+    "go on."
+)
 
 
 class LastRun(Generic[RunnerT]):
-    """The runner and the metrics of an agent's last run. Nothing else about an agent changes."""
+    """The runner and the metrics of an agent's last run. Nothing else about an agent changes.
+
+    Attributes:
+        runner: Its runner; `None` if there is no run.
+    """
 
     def __init__(self) -> None:
         """Remembers nothing yet."""
-        self._noted: tuple[RunnerT, Metrics, int | None] | None = None
+        self.runner: RunnerT | None = None
+        self._metrics: Metrics | None = None
+        self._n_updates: int | None = None
 
     def note(self, runner: RunnerT, metrics: Metrics, n_updates: int | None) -> None:
         """Takes a runner and its metrics; see `Agent.collect_training`."""
         check_single(runner)
-        check_metrics_of_one(metrics)
-        copies = jax.tree.map(np.array, metrics)  # whose caller may change its own
-        self._noted = runner, copies, n_updates
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a run."""
-        return self._noted is not None
-
-    @property
-    def runner(self) -> RunnerT | None:
-        """Its runner."""
-        return None if self._noted is None else self._noted[0]
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                "metrics must be a dict of arrays, such as train returns, or {} for none, got "
+                f"{metrics!r}."
+            )
+        if metrics and "update_step" not in metrics:
+            raise ValueError(
+                "metrics must be those of a training, with 'update_step' of shape (points,), or {} for "
+                f"none, got {sorted(metrics)}."
+            )
+        shape = np.shape(metrics["update_step"]) if metrics else (0,)
+        if len(shape) != 1:
+            raise ValueError(
+                "metrics must be those of one training, with 'update_step' of shape (points,), got one "
+                f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
+            )
+        copies = jax.tree.map(np.array, metrics)  # the caller may change its own
+        self.runner, self._metrics, self._n_updates = runner, copies, n_updates
 
     @property
     def usable_runner(self) -> RunnerT:
@@ -53,29 +68,28 @@ class LastRun(Generic[RunnerT]):
             RuntimeError: There is no run.
             ValueError: The runner is used up.
         """
-        if self._noted is None:
+        runner: Any = self.runner
+        if runner is None:
             raise RuntimeError(
                 "This agent has not been trained: call train or restore first, or collect_training "
                 "with the results of a compiled train."
             )
-        runner: Any = self._noted[0]
-        if is_deleted(runner.update_step):  # as all of its arrays, which would take longer to ask
+        if is_deleted(runner.update_step):  # as all of its arrays are, which takes longer to ask
             check_not_used_up(runner)
         return runner
 
     @property
     def metrics(self) -> Metrics | None:
-        """A copy of its metrics, with those of the runs before it."""
-        return None if self._noted is None else jax.tree.map(np.array, self._noted[1])
+        """A copy of its metrics, after those of the runs before it."""
+        return None if self._metrics is None else jax.tree.map(np.array, self._metrics)
 
     @property
     def n_updates(self) -> int:
         """Number of updates behind its runner; zero if there is no run."""
-        if self._noted is None:
-            return 0
-        given = self._noted[2]
+        if self.runner is None or self._n_updates is not None:
+            return self._n_updates or 0
         runner: Any = self.usable_runner
-        return int(runner.update_step) if given is None else given
+        return int(runner.update_step)
 
     @property
     def is_evaluated(self) -> bool:
@@ -126,3 +140,201 @@ def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
         )
     runner, metrics = jax.tree.map(lambda x: x[index], (runners, metrics))
     return runner, metrics
+
+
+def check_single(runner: Any) -> None:
+    """Raises if something is no runner of any agent, or a stack of several."""
+    if not hasattr(runner, "update_step"):
+        hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
+        raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
+    if jnp.ndim(runner.update_step):
+        raise ValueError(
+            f"This runner is a stack of {runner.update_step.size} trainings: select one with "
+            "jax.tree.map(lambda x: x[i], (runner, metrics)), or go on with all in jax.vmap."
+        )
+
+
+def check_not_used_up(runner: PyTree) -> None:
+    """Raises if something is no runner of one training, or the arrays of a runner are deleted."""
+    check_single(runner)
+    if _is_used_up(runner):
+        raise ValueError(
+            "This runner's arrays were used up by advance: go on with the runner that it returned, "
+            "which agent.collect_training(runner, metrics) makes the agent remember, or give it a "
+            "copy, jax.tree.map(jnp.copy, runner)."
+        )
+
+
+def is_deleted(x: Any) -> bool:
+    """Whether something is an array that a program has used up."""
+    return isinstance(x, jax.Array) and not is_traced(x) and x.is_deleted()
+
+
+def is_at_end(runner: PyTree, last: PyTree, vital_arrays: Callable[[Any], PyTree]) -> bool:
+    """Whether a runner has come as far as a training has, be it a copy or with other hyperparameters.
+
+    Args:
+        runner: The runner.
+        last: The last runner of the training. Of one whose arrays are used up, nothing is known.
+        vital_arrays: Maps a runner to what it has learned.
+
+    Returns:
+        Whether it is that runner, or has made as many updates and learned the same.
+    """
+    if runner is last:
+        return True
+    if not isinstance(runner, type(last)) or _is_used_up(last):
+        return False
+    return are_equal(runner.update_step, last.update_step) and are_equal(
+        vital_arrays(runner), vital_arrays(last)
+    )
+
+
+def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> RunnerT:
+    """A fresh runner of an agent, as shapes.
+
+    Args:
+        agent: The agent.
+        hyperparams: Hyperparameters; the default ones where these are of another class.
+
+    Returns:
+        The runner.
+    """
+    kind = agent._hyperparams_type
+    given = hyperparams if isinstance(hyperparams, kind) else kind()
+    key = "fresh runner", jax.tree.structure(given)
+    return programs_of(agent).get(
+        key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
+    )
+
+
+def check_fits(agent: Behaviour, runner: Any) -> None:
+    """Raises unless a runner is shaped like those of an agent.
+
+    Args:
+        agent: The agent.
+        runner: The runner. Fields that are `None` were left out of a checkpoint, and are not compared.
+
+    Raises:
+        TypeError: It is no runner, or one of another family of agents.
+        ValueError: It is a stack of several, or an array is missing, or of another shape; the error
+            names the first.
+    """
+    if hasattr(runner, "update_step"):
+        check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
+    fresh: Any = fresh_runner(agent, getattr(runner, "hyperparams", None))
+    name = repr(agent).strip("<>")
+    if not isinstance(runner, type(fresh)):
+        hint = f": {_RESULT}" if isinstance(runner, tuple) else ""
+        raise TypeError(
+            f"{name} takes a runner of the class {type(fresh).__name__}, got "
+            f"{type(runner).__name__}{hint}."
+        )
+    found, needed = _shapes(runner.replace(info={})), _shapes(fresh)
+    left_out = {field for field, value in vars(runner).items() if value is None}
+    for path in {**needed, **found}:
+        if path.split("/")[0] in left_out or found.get(path) == needed.get(path):
+            continue
+        here, there = (
+            f"has shape {shapes[path]}" if path in shapes else "is missing"
+            for shapes in (found, needed)
+        )
+        raise ValueError(
+            f"This runner does not fit {name}: its {path} {here}, that of a fresh one {there}. "
+            "A runner goes on with the environment, the networks, the batch_size and the other sizes "
+            "that it began with."
+        )
+
+
+@contextlib.contextmanager
+def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
+    """Where a step fails since a runner does not fit the agent, raises an error that says so.
+
+    To compare the shapes of all arrays before each step would take longer than many steps.
+    """
+    check_not_used_up(runner)
+    try:
+        yield
+    except Exception:
+        check_fits(agent, runner)
+        raise
+
+
+def as_own(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
+    """The arrays of a runner, in the networks and optimizers of an agent."""
+    fresh: Any = fresh_runner(agent, runner.hyperparams)
+    structure = jax.tree.structure(fresh.replace(info=runner.info))
+    return jax.tree.unflatten(structure, jax.tree.leaves(runner))
+
+
+def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
+    """Raises unless a training that goes on from a runner is evaluated as it was.
+
+    Args:
+        agent: The agent.
+        earlier: Metrics so far, points first.
+        runner: The runner. The numbers that it reports are told anew by the next update.
+
+    Raises:
+        ValueError: It is evaluated otherwise.
+    """
+    fresh = fresh_runner(agent, runner.hyperparams)
+    key = "metrics", jax.tree.structure(fresh)
+    point = programs_of(agent).get(key, lambda it: it.program.shapes_of_metrics(fresh))
+    was_evaluated = "lengths" in earlier
+    if was_evaluated != ("lengths" in point):
+        before = "was evaluated" if was_evaluated else "was not evaluated"
+        raise ValueError(
+            f"This training {before} so far, and its metrics go on: make the agent with "
+            f"eval_during_training={was_evaluated}."
+        )
+    had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in runner.info}
+    has = _shapes(point)
+    if was_evaluated and had["lengths"] != has["lengths"]:
+        (n_before,), (n_now,) = had["lengths"], has["lengths"]
+        raise ValueError(
+            f"This training was evaluated in {n_before} episodes so far, but the agent evaluates in "
+            f"{n_now}: set n_evals={n_before}, so that its metrics can go on."
+        )
+    missing, new = sorted(had.keys() - has.keys()), sorted(has.keys() - had.keys())
+    if missing or new:
+        changes = ("had", missing, "lacks"), ("lacked", new, "has")
+        told = [
+            f"{had} {names} so far, which the agent {has}" for had, names, has in changes if names
+        ]
+        raise ValueError(f"The metrics of this training {', and '.join(told)}. {_AS_BEFORE}")
+    for name, shape in had.items():
+        if has[name] != shape:
+            raise ValueError(
+                f"The metric {name!r} of this training had the shape {shape} at each point so far, but "
+                f"the agent's has {has[name]}. {_AS_BEFORE}"
+            )
+
+
+def check_choice(mode: object, best_fn: object) -> None:
+    """Raises unless the choice of a checkpoint is one that `restore` takes.
+
+    Args:
+        mode: `"best"`, `"last"`, or the number of an update step.
+        best_fn: A function of metrics, or `None`.
+
+    Raises:
+        TypeError: One of them is of another type.
+    """
+    if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
+        raise TypeError(
+            f"restore takes 'best', 'last' or the number of an update step, got {mode!r}."
+        )
+    if not (best_fn is None or callable(best_fn)):
+        raise TypeError(
+            f"best_fn must be a function of metrics, got {best_fn!r}: such as "
+            "lambda metrics: metrics['returns'].mean(-1).argmax()."
+        )
+
+
+def _is_used_up(runner: PyTree) -> bool:
+    return any(map(is_deleted, jax.tree.leaves(runner)))
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    return {name: jnp.shape(leaf) for name, leaf in leaves_by_name(tree).items()}

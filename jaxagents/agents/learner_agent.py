@@ -1,33 +1,97 @@
-"""The base of agents around a learner."""
+"""The base of agents around a learner, and of those among them that act by values."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks.hooks import check_no_hooks, check_no_hooks_of_rollouts
-from jaxagents.agents.checks.observations import naming_observations
+from jaxagents.agents.checks import (
+    check_no_hooks,
+    check_no_hooks_of_rollouts,
+    naming_observations,
+)
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.agents.units import Units, check_action_space
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hook_names import is_ours
 from jaxagents.core.observed import Remembered, observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.checks import check_environment, check_one_actor
+from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    check_components,
+    is_bounded,
+    is_box,
+    is_discrete,
+)
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
 from jaxagents.learners.memory import initial_carry
+from jaxagents.learners.q_learning import ValueLearner
 from jaxagents.networks import observation_encoder, remembers
 from jaxagents.networks.recurrent import memory_cell
 
 LearnerConfigT = TypeVar("LearnerConfigT", bound=LearnerAgentConfig)
 LearnerRunnerT = TypeVar("LearnerRunnerT", bound=LearnerRunner)
+ValueLearnerT = TypeVar("ValueLearnerT", bound=ValueLearner)
+
+
+class Units(NamedTuple):
+    r"""The units of actions, which for a learner are discrete, or in $[-1, 1]^n$ in place of a box.
+
+    Attributes:
+        space: The environment's space of actions.
+    """
+
+    space: Space
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are discrete."""
+        return is_discrete(self.space)
+
+    @property
+    def n_actions(self) -> int | None:
+        """Number of discrete actions."""
+        return int(self.space.n) if self.is_discrete else None
+
+    @property
+    def zero(self) -> Array:
+        """An action of the learner."""
+        if self.is_discrete:
+            return jnp.zeros((), jnp.int32)
+        return jnp.zeros(math.prod(self.space.shape), jnp.float32)
+
+    def to_environment(self, actions: Array) -> Array:
+        """Actions of the environment, from actions of the learner."""
+        if self.is_discrete:
+            return actions
+        low, high = box_bounds(self.space)
+        actions = actions.reshape(*actions.shape[:-1], *self.space.shape)
+        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
+        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
+
+    def to_learner(self, actions: Array) -> Array:
+        """Actions of the learner, from actions of the environment."""
+        if self.is_discrete:
+            return actions
+        low, high = box_bounds(self.space)
+        batch = actions.shape[: actions.ndim - low.ndim]
+        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
+        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
+        return units.reshape(*batch, -1)
+
+    def within_bounds(self, actions: Array) -> Array:
+        """Actions of the learner, clipped to [-1, 1] in a box."""
+        return actions if self.is_discrete else jnp.clip(actions, -1.0, 1.0)
 
 
 class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
@@ -93,8 +157,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     ) -> tuple[PyTree, Array]:
         """The action of the policy; see `Behaviour`.
 
-        Drawn actions are those of the learner's `sample_actions`: of DQN and its like, one in `epsilon`
-        is random.
+        Drawn actions come from the learner's `sample_actions`: in DQN and its like, one in `epsilon` is
+        random.
         """
         with naming_observations(obs, self._observation, batches=True):
             seen = self._seen(carry, obs)
@@ -209,16 +273,63 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             check_environment(self.episodes, action)
 
     def _check_action_space(self) -> None:
-        takes = {
-            "discrete": self._discrete_learner is not None,
-            "box": self._continuous_learner is not None,
-        }
-        check_action_space(type(self).__name__, self.episodes, takes)
+        """Raises unless one of the learners takes the actions of the environment."""
+        agent, environment = type(self).__name__, self.episodes.env.wording.environment
+        space = self.episodes.action_space
+        if space is None:
+            raise ValueError(f"{agent} needs {environment}.action_space, which it lacks.")
+        check_action_mask(self.episodes)
+        learners = {"discrete": self._discrete_learner, "box": self._continuous_learner}
+        kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"
+        if learners.get(kind) is None:
+            acts_in = " and ".join(
+                kind for kind, learner in learners.items() if learner is not None
+            )
+            raise ValueError(
+                f"{agent} acts in {acts_in} spaces, but {environment}.action_space is {space!r}."
+            )
+        check_components(space, f"{environment}.action_space")
+        if kind == "box" and not (is_bounded(space) and math.prod(space.shape)):
+            raise ValueError(
+                f"{agent} needs a box of actions with finite bounds, but {environment}.action_space is "
+                f"{space!r}."
+            )
 
 
-def of_all(memories: PyTree, n_envs: int) -> PyTree:
-    """The memories of several environments at the start of their episodes."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *jnp.shape(x))), memories)
+class ActionValues(
+    LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunnerT],
+    Generic[LearnerConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
+):
+    """An agent that acts by the values of discrete actions, with or without a memory."""
+
+    _discrete_learner: type[ValueLearner]
+
+    @property
+    def learner(self) -> ValueLearnerT:
+        """The trained learner.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+        """
+        return self._last.usable_runner.learner
+
+    def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
+        """The values of all actions, as trained.
+
+        Args:
+            obs: One observation, or a batch of them.
+
+        Returns:
+            The values.
+
+        Raises:
+            RuntimeError: The agent has not been trained.
+            TypeError: The learner has a memory.
+            ValueError: The observation does not fit the environment.
+        """
+        learner, seen = self.learner, observation_of(obs)
+        with naming_observations(seen, self._observation, batches=True, method="q"):
+            return learner.q(obs)
 
 
 def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.checks.hooks import check_plays_on_host
-from jaxagents.agents.config import OffPolicyConfig
-from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.agents.checks import check_plays_on_host
+from jaxagents.agents.config import OffPolicyConfig, PlayingHyperparameters
 from jaxagents.agents.experience import (
     after_observing,
     collect,
@@ -17,9 +16,8 @@ from jaxagents.agents.experience import (
     keys_of_update,
     replay_on_host,
 )
-from jaxagents.agents.learner_agent import LearnerAgent, of_all, update_on
-from jaxagents.agents.reward_scale import MOST_REWARD
-from jaxagents.agents.runners import OffPolicyRunner
+from jaxagents.agents.learner_agent import LearnerAgent, update_on
+from jaxagents.agents.runners import MOST_REWARD, OffPolicyRunner, of_all
 from jaxagents.agents.sampling import Sampling
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
@@ -42,7 +40,7 @@ _SMALLEST_PRIORITY = 1e-6
 class ReplayHyperparameters(PlayingHyperparameters):
     """Traced hyperparameters of prioritised replay, which uniform replay does not use.
 
-    The defaults are those of Castro et al., 2018, "Dopamine: a research framework for deep
+    The defaults are from Castro et al., 2018, "Dopamine: a research framework for deep
     reinforcement learning".
 
     Attributes:
@@ -81,7 +79,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
                 before learning started.
 
         Returns:
-            Actions of the learner, one for each environment; those of boxes are clipped to [-1, 1].
+            Actions of the learner, one for each environment; in boxes they are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 
@@ -164,7 +162,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws actions uniformly, of those that the observations allow."""
+        """Draws actions uniformly among the allowed ones."""
         units, n_envs = self._units, self.config.batch_size
         if units.n_actions is not None:
             return ops.random_actions(key, units.n_actions, action_mask(obs), (n_envs,))
@@ -233,24 +231,14 @@ def gradient_step(
     batch = batch_of(replay.rows_from(buffer, drawn))
     batch["weights"] = replay.weights_of(weights, batch)
     learner, info = update_on(config, learner, batch)
-    check_errors(type(learner).__name__, info, config.minibatch_size)
+    _check_errors(type(learner).__name__, info, config.minibatch_size)
     errors = replay.errors_of(jnp.abs(info.pop("td_errors")))
     priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
     return (learner, buffer.with_priorities(drawn, priorities).priorities), info
 
 
-def check_errors(learner: str, info: Info, n_samples: int) -> None:
-    """Raises unless a learner reports the error of each sample.
-
-    Args:
-        learner: Its name.
-        info: What it reports.
-        n_samples: Number of samples.
-
-    Raises:
-        TypeError: It reports none.
-        ValueError: It reports another number of them.
-    """
+def _check_errors(learner: str, info: Info, n_samples: int) -> None:
+    """Raises unless a learner reports the error of each sample."""
     if "td_errors" not in info:
         raise TypeError(
             "prioritised_replay needs a learner that takes weights and reports td_errors, which "

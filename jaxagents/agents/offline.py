@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.checks.observations import check_dataset_observations
 from jaxagents.agents.config import OfflineAgentConfig, SequencesConfig
 from jaxagents.agents.learner_agent import LearnerAgent, update_on
 from jaxagents.agents.runners import LearnerRunner
@@ -42,8 +41,8 @@ OfflineConfigT = TypeVar("OfflineConfigT", bound=SequencesConfig)
 
 _OBSERVED_KEYS = ("observations", "next_observations")
 _TOLERANCE = 1e-3
-_copies: WeakKeyDictionary[Dataset, dict[Hashable, "_Copy"]] = WeakKeyDictionary()
-"""The copies of each dataset that agents have on the device."""
+_copies: WeakKeyDictionary[Dataset, dict[Hashable, tuple["Groups", tuple]]] = WeakKeyDictionary()
+"""The copies of each dataset that agents have on the device, with digests to notice its changes."""
 
 
 class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner]):
@@ -55,7 +54,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     _config_type = SequencesConfig
     _moments: PyTree = None
-    """Those of the dataset's observations, if they are normalised."""
+    """Running statistics of the dataset's observations, if they are normalised."""
 
     def __init__(
         self,
@@ -102,8 +101,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         key = jax.eval_shape(lambda: jax.random.key(0))
         return jax.eval_shape(self._create_learner, key, self._hyperparams_type()).observes
 
-    def _to_device(self, dataset: Dataset) -> "Groups":
-        """The arrays that the learner needs, on the device, with actions in its units."""
+    def _checked(self, dataset: Dataset) -> dict[str, PyTree]:
+        """The arrays of a dataset that the learner needs, which fit the environment."""
         if not isinstance(dataset, Dataset):
             hint = ": give Dataset(arrays)" if isinstance(dataset, Mapping) else ""
             raise TypeError(
@@ -119,18 +118,15 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                 f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
                 f"has {sorted(dataset)}."
             )
-        n_groups = self._groups_of_this_process()
-        replay = Sampling.of(self.config)
-        if len(dataset) < n_groups * replay.length:
-            raise ValueError(
-                f"The dataset has {len(dataset) or 'no'} rows; it needs at least "
-                f"{'one' if replay.length == 1 else replay.length} for each of {n_groups} groups."
-            )
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         check_are_numbers(arrays)
-        observed = [key for key in _OBSERVED_KEYS if key in arrays]
-        for key in observed:
-            check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)
+        own = jax.tree.map(lambda x: tuple(x.shape), rows.in_dicts(self._observation))
+        for key in _OBSERVED_KEYS:
+            found = jax.tree.map(lambda x: tuple(x.shape[1:]), arrays.get(key))
+            if key in arrays and found != own:
+                raise ValueError(
+                    f"The dataset's {key} have shape {found}, but those of the environment have {own}."
+                )
         if self.config.has_memory:
             self._check_single_steps(dataset)
             check_order(type(self).__name__, dataset)
@@ -138,21 +134,40 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         self._check_actions(actions)
         if is_discrete(self.episodes.action_space):
             check_allowed(arrays["observations"], actions)
+        return arrays
+
+    def _to_device(self, dataset: Dataset) -> "Groups":
+        """The arrays that the learner needs, on the device, with actions in its units."""
+        arrays = self._checked(dataset)
+        n_groups, n_processes = self.config.n_groups, jax.process_count()
+        if n_groups % n_processes:
+            raise ValueError(
+                f"n_groups must be a multiple of the {n_processes} processes, each of which has its own "
+                f"part of the dataset, got {n_groups}."
+            )
+        n_groups //= n_processes
+        replay = Sampling.of(self.config)
+        if len(dataset) < n_groups * replay.length:
+            raise ValueError(
+                f"The dataset has {len(dataset) or 'no'} rows; it needs at least "
+                f"{'one' if replay.length == 1 else replay.length} for each of {n_groups} groups."
+            )
         copies = _copies.setdefault(dataset, {})
         scales = isinstance(self.config, OfflineAgentConfig) and self.config.normalise_rewards
         factor = reward_factor(dataset) if scales else None
         spaces = fingerprint((self.episodes.action_space, self._observation))
         kind = (tuple(arrays), spaces, n_groups, factor)
         digest = _digest(arrays)
-        if kind not in copies or copies[kind].digest != digest:
+        if kind not in copies or copies[kind][1] != digest:
             check_values(arrays)
             arrays["actions"] = self._units.to_learner(arrays["actions"])
-            arrays |= {key: self._as_played(arrays[key]) for key in observed}
+            for key in arrays.keys() & set(_OBSERVED_KEYS):
+                arrays[key] = self._as_played(arrays[key])
             if factor is not None:
                 arrays["rewards"] = arrays["rewards"] * factor
             groups = jax.tree.map(jnp.asarray, _deal(arrays, n_groups))
-            copies[kind] = _Copy(groups, digest)
-        return copies[kind].groups
+            copies[kind] = groups, digest
+        return copies[kind][0]
 
     def _as_played(self, observations: PyTree) -> PyTree:
         """Observations in the environment's structure, with real numbers where it has these.
@@ -167,15 +182,6 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
         structured = rows.structured_as(self._observation, observations)
         return jax.tree.map(as_played, structured, self._observation)
-
-    def _groups_of_this_process(self) -> int:
-        n_groups, n_processes = self.config.n_groups, jax.process_count()
-        if n_groups % n_processes:
-            raise ValueError(
-                f"n_groups must be a multiple of the {n_processes} processes, each of which has its own "
-                f"part of the dataset, got {n_groups}."
-            )
-        return n_groups // n_processes
 
     def _check_single_steps(self, dataset: Dataset) -> None:
         """Raises for rows of several steps, after which a memory is not the one after a single step."""
@@ -239,7 +245,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     @property
     def _n_groups(self) -> int:
-        """Number of groups whose rows are drawn: those of the whole mesh, while compiled for it."""
+        """Number of groups whose rows are drawn: of the whole mesh, while compiled for it."""
         return len(self.data.sizes)
 
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
@@ -272,18 +278,6 @@ class Groups(NamedTuple):
 
     arrays: dict[str, PyTree]
     sizes: Int[Array, "groups"]
-
-
-class _Copy(NamedTuple):
-    """A copy of a dataset on the device.
-
-    Attributes:
-        groups: The copy.
-        digest: A digest of what was copied, by which a change of the dataset's arrays is noticed.
-    """
-
-    groups: Groups
-    digest: tuple[int, ...]
 
 
 def _digest(arrays: dict[str, PyTree]) -> tuple[int, ...]:

@@ -10,23 +10,37 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents import shared_trunk, targets
+from jaxagents.agents import targets
+from jaxagents.agents.actor_and_critic import (
+    features_at,
+    network_of,
+    own_network,
+    whole_critic,
+    with_parameters,
+)
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks.observations import naming_observations
-from jaxagents.agents.chosen_network import create_networks, network_of
-from jaxagents.agents.collect import collect, collection_on_host, keys_of_update
+from jaxagents.agents.checks import naming_observations
+from jaxagents.agents.collect import (
+    DRAWING_HOOKS,
+    collect,
+    collection_on_host,
+    distribution_at,
+    keys_of_update,
+    log_probs_of_rollout,
+)
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
 from jaxagents.agents.on_policy_checks import check_agent, check_learned
-from jaxagents.agents.playing import playing
-from jaxagents.agents.policy import (
-    DRAWING_HOOKS,
-    distribution_at,
-    log_probs_of_rollout,
+from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards, of_all
+from jaxagents.agents.transitions import (
+    AdvantageInput,
+    ReturnInput,
+    Sequence,
+    Transition,
+    outputs_of,
+    playing,
+    to_learn_from,
 )
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import Sequence, outputs_of, to_learn_from
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
@@ -48,7 +62,7 @@ _GIVEN_BY = {
     "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
     "_critic_loss": ("_critic_loss_input",),
 }
-"""The hooks of a loss, and those that say what it is given."""
+"""The hooks of a loss, and the hooks that make its inputs."""
 
 
 class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
@@ -142,7 +156,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return runner, Report(in_32_bits(numbers), nonfinite)
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the rewards to learn from: the true ones, normalised if the configuration says.
+        """A rollout with the rewards to learn from: the true ones, scaled if the configuration says so.
 
         Args:
             runner: The runner after the rollout.
@@ -153,7 +167,11 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         if not self.config.normalise_rewards:
             return runner, traj
-        return targets.with_scaled_rewards(self, runner, traj)
+        over, gamma = traj.terminated | traj.truncated, runner.hyperparams.gamma
+        replicated, weights = self.config.replicated_updates, playing(traj.obs)
+        runner = observe_rewards(runner, traj.reward, over, gamma, replicated, weights)
+        reward = ops.scale_rewards(traj.reward, runner.returns, MOST_REWARD)
+        return runner, traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
         """A rollout with values of the critic as it now is, and the advantages and returns they give.
@@ -309,7 +327,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            carry: The memory: first that of `initial_carry`, then the one that this returns.
+            carry: The memory: first `initial_carry(training)`, then the one that this returns.
             obs: One observation.
             rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
@@ -366,7 +384,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         if isinstance(obs, Sequence):
             return targets.values_from(self, outputs_of(training, obs))
-        one_by_one = jax.vmap(lambda obs: self._value(training, training.params, obs))
+        one_by_one = jax.vmap(functools.partial(self._value, training, training.params))
         return targets.values_from(self, one_by_one(obs))
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
@@ -444,10 +462,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, of which the mean is taken, and arrays that describe the samples,
-            whose means are reported. One of them, `kl`, is the divergence from the old policy that
-            `_kl_threshold` limits. Instead of both, the loss of the whole minibatch and its mean KL
-            divergence: such a loss is given the minibatch as it was collected.
+            The loss of each sample, which is averaged, and arrays that describe the samples, whose means
+            are reported. One of them, `kl`, is the divergence from the old policy that `_kl_threshold`
+            limits. Instead of both, the loss of the whole minibatch and its mean KL divergence: such a
+            loss is given the minibatch as it was collected.
         """
 
     def _critic_loss(
@@ -466,8 +484,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, or that of the whole minibatch; and, if there is anything to report,
-            arrays that describe the samples.
+            The loss of each sample, or of the whole minibatch; and perhaps arrays to report,
+            which describe the samples.
         """
         value = self._values(training, obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
@@ -482,7 +500,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        obs = to_learn_from(network_of(self, "actor_network"), traj, traj.carry)
+        obs = to_learn_from(traj, traj.carry)
         return obs, traj.action, traj.log_prob, traj.advantage
 
     def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
@@ -495,7 +513,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             Pytrees shaped `(time, environments, ...)`.
         """
-        obs = to_learn_from(network_of(self, "critic_network"), traj, traj.critic_carry)
+        obs = to_learn_from(traj, traj.critic_carry)
         return obs, traj.target
 
     def _actor_minibatch(self, *inputs: PyTree) -> tuple[PyTree, ...]:
@@ -530,8 +548,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             runner: The runner before the rollout.
 
         Returns:
-            An environment whose states, observations and actions have the structure, shapes and dtypes
-            of those of the agent's own. Its attributes may hold arrays of the runner.
+            An environment whose states, observations and actions have the same structure, shapes and
+            dtypes as in the agent's own. Its attributes may hold arrays of the runner.
         """
         return self.episodes.env
 
@@ -550,8 +568,12 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
-        """Actor and critic with fresh parameters, without optimizers."""
-        return create_networks(self, actor_rng, critic_rng, obs)
+        """Actor and critic with fresh parameters, without optimizers; a trunk is the actor's."""
+        actor = with_parameters(network_of(self, "actor_network"), actor_rng, obs)
+        if self.config.trunk is None:
+            return actor, with_parameters(network_of(self, "critic_network"), critic_rng, obs)
+        own = own_network(self, "critic_network")
+        return actor, with_parameters(own, critic_rng, features_at(actor, obs))
 
     # The runner.
 
@@ -561,23 +583,18 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         obs, envstate = jax.vmap(self.episodes.reset)(rngs[3:])
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
-        with_optimizer = functools.partial(trained_by, self.config.optimizer)
-
-        def carries(network: TrainState) -> PyTree:
-            n_envs = self.config.batch_size
-            initial = initial_carry(network.model_def)
-            return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *x.shape)), initial)
-
+        config, optimizer = self.config, self.config.optimizer
+        critic_memory = initial_carry(whole_critic(config, actor, critic).model_def)
         runner = Runner(
-            actor_training=with_optimizer(actor, hyperparams.actor_optimizer_params),
-            critic_training=with_optimizer(critic, hyperparams.critic_optimizer_params),
+            actor_training=trained_by(optimizer, actor, hyperparams.actor_optimizer_params),
+            critic_training=trained_by(optimizer, critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
             obs=obs,
             rng=rng,
             hyperparams=hyperparams,
             update_step=jnp.zeros((), jnp.int32),
-            carry=carries(actor),
-            critic_carry=carries(shared_trunk.whole_critic(self.config, actor, critic)),
+            carry=of_all(initial_carry(actor.model_def), config.batch_size),
+            critic_carry=of_all(critic_memory, config.batch_size),
         )
         return targets.with_statistics(self, runner, playing(first_obs) is not None)
 
@@ -612,8 +629,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             RuntimeError: The agent has not been trained.
         """
         runner = self._last.usable_runner
-        actor, critic = runner.actor_training, runner.critic_training
-        return shared_trunk.whole_critic(self.config, actor, critic)
+        return whole_critic(self.config, runner.actor_training, runner.critic_training)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""

@@ -1,6 +1,5 @@
 """Checks of on-policy agents, made on shapes before anything is compiled."""
 
-import functools
 import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -10,12 +9,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
-from jaxagents.agents.checks.hooks import check_plays_on_host
-from jaxagents.agents.chosen_network import create_networks, network_of, own_network
+from jaxagents.agents.actor_and_critic import network_of, own_network, whole_critic
+from jaxagents.agents.checks import check_plays_on_host
+from jaxagents.agents.collect import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.policy import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.shared_trunk import whole_critic
 from jaxagents.core.arrays import is_numeric
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.trees import check_same_tree, check_size
@@ -96,25 +94,19 @@ def _check_hooks(agent: "OnPolicyBase") -> None:
 def _check_networks(agent: "OnPolicyBase") -> None:
     """Raises unless networks fit the configuration, with or without a memory and a trunk."""
     name, fields = type(agent).__name__, ("actor_network", "critic_network")
-    if agent.config.trunk is not None:
-        _check_behind_trunk(name, {field: own_network(agent, field) for field in fields})
+    for field in fields if agent.config.trunk is not None else ():
+        network = own_network(agent, field)
+        if isinstance(network, Normalised):
+            raise TypeError(
+                f"{name}: with config.trunk, {field} sees no observations: put Normalised around "
+                "the trunk instead, or set normalise_observations=True."
+            )
+        if remembers(network):
+            raise TypeError(
+                f"{name}: with config.trunk, the memory of {field} belongs into the trunk, which "
+                "alone sees observations in their order."
+            )
     _check_memory(name, agent.config, {field: network_of(agent, field) for field in fields})
-
-
-def _check_behind_trunk(agent: str, networks: dict[str, nn.Module]) -> None:
-    """Raises if a network that sees a trunk's features has a memory, or statistics of observations."""
-    normalised = [name for name, network in networks.items() if isinstance(network, Normalised)]
-    if normalised:
-        raise TypeError(
-            f"{agent}: with config.trunk, {normalised[0]} sees no observations: put Normalised around "
-            "the trunk instead, or set normalise_observations=True."
-        )
-    remembering = [name for name, network in networks.items() if remembers(network)]
-    if remembering:
-        raise TypeError(
-            f"{agent}: with config.trunk, the memory of {remembering[0]} belongs into the trunk, which "
-            "alone sees observations in their order."
-        )
 
 
 def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Module]) -> None:
@@ -222,7 +214,9 @@ def _check_variables_are_kept(
     if not agent._gives("_create_networks"):
         return
     key = jax.eval_shape(lambda: jax.random.key(0))
-    own = jax.eval_shape(functools.partial(create_networks, agent), key, key, obs)
+    from jaxagents.agents.on_policy import OnPolicyBase
+
+    own = jax.eval_shape(OnPolicyBase._create_networks.__get__(agent), key, key, obs)
     for what, before, after in zip(("actor", "critic"), own, (actor, critic), strict=True):
         lost = sorted(before.extra_variables.keys() - after.extra_variables.keys())
         if lost and before.model_def == after.model_def:

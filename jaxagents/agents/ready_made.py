@@ -1,29 +1,44 @@
 """A policy and default networks for actions of many kinds."""
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.action_distributions import (
-    check_action_space,
-    default_actor,
-    distribution_of,
-)
-from jaxagents.agents.chosen_network import make_network
+from jaxagents.agents.actor_and_critic import make_network
 from jaxagents.agents.on_policy import (
     OnPolicyBase,
     OnPolicyConfigT,
     OnPolicyHyperparametersT,
 )
 from jaxagents.agents.on_policy_checks import check_actors
+from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.spaces import (
+    Space,
+    box_bounds,
+    check_components,
+    is_bounded,
+    is_box,
+    is_discrete,
+    is_multi_discrete,
+    map_spaces,
+    parts,
+)
 from jaxagents.networks import (
+    CategoricalActor,
+    GaussianActor,
+    JointActor,
     Masked,
+    MultiCategoricalActor,
     Normalised,
     ObservationOnly,
     PerActor,
@@ -129,3 +144,161 @@ def _own_observations(agent: OnPolicyBase) -> bool:
         return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]
     return all(len(shape) > 1 and shape[0] == agent.n_actors for shape in shapes)
+
+
+def distribution_of(
+    space: Space, output: PyTree, squash_actions: bool, env: str
+) -> ops.Distribution:
+    """The distribution of actions in a space that the output of an actor describes.
+
+    Args:
+        space: The space: discrete, several discrete ones, a box, or a dict or tuple of such.
+        output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a dict or
+            tuple of such. In a box, mean and deviation are in units of half of it where its bounds are
+            finite.
+        squash_actions: Whether actions in boxes are squashed by tanh rather than clipped.
+        env: Name of the environment, for messages.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        ValueError: The output does not fit the space.
+    """
+    if parts(space) is None:
+        return _of_one_space(space, output, squash_actions, env)
+    _check_parts(output, space, env)
+
+    def of_part(part: Space, given: PyTree) -> ops.Distribution:
+        return _of_one_space(part, given, squash_actions, env)
+
+    return ops.Joint(map_spaces(of_part, space, output))
+
+
+def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
+    if is_multi_discrete(space):
+        n_actions = [*map(int, space.nvec)]
+        if not isinstance(output, tuple | list) or len(output) != len(n_actions):
+            wanted = (
+                f"a tuple of {len(n_actions)} arrays of logits, one for each of the actions that"
+            )
+            raise _misfit(f"{wanted} {env} takes at once", output)
+        each = [_categorical(*pair, env) for pair in zip(output, n_actions, strict=True)]
+        return ops.Joint(tuple(each), stacked=True)
+    if is_discrete(space):
+        return _categorical(output, int(space.n), env)
+    shape = tuple(space.shape)
+    is_pair = isinstance(output, tuple | list) and len(output) == 2
+    if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
+        wanted = "a mean and a logarithm of the standard deviation, both of shape"
+        raise _misfit(f"{wanted} {shape} for {env}", output)
+    mean, log_std = output
+    log_std = jnp.broadcast_to(log_std, mean.shape)
+    if not is_bounded(space):
+        return ops.Gaussian(mean, log_std, len(shape))
+    low, high = box_bounds(space)
+    if squash_actions:
+        return ops.TanhGaussian(ops.Gaussian(mean, log_std, len(shape)), low, high)
+    low, high = atleast_nd(low, mean.ndim), atleast_nd(high, mean.ndim)
+    centre, half = 0.5 * (low + high), 0.5 * (high - low)
+    return ops.Gaussian(centre + half * mean, np.log(half) + log_std, len(shape))
+
+
+def _categorical(logits: PyTree, n_actions: int, env: str) -> ops.Categorical:
+    if getattr(logits, "shape", ())[-1:] != (n_actions,):
+        raise _misfit(f"{n_actions} logits, one for each action of {env}", logits)
+    return ops.Categorical(logits)
+
+
+def default_actor(space: Space, **fields: Any) -> nn.Module:
+    """The default actor of one actor.
+
+    Args:
+        space: Its space of actions.
+        **fields: Fields that all kinds of actors have, such as `n_categories`.
+
+    Returns:
+        The network.
+    """
+    children = parts(space)
+    if children is not None:
+        actors = {name: default_actor(child, features=()) for name, child in children.items()}
+        named = isinstance(space.spaces, Mapping)
+        return JointActor(actors if named else tuple(actors.values()), **fields)
+    if is_multi_discrete(space):
+        return MultiCategoricalActor(tuple(map(int, space.nvec)), **fields)
+    if is_discrete(space):
+        return CategoricalActor(int(space.n), **fields)
+    return GaussianActor(tuple(space.shape), **fields)
+
+
+def check_action_space(space: Space, squash_actions: bool, agent: str, env: str) -> None:
+    """Raises unless a ready-made policy can act in a space.
+
+    Args:
+        space: The space.
+        squash_actions: Whether actions in boxes are squashed.
+        agent: Name of the agent.
+        env: Name of the environment.
+
+    Raises:
+        ValueError: It cannot.
+    """
+
+    def check(part: Space) -> None:
+        check_components(part, f"{env}.action_space")
+        if is_discrete(part) or is_multi_discrete(part):
+            return
+        if not is_box(part):
+            raise ValueError(
+                f"{agent} acts in discrete and box spaces, and in dicts and tuples of them, but "
+                f"{env}.action_space is {space!r}. Subclass {agent}Base and give the policy."
+            )
+        if squash_actions and not is_bounded(part):
+            raise ValueError(
+                f"squash_actions needs finite bounds, but {env}.action_space is {space!r}."
+            )
+        if math.prod(part.shape) == 0:
+            raise ValueError(f"{env}.action_space is empty: {space!r}.")
+
+    map_spaces(check, space)
+
+
+def _check_parts(output: PyTree, space: Space, env: str) -> None:
+    """Raises unless an actor gives an output for every part of an action."""
+    children = parts(space)
+    if children is None:
+        return
+    is_named = isinstance(space.spaces, Mapping)
+    names = sorted(children) if is_named else len(children)
+    if isinstance(output, Mapping) and is_named:
+        found = sorted(output)
+    else:
+        found = len(output) if isinstance(output, tuple | list) and not is_named else None
+    if found != names:
+        wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
+        raise _misfit(f"{wanted}, an output for each part of an action of {env}", output)
+    for name, child in children.items():
+        _check_parts(output[name], child, env)
+
+
+def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:
+    return hasattr(x, "shape") and x.shape[x.ndim - len(shape) :] == shape and x.ndim >= len(shape)
+
+
+def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
+    """Whether an array, or a number, can be broadcast to the mean."""
+    shape = getattr(x, "shape", ())
+    pairs = zip(reversed(shape), reversed(mean.shape), strict=False)
+    return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
+
+
+def _misfit(wanted: str, output: PyTree) -> ValueError:
+    """The error of an actor whose output is none of its space of actions."""
+    shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
+    found = " and ".join(shapes) or "nothing"
+    found = found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"
+    return ValueError(
+        f"The actor of a ready-made policy must give {wanted}, got {found}: look at "
+        "config.actor_network."
+    )

@@ -1,35 +1,18 @@
 """Runners: everything that a training carries from one update to the next."""
 
-from typing import Any, Protocol, Self
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from jaxagents import ops, sharding
+from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.train_state import TrainState
 
-
-class AnyRunner(Protocol):
-    """The fields that runners of all families have."""
-
-    @property
-    def update_step(self) -> Int[Array, ""]:
-        """Number of updates made so far."""
-        ...
-
-    @property
-    def info(self) -> dict[str, PyTree]:
-        """Scalars that describe the last update."""
-        ...
-
-    @property
-    def hyperparams(self) -> Any:
-        """Hyperparameters, which may have schedules among them."""
-        ...
-
-    def replace(self, **fields: Any) -> Self:
-        """The runner with other fields."""
-        ...
+MOST_REWARD = 10.0
+"""Standard deviations to which normalised rewards are clipped."""
 
 
 class Runner(struct.PyTreeNode):
@@ -47,10 +30,10 @@ class Runner(struct.PyTreeNode):
         carry: Memories of the policy, environments first; `()` if it has none.
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
-        returns: Moments of such returns, by which they are; `()` otherwise.
+        returns: Running statistics of returns, used to scale rewards; `()` unless they are normalised.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
-        targets: Moments of the returns that the critic is fitted to, in whose units it gives values;
-            `()` unless values are normalised.
+        targets: Running statistics of the critic's targets, used to scale values; `()` unless values
+            are normalised.
         extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
     """
 
@@ -124,7 +107,7 @@ class OffPolicyRunner(LearnerRunner):
         obs: Their current observations.
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
-        returns: Moments of such returns, by which they are; `()` otherwise.
+        returns: Running statistics of returns, used to scale rewards; `()` unless they are normalised.
         carry: Memories of the critic, environments first; `()` if it has none.
     """
 
@@ -134,3 +117,41 @@ class OffPolicyRunner(LearnerRunner):
     received: PyTree = ()
     returns: PyTree = ()
     carry: PyTree = ()
+
+
+def of_all(memories: PyTree, n_envs: int) -> PyTree:
+    """The memories of several environments at the start of their episodes."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *jnp.shape(x))), memories)
+
+
+def observe_rewards(
+    statistics: Any,
+    rewards: Float[Array, "time environments *actors"],
+    over: Bool[Array, "time environments"],
+    gamma: Traced,
+    replicated: bool,
+    playing: Float[Array, "time environments *actors"] | None = None,
+) -> Any:
+    """Adds the rewards of a rollout to running statistics of returns, used to scale rewards.
+
+    Args:
+        statistics: Has `received`, the discounted rewards of current episodes so far, and `returns`, the
+            moments of such returns, such as a runner.
+        rewards: True rewards.
+        over: Whether episodes end, terminated or truncated, after the steps.
+        gamma: Discount.
+        replicated: Whether each device of a mesh adds up all of them, which gives the same sums on any
+            number of devices.
+        playing: 1 for each actor that is still playing at a step and 0 for one that has left; `None` if
+            no actor leaves early.
+
+    Returns:
+        The statistics after the rollout.
+    """
+    so_far, received = ops.running_returns(rewards, over, statistics.received, gamma)
+    if replicated:
+        so_far, playing = sharding.in_one_order((sharding.whole(so_far), playing))
+    n_axes = so_far.ndim - statistics.returns.mean.ndim
+    moments = ops.moments_of(so_far, n_axes, playing)
+    returns = ops.merge_moments(statistics.returns, moments)
+    return statistics.replace(received=received, returns=returns)

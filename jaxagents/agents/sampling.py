@@ -56,7 +56,7 @@ class Sampling(NamedTuple):
         return buffer.sample_sequences(key, size // self.length, self.length)
 
     def rows_from(self, buffer: DeviceBuffer, drawn: Int[Array, "n"]) -> Int[Array, "..."]:
-        """The numbers of the rows that belong to those that were drawn by priority."""
+        """The numbers of all rows of the samples that were drawn by priority."""
         if self.sequence_length is None:
             return drawn
         return buffer.sequences(drawn, self.length)
@@ -106,7 +106,7 @@ class Sampling(NamedTuple):
         return weights * batch["weights"] if self.burn_in else weights
 
     def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        r"""The errors that priorities are made of, from those of samples.
+        r"""The errors that priorities are made of, from the errors of samples.
 
         For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$.
         """

@@ -1,5 +1,6 @@
-"""Targets of on-policy agents: scaled rewards, values, advantages and returns of a rollout."""
+"""Targets of on-policy agents: values, advantages and returns of a rollout."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,17 @@ from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.chosen_network import network_of
+from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.playing import Weights, playing, without_values_of_departed
-from jaxagents.agents.reward_scale import MOST_REWARD, observe_rewards
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.sequences import first_of
-from jaxagents.agents.shared_trunk import whole_critic
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
+from jaxagents.agents.transitions import (
+    AdvantageInput,
+    ReturnInput,
+    Transition,
+    Weights,
+    playing,
+    starts,
+)
 from jaxagents.core.arrays import select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
@@ -32,36 +36,7 @@ BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 """Maps the accumulated value of the following step, and this step, to what is carried and collected."""
 
 _REMEMBERED = 100
-"""Rollouts. Returns grow while an agent learns, so that those of long ago are to be forgotten."""
-
-
-# Rewards.
-
-
-def with_scaled_rewards(
-    agent: "OnPolicyBase", runner: Runner, traj: Transition
-) -> tuple[Runner, Transition]:
-    """A rollout whose rewards are in units of the standard deviation of returns until its end.
-
-    Args:
-        agent: The agent.
-        runner: The runner after the rollout.
-        traj: The rollout, with true rewards.
-
-    Returns:
-        The runner with the statistics of returns, and the rollout.
-    """
-    received, returns = observe_rewards(
-        traj.reward,
-        traj.terminated | traj.truncated,
-        runner.received,
-        runner.returns,
-        runner.hyperparams.gamma,
-        agent.config.replicated_updates,
-        playing(traj.obs),
-    )
-    reward = ops.scale_rewards(traj.reward, returns, MOST_REWARD)
-    return runner.replace(received=received, returns=returns), traj._replace(reward=reward)
+"""Rollouts. Returns grow while an agent learns, so that old ones must be forgotten."""
 
 
 # Values.
@@ -71,34 +46,38 @@ def with_values(
     agent: "OnPolicyBase", runner: Runner, traj: Transition
 ) -> tuple[Runner, Transition]:
     """A rollout with the values that the critic now gives, and the runner with its memories after it."""
-    critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
-    is_again = bool(jax.tree.leaves(traj.critic_carry))
-    carry = jax.tree.map(lambda x: x[0], traj.critic_carry) if is_again else runner.critic_carry
-    placed = sharding.whole if agent.config.replicated_updates else lambda carry: carry
-    carry, traj = _values_of_rollout(agent, critic, placed(carry), traj)
-    if agent.config.normalise_values:
+    config, carry = agent.config, runner.critic_carry
+    critic = whole_critic(config, runner.actor_training, runner.critic_training)
+    if jax.tree.leaves(traj.critic_carry):  # valued before, from memories that the runner has left
+        carry = jax.tree.map(lambda x: x[0], traj.critic_carry)
+    carry = sharding.whole(carry) if config.replicated_updates else carry
+    if remembers(critic.model_def):
+        carry, traj = _values_in_turn(agent, critic, carry, traj)
+    else:
+        values_of = functools.partial(agent._values, critic)
+        value, next_value = jax.lax.map(
+            lambda at_t: (values_of(at_t[0]), values_of(at_t[1])),
+            (traj.obs, traj.next_obs),
+            batch_size=steps_at_once(config),
+        )
+        traj = traj._replace(value=value, next_value=next_value)
+    if config.normalise_values:
         value = ops.denormalise(traj.value, runner.targets)
         next_value = ops.denormalise(traj.next_value, runner.targets)
         traj = traj._replace(value=value, next_value=next_value)
-    return runner.replace(critic_carry=placed(carry)), traj
+    carry = sharding.whole(carry) if config.replicated_updates else carry
+    return runner.replace(critic_carry=carry), traj
 
 
-def _values_of_rollout(
+def _values_in_turn(
     agent: "OnPolicyBase", critic: TrainState, carry: PyTree, traj: Transition
 ) -> tuple[PyTree, Transition]:
-    """The critic's memories after a rollout, and the rollout with the values that the critic gives.
+    """The memories of a critic after a rollout, and the rollout with values and the memories before.
 
     A memory at a step holds what was observed before it in its episode. The true successor is valued
     with the memory after the step, whether or not the episode ends there.
     """
-    at_once = steps_at_once(agent.config)
-    if not remembers(critic.model_def):
-        value, next_value = jax.lax.map(
-            lambda at_t: (agent._values(critic, at_t[0]), agent._values(critic, at_t[1])),
-            (traj.obs, traj.next_obs),
-            batch_size=at_once,
-        )
-        return carry, traj._replace(value=value, next_value=next_value)
+    over = traj.terminated | traj.truncated
 
     def in_turn(carry: PyTree, obs: PyTree, first: Array) -> tuple[PyTree, Array]:
         return unroll(critic, carry, obs, first)
@@ -106,12 +85,12 @@ def _values_of_rollout(
     def after(at_t: tuple[PyTree, PyTree]) -> Array:
         return values_from(agent, jax.vmap(lambda *one: step(critic, *one)[1])(*at_t))
 
-    carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, first_of(traj))
-    value = jax.vmap(lambda outputs: values_from(agent, outputs))(value)
+    carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, starts(over))
+    value = jax.vmap(functools.partial(values_from, agent))(value)
+    at_once = steps_at_once(agent.config)
     next_value = jax.lax.map(after, (carries, traj.next_obs), batch_size=at_once)
     fresh = jax.vmap(jax.vmap(select, (0, None, 0)), (0, None, 0))
-    initial = initial_carry(critic.model_def)
-    carries = fresh(traj.terminated | traj.truncated, initial, carries)
+    carries = fresh(over, initial_carry(critic.model_def), carries)
     before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, carries)
     traj = traj._replace(value=value, next_value=next_value, critic_carry=before)
     return jax.tree.map(lambda x: x[-1], carries), traj
@@ -137,6 +116,9 @@ def steps_at_once(config: OnPolicyConfig) -> int:
 def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> Transition:
     """A rollout with its advantages and targets.
 
+    Values of actors that have left, which no critic learns, play no part: what such an actor is still
+    rewarded, until its episode or the rollout ends, is summed up.
+
     Args:
         agent: The agent, whose hooks give them step by step.
         runner: The runner after the rollout.
@@ -149,20 +131,24 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
         TypeError: A step gives something else than two arrays.
         ValueError: It gives arrays of other shapes, or rewards are shaped otherwise than values.
     """
-    hyperparams = runner.hyperparams
-    traj, gae_lambda = without_values_of_departed(traj, agent._gae_lambda(hyperparams))
-    value, next_value, reward = traj.value, traj.next_value, traj.reward
+    gamma, gae_lambda = runner.hyperparams.gamma, agent._gae_lambda(runner.hyperparams)
+    now, later = playing(traj.obs), playing(traj.next_obs)
+    if now is not None and later is not None:
+        traj = traj._replace(value=now * traj.value, next_value=later * traj.next_value)
+        gae_lambda = jnp.where(later > 0.0, gae_lambda, 1.0)
+    value, next_value = traj.value, traj.next_value
     shape, of_each = value.shape, (*value.shape[:2], *[1] * (value.ndim - 2))
-    if jnp.shape(reward) not in (shape, of_each):
+    if jnp.shape(traj.reward) not in (shape, of_each):
         raise ValueError(
             "The rewards of a rollout must be shaped as its values, (time, environments, *actors) of "
-            f"{shape}, got shape {jnp.shape(reward)}."
+            f"{shape}, got shape {jnp.shape(traj.reward)}."
         )
-    reward, terminated, truncated = (
-        jnp.broadcast_to(x.reshape(of_each) if x.shape != shape else x, shape)
-        for x in (reward, traj.terminated, traj.truncated)
-    )
-    gamma, gae_lambda = (jnp.broadcast_to(x, shape) for x in (hyperparams.gamma, gae_lambda))
+
+    def of_actors(x: Array) -> Array:
+        return jnp.broadcast_to(x.reshape(of_each) if x.shape != shape else x, shape)
+
+    reward, terminated, truncated = map(of_actors, (traj.reward, traj.terminated, traj.truncated))
+    gamma, gae_lambda = jnp.broadcast_to(gamma, shape), jnp.broadcast_to(gae_lambda, shape)
 
     def backwards(
         after: tuple[Array, Array], inputs: tuple[AdvantageInput, ReturnInput]
@@ -181,17 +167,21 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
 
 
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
-    name, output = name_of(step), step(after, inputs)
-    expected = "what the step before is given, and the output of this step"
+    """One step of a hook that goes backwards through a rollout, checked."""
+    output, expected = (
+        step(after, inputs),
+        "what the step before is given, and the output of this step",
+    )
     if not isinstance(output, tuple) or len(output) != 2:
-        raise TypeError(f"{name} must return two arrays, {expected}, got {output!r}.")
-    shapes = [jnp.shape(x) for x in output]
+        raise TypeError(f"{name_of(step)} must return two arrays, {expected}, got {output!r}.")
+    shapes = [*map(jnp.shape, output)]
     if shapes != [after.shape] * 2:
         raise ValueError(
-            f"{name} must return two arrays of shape {after.shape}, {expected}, got shapes {shapes}."
+            f"{name_of(step)} must return two arrays of shape {after.shape}, {expected}, got shapes "
+            f"{shapes}."
         )
-    first, second = (jnp.asarray(x, after.dtype) for x in output)  # counts and flags as numbers
-    return first, second
+    carried, collected = output
+    return jnp.asarray(carried, after.dtype), jnp.asarray(collected, after.dtype)
 
 
 def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, ""]:
@@ -228,14 +218,21 @@ def with_statistics(agent: "OnPolicyBase", runner: Runner, some_leave: bool) -> 
         received = jnp.zeros((config.batch_size, *shape), jnp.float32)
         runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
     if config.normalise_values:
-        shared = _shares_params(network_of(agent, "critic_network"))
+        shared = _shares_params(runner.critic_training.model_def)
         moments = ops.no_moments() if shared else ops.no_moments(shape, counts)
         runner = runner.replace(targets=moments)
     return runner
 
 
+def _shares_params(network: nn.Module | None) -> bool:
+    """Whether a network, or one inside of it, has the same parameters for all actors."""
+    if network is None or getattr(network, "shared_params", False):
+        return network is not None
+    return _shares_params(getattr(network, "network", None))
+
+
 def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
-    """The moments of returns after those of a rollout; `()` unless values are normalised."""
+    """Running statistics of targets with a rollout added; `()` unless values are normalised."""
     if not config.normalise_values:
         return runner.targets
     targets, weights = sharding.in_one_order(
@@ -265,23 +262,19 @@ def observe_targets(
     return merged._replace(count=jnp.minimum(merged.count, most))
 
 
-def in_units_of_critic(traj: Transition, moments: ops.Moments, after: ops.Moments) -> Transition:
-    """A rollout in the critic's units.
+def in_units_of_critic(config: OnPolicyConfig, runner: Runner, traj: Transition) -> Transition:
+    """A rollout with the values that the critic gave, and the targets that it is to give.
 
     Args:
+        config: Configuration of the agent.
+        runner: The runner after the rollout.
         traj: The rollout, with true values and targets.
-        moments: Moments of the targets of earlier rollouts.
-        after: Those with the targets of this one.
 
     Returns:
-        The rollout with the values that the critic gave, and with targets as it is to give them.
+        The rollout, as it is unless values are normalised.
     """
-    value = ops.normalise(traj.value, moments, jnp.inf)
+    if not config.normalise_values:
+        return traj
+    after = targets_after(config, runner, traj)
+    value = ops.normalise(traj.value, runner.targets, jnp.inf)
     return traj._replace(value=value, target=ops.normalise(traj.target, after, jnp.inf))
-
-
-def _shares_params(network: nn.Module | None) -> bool:
-    """Whether a network, or one inside of it, has the same parameters for all actors."""
-    if network is None or getattr(network, "shared_params", False):
-        return network is not None
-    return _shares_params(getattr(network, "network", None))

@@ -124,7 +124,7 @@ class Run:
         """
         import optax
 
-        from jaxagents.agents.annealing import annealed
+        from jaxagents.agents.config import annealed
         from jaxagents.data import Dataset
 
         with told_in_a_line(fields=self.config):

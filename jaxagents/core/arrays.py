@@ -15,7 +15,7 @@ AnyArray = Array | np.ndarray
 ArrayT = TypeVar("ArrayT", Array, np.ndarray)
 
 _NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
-"""The types of 64 bits, and those of 32 in their place."""
+"""Types of 64 bits, and the types of 32 bits in their place."""
 
 
 def without_weak_types(tree: PyTree) -> PyTree:
@@ -30,12 +30,17 @@ def without_weak_types(tree: PyTree) -> PyTree:
 
 def in_32_bits(tree: PyTree) -> PyTree:
     """Casts numbers of 64 bits in a pytree; unless JAX is set to have them, there are none."""
-    return jax.tree.map(lambda x: _cast(x, narrow(x.dtype)), tree)
+    return jax.tree.map(lambda x: x.astype(narrow(x.dtype)) if x.dtype in _NARROW else x, tree)
 
 
 def in_single_precision(tree: PyTree) -> PyTree:
     """Casts numbers of half precision in a pytree."""
-    return jax.tree.map(lambda x: _cast(x, jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+    def cast(x: Array) -> Array:
+        dtype = jnp.promote_types(x.dtype, jnp.float32)
+        return x if x.dtype == dtype else x.astype(dtype)
+
+    return jax.tree.map(cast, tree)
 
 
 def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
@@ -50,7 +55,8 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
     """
 
     def cast(like: Array, x: Array) -> Array:
-        return _cast(x, like.dtype) if narrow(x.dtype) == narrow(like.dtype) else x
+        differ_in_width = x.dtype != like.dtype and narrow(x.dtype) == narrow(like.dtype)
+        return x.astype(like.dtype) if differ_in_width else x
 
     if jax.tree.structure(like) != jax.tree.structure(tree):
         return tree
@@ -59,12 +65,7 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
 
 def narrow(dtype: np.dtype) -> np.dtype:
     """The dtype of 32 bits for one of 64, and any other as it is."""
-    narrower = _NARROW.get(dtype)
-    return dtype if narrower is None else narrower
-
-
-def _cast(x: Array, dtype: np.dtype) -> Array:
-    return x if x.dtype == dtype else x.astype(dtype)
+    return _NARROW.get(dtype, dtype)
 
 
 def is_traced(x: PyTree) -> bool:
@@ -149,7 +150,7 @@ def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
     Returns:
         The pytree.
     """
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), if_true, if_false)
+    return jax.tree.map(functools.partial(jnp.where, condition), if_true, if_false)
 
 
 def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
@@ -167,7 +168,7 @@ def in_float32(numbers: PyTree) -> PyTree:
     """Numbers of the one type that programs are compiled for, whether they are Python's or arrays.
 
     Args:
-        numbers: A pytree of numbers. Those that JAX traces are left alone.
+        numbers: A pytree of numbers. Traced ones are left alone.
 
     Returns:
         The pytree.

@@ -1,9 +1,10 @@
 """Ways to compile a function, other than `jax.jit` alone."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +38,23 @@ class Jitted(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """A compiled function that is chosen anew for each call.
+
+    Attributes:
+        choose: Gives the function for the arguments of a call.
+    """
+
+    choose: Callable[..., Jitted]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.choose(*args, **kwargs)(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        return self.choose(*args, **kwargs).trace(*args, **kwargs)
+
+
 def quick_jit(function: Callable, **options: Any) -> Jitted:
     """`jax.jit` for a program that runs once, which is compiled sooner on a CPU.
 
@@ -50,26 +68,18 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
     Returns:
         The compiled function.
     """
-    plain = jax.jit(function, **options)
-
-    @functools.cache
-    def quick(platform: str) -> Jitted:
-        return jax.jit(function, compiler_options=_known_options(platform), **options)
+    plain, quick = jax.jit(function, **options), {}
 
     def choose(*args: Any, **kwargs: Any) -> Jitted:
         if is_tracing((args, kwargs)) or jax.config.read("jax_disable_most_optimizations"):
             return plain
-        return quick(jax.default_backend())
+        platform = jax.default_backend()
+        if platform not in quick:
+            known = _known_options(platform)
+            quick[platform] = jax.jit(function, compiler_options=known, **options)
+        return quick[platform]
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return choose(*args, **kwargs)(*args, **kwargs)
-
-    def trace(*args: Any, **kwargs: Any) -> Traced:
-        return choose(*args, **kwargs).trace(*args, **kwargs)
-
-    call.trace = trace  # pyright: ignore[reportAttributeAccessIssue]
-    return cast(Jitted, call)
+    return _Chosen(choose)
 
 
 def jit_in_place(function: Callable) -> Jitted:
@@ -86,34 +96,24 @@ def jit_in_place(function: Callable) -> Jitted:
     """
     in_place, again = jax.jit(function, donate_argnums=0), jax.jit(function)
 
-    def choose() -> Jitted:
+    def choose(*args: Any, **kwargs: Any) -> Jitted:
         config: Any = jax.config
         return again if config.jax_debug_nans or config.jax_debug_infs else in_place
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return choose()(*args, **kwargs)
-
-    def trace(*args: Any, **kwargs: Any) -> Traced:
-        return choose().trace(*args, **kwargs)
-
-    call.trace = trace  # pyright: ignore[reportAttributeAccessIssue]
-    return cast(Jitted, call)
+    return _Chosen(choose)
 
 
 @functools.cache
 def _known_options(platform: str) -> dict[str, Any]:
-    """The compiler's options for quick programs, but for those that its release does not know."""
-    options = _QUICK.get(platform, {})
-    return {name: value for name, value in options.items() if _is_known({name: value})}
-
-
-def _is_known(option: dict[str, Any]) -> bool:
-    try:
-        jax.jit(lambda: 0, compiler_options=option).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
+    """The compiler's options for quick programs that its release knows."""
+    known = {}
+    for name, value in _QUICK.get(platform, {}).items():
+        try:
+            jax.jit(abs, compiler_options={name: value}).lower(0).compile()
+        except jax.errors.JaxRuntimeError:
+            continue
+        known[name] = value
+    return known
 
 
 def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
@@ -166,4 +166,4 @@ def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> Non
 
 def is_tracing(tree: PyTree) -> bool:
     """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
-    return any(is_traced(leaf) for leaf in [*jax.tree.leaves(tree), jnp.zeros(())])
+    return any(map(is_traced, [*jax.tree.leaves(tree), jnp.zeros(())]))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Key, PyTree, UInt32
+from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, in_single_precision, select
@@ -22,7 +22,7 @@ OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
 
 _LARGEST_SHARED_MINIBATCH = 8192
-"""Samples. Larger ones keep several cores busy by themselves, and those of two crowd the caches."""
+"""Samples. Larger ones keep several cores busy by themselves; two networks would crowd the caches."""
 
 _SAMPLES_OF_A_PART = 4096
 """The intermediate results of this many, for two networks, fit into the caches of a CPU."""
@@ -45,11 +45,6 @@ class MinibatchShapes(NamedTuple):
     losses: PyTree
     info: Info
 
-    @property
-    def is_per_sample(self) -> bool:
-        """Whether there is a loss for each sample, rather than one for the whole minibatch."""
-        return self.losses.ndim > 0
-
 
 class Fit(NamedTuple):
     """How a network is to be fitted.
@@ -63,7 +58,7 @@ class Fit(NamedTuple):
         n_epochs: Largest number of epochs.
         kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
             limit.
-        prepare: Maps the inputs of a whole minibatch to those that `loss_fn` is given, if need be in
+        prepare: Maps the inputs of a whole minibatch to the inputs of `loss_fn`, which may get them in
             parts.
         example: The [`MinibatchShapes`][jaxagents.learners.fit.MinibatchShapes]; `None` before they
             are known.
@@ -76,12 +71,6 @@ class Fit(NamedTuple):
     kl_threshold: Traced | None = None
     prepare: Callable[..., tuple] = lambda *inputs: inputs
     example: PyTree = None
-
-    @property
-    def n_elements(self) -> int:
-        """Number of steps in all environments."""
-        time, n_envs, *_ = jax.tree.leaves(self.inputs)[0].shape
-        return time * n_envs
 
 
 class Fitted(NamedTuple):
@@ -107,8 +96,7 @@ def fit(
     """Takes one gradient step of each network for each minibatch of each epoch.
 
     All networks learn from the same minibatches. Where these are small, or come in parts, they do so in
-    one loop, whose steps keep several cores of a CPU busy. Those with fewer epochs than others leave it
-    earlier.
+    one loop, whose steps keep several cores of a CPU busy. Networks with fewer epochs leave it earlier.
 
     Args:
         fits: The networks.
@@ -126,101 +114,77 @@ def fit(
     """
     n_devices = 1 if replicated else sharding.n_devices()
     fits = with_examples(fits, n_minibatches, share)
+    fitted = []
     for fit in fits:
         if fit.kl_threshold is not None and "kl" not in fit.example.info:
             raise TypeError(
                 "A network whose fit stops by a KL divergence needs a loss that reports it, under the "
                 f"name 'kl': it must report 'kl', but reports {sorted(fit.example.info)}."
             )
-    seeds = jax.random.key_data(rngs)[..., :2]
-    is_small = fits[0].n_elements // n_minibatches <= _LARGEST_SHARED_MINIBATCH
+        zero = jnp.zeros((), jnp.float32)
+        fitted.append(Fitted(fit.training, dict.fromkeys((*fit.example.info, *OF_EVERY_FIT), zero)))
+    n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
+    is_small = n_steps * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH
     in_one_loop = is_small or share is not None or _n_parts(fits, n_devices) > 1
-    fitted = []
-    for together in [fits] if in_one_loop else [[alone] for alone in fits]:
-        fitted += _fit_in_one_loop(together, seeds, n_minibatches, n_devices, share)
+    seeds, numbers = jax.random.key_data(rngs)[..., :2], range(len(fits))
+    for of_loop in [numbers] if in_one_loop else [[i] for i in numbers]:
+        first = 0
+        for last in sorted({fits[i].n_epochs for i in of_loop}):
+            learning = [i for i in of_loop if fits[i].n_epochs >= last]
+            some = [fits[i] for i in learning]
+            epoch = functools.partial(_epoch, some, seeds, n_minibatches, n_devices, share)
+            after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
+            for i, network in zip(learning, after, strict=True):
+                fitted[i] = network
+            first = last
     return fitted
 
 
-def _fit_in_one_loop(
+def _epoch(
     fits: list[Fit],
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
     n_devices: int,
     share: Share | None,
+    number: ArrayLike,
+    before: list[Fitted],
 ) -> list[Fitted]:
-    n_samples = fits[0].n_elements // seeds.shape[1]
-    fitted = [Fitted(fit.training, _no_numbers(fit.example)) for fit in fits]
-    first = 0
-    for last in sorted({fit.n_epochs for fit in fits}):
-        learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
-        some = [fits[i] for i in learning]
-        step = functools.partial(_minibatch_step, some, _n_parts(some, n_devices), n_devices, share)
+    """The networks after a gradient step for each minibatch, except for networks that are to stay."""
+    n_groups, n_parts = seeds.shape[1], _n_parts(fits, n_devices)
 
-        def epoch(number: ArrayLike, before: list[Fitted], some=some, step=step) -> list[Fitted]:
-            minibatches = ops.minibatch_indices(seeds[number], n_samples, n_minibatches)
-            after = _epoch(step, before, minibatches)
-            networks = zip(_going_on(some, before, share), before, after, strict=True)
-            return [
-                new if goes_on is None else select(goes_on, new, old)
-                for goes_on, old, new in networks
-            ]
+    def gradient_step(
+        trainings: list[TrainState], indices: Int[Array, "n_groups samples"]
+    ) -> tuple[list[TrainState], Float[Array, "numbers"]]:
+        inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
+        data = jax.tree.map(functools.partial(in_groups, n_groups=n_groups), inputs)
+        elements = ops.take_minibatch(data, indices)
+        samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
+        found = gradients(fits, trainings, samples, n_parts, n_devices, share)
+        after, infos = [], []
+        for training, (grads, info) in zip(trainings, found, strict=True):
+            after.append(training.apply_gradients(grads=grads, value=info[LOSS]))
+            norm = optax.tree.norm(in_single_precision(grads))
+            infos.append({**info, GRADIENT_NORM: norm})
+        return after, jnp.stack(jax.tree.leaves(infos))
 
-        after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
-        for i, network in zip(learning, after, strict=True):
-            fitted[i] = network
-        first = last
-    return fitted
-
-
-def _no_numbers(example: MinibatchShapes) -> Info:
-    return {name: jnp.zeros((), jnp.float32) for name in (*example.info, *OF_EVERY_FIT)}
-
-
-def _epoch(step: Callable, before: list[Fitted], minibatches: Array) -> list[Fitted]:
-    """The networks after a step for each minibatch, with the means of what these report."""
-    trainings, numbers = jax.lax.scan(step, [x.training for x in before], minibatches)
-    names = jax.tree.structure([x.info for x in before])
-    means = jax.tree.unflatten(names, list(in_32_bits(numbers.mean(axis=0))))
-    return [Fitted(*network) for network in zip(trainings, means, strict=True)]
-
-
-def _minibatch_step(
-    fits: list[Fit],
-    n_parts: int,
-    n_devices: int,
-    share: Share | None,
-    trainings: list[TrainState],
-    indices: Array,
-) -> tuple[list[TrainState], Float[Array, "numbers"]]:
-    """The networks after a gradient step, and the numbers that describe it."""
-    inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
-    data = jax.tree.map(lambda x: in_groups(x, len(indices)), inputs)
-    elements = ops.take_minibatch(data, indices)
-    samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
-    found = gradients(fits, trainings, samples, n_parts, n_devices, share)
-    after = [
-        training.apply_gradients(grads=grads, value=info[LOSS])
-        for training, (grads, info) in zip(trainings, found, strict=True)
-    ]
-    infos = [
-        {**info, GRADIENT_NORM: optax.tree.norm(in_single_precision(grads))}
-        for grads, info in found
-    ]
-    return after, jnp.stack(jax.tree.leaves(infos))
-
-
-def _going_on(
-    fits: list[Fit], before: list[Fitted], share: Share | None
-) -> list[Bool[Array, ""] | None]:
-    """Whether each network makes another epoch; `None` without a limit."""
-    each = [
-        None if fit.kl_threshold is None else fitted.info["kl"] <= fit.kl_threshold
-        for fit, fitted in zip(fits, before, strict=True)
-    ]
-    limited = [x for x in each if x is not None]
-    if share is None or not limited:
-        return each
-    return [functools.reduce(jnp.logical_and, limited)] * len(each)
+    n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
+    minibatches = ops.minibatch_indices(seeds[number], n_steps * n_envs // n_groups, n_minibatches)
+    trainings, numbers = jax.lax.scan(gradient_step, [x.training for x in before], minibatches)
+    means = list(in_32_bits(numbers.mean(axis=0)))
+    infos = jax.tree.unflatten(jax.tree.structure([x.info for x in before]), means)
+    after = [Fitted(*network) for network in zip(trainings, infos, strict=True)]
+    goes_on: dict[int, Any] = {
+        i: before[i].info["kl"] <= fit.kl_threshold
+        for i, fit in enumerate(fits)
+        if fit.kl_threshold is not None
+    }
+    if share is not None and goes_on:
+        goes_on = dict.fromkeys(
+            range(len(fits)), functools.reduce(jnp.logical_and, goes_on.values())
+        )
+    for i, goes in goes_on.items():
+        after[i] = select(goes, after[i], before[i])
+    return after
 
 
 def gradients(
@@ -245,16 +209,16 @@ def gradients(
         Both, of each network.
     """
 
-    def of_part(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
-        def total_loss(params: list[PyTree]) -> tuple[Array, list[Info]]:
-            pairs = zip(trainings, params, strict=True)
-            states = [training.replace(params=of_training) for training, of_training in pairs]
-            outputs = _losses(fits, states, samples, share)
-            means = [jax.tree.map(jnp.mean, {**info, LOSS: losses}) for losses, info in outputs]
-            return functools.reduce(jnp.add, [info[LOSS] for info in means]), means
+    def total_loss(params: list[PyTree], samples: list[PyTree]) -> tuple[Array, list[Info]]:
+        pairs = zip(trainings, params, strict=True)
+        states = [training.replace(params=of_training) for training, of_training in pairs]
+        outputs = _losses(fits, states, samples, share)
+        means = [jax.tree.map(jnp.mean, {**info, LOSS: losses}) for losses, info in outputs]
+        return functools.reduce(jnp.add, [info[LOSS] for info in means]), means
 
-        grads, means = jax.grad(total_loss, has_aux=True)([x.params for x in trainings])
-        return list(zip(grads, means, strict=True))
+    def of_part(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
+        params = [training.params for training in trainings]
+        return list(zip(*jax.grad(total_loss, has_aux=True)(params, samples), strict=True))
 
     def mean_of_parts(samples: list[PyTree]) -> list[tuple[PyTree, Info]]:
         parts = jax.tree.map(lambda x: x.reshape(n_parts, -1, *x.shape[1:]), samples)
@@ -273,15 +237,6 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _losses(
-    fits: Sequence[Fit], trainings: list[TrainState], samples: list[PyTree], share: Share | None
-) -> list[tuple[Array, Info]]:
-    if share is not None:
-        trainings, samples = share(trainings, samples)
-    networks = zip(fits, trainings, samples, strict=True)
-    return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
-
-
 def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None = None) -> list[Fit]:
     """Fits with the shapes of a minibatch, for which losses are traced if they are not known yet.
 
@@ -293,36 +248,42 @@ def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None =
     Returns:
         The fits.
     """
-    if all(fit.example is not None for fit in fits):
-        return list(fits)
-    size = fits[0].n_elements // n_minibatches
+    fits = list(fits)
+    if None not in [fit.example for fit in fits]:
+        return fits
 
     def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[MinibatchShapes]:
+        n_steps, n_envs, *_ = jax.tree.leaves(inputs)[0].shape
+        size = n_steps * n_envs // n_minibatches
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
         samples = [fit.prepare(*of_fit) for fit, of_fit in zip(fits, elements, strict=True)]
-        outputs = _losses(fits, trainings, samples, share)
-        return [
-            MinibatchShapes(given, *output) for given, output in zip(samples, outputs, strict=True)
-        ]
+        outputs = zip(samples, _losses(fits, trainings, samples, share), strict=True)
+        return [MinibatchShapes(given, *output) for given, output in outputs]
 
     trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
     examples = jax.eval_shape(of_minibatch, trainings, inputs)
     return [fit._replace(example=x) for fit, x in zip(fits, examples, strict=True)]
 
 
+def _losses(
+    fits: Sequence[Fit], trainings: list[TrainState], samples: list[PyTree], share: Share | None
+) -> list[tuple[Array, Info]]:
+    if share is not None:
+        trainings, samples = share(trainings, samples)
+    networks = zip(fits, trainings, samples, strict=True)
+    return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
+
+
 def _n_parts(fits: Sequence[Fit], n_devices: int) -> int:
-    """Number of equal parts in which a device computes the gradients of a minibatch."""
+    """Number of equal parts in which a device computes the gradients of a minibatch.
+
+    They are not much smaller than they may be; losses of whole minibatches are computed in one.
+    """
     sizes = {len(x) for fit in fits for x in jax.tree.leaves(fit.example.samples)}
-    if len(sizes) > 1 or not all(fit.example.is_per_sample for fit in fits):
+    if len(sizes) > 1 or any(not fit.example.losses.ndim for fit in fits):
         return 1
-    return equal_parts(sizes.pop() // n_devices)
-
-
-def equal_parts(size: int) -> int:
-    """Number of equal parts that are not much smaller than they may be; 1 if there are none."""
+    size = sizes.pop() // n_devices
     fewest = fewest_parts(size)
-    if fewest == 1:
-        return 1
     return next((n for n in range(fewest, 2 * fewest) if size % n == 0), 1)
 
 

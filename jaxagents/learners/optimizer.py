@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
+from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_single_precision
@@ -61,6 +62,23 @@ class SkipNotFinite:
         return inspect.signature(self.optimizer)
 
 
+def annealed_adam(
+    learning_rate: optax.ScalarOrSchedule, eps: ArrayLike = 1e-8, *, n_gradient_steps: int
+) -> optax.GradientTransformation:
+    """Adam whose steps shrink linearly to zero.
+
+    Args:
+        learning_rate: The first step size.
+        eps: Term added to the denominator.
+        n_gradient_steps: Number of gradient steps after which nothing is left of it.
+
+    Returns:
+        The optimizer.
+    """
+    annealing = optax.linear_schedule(1.0, 0.0, n_gradient_steps)
+    return optax.chain(optax.adam(learning_rate, eps=eps), optax.scale_by_schedule(annealing))
+
+
 def make_optimizer(
     optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
 ) -> optax.GradientTransformation:
@@ -76,9 +94,45 @@ def make_optimizer(
     Returns:
         The optimizer.
     """
+
+    def clipped(grad_clip: Traced, **params: PyTree) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(grad_clip)
+
+        def in_full_precision(grads: PyTree, _: PyTree) -> PyTree:
+            clipped, _ = clip.update(in_single_precision(grads), optax.EmptyState())
+            return jax.tree.map(lambda new, old: new.astype(old.dtype), clipped, grads)
+
+        return optax.chain(optax.stateless(in_full_precision), with_extra_args(optimizer(**params)))
+
     names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
-    made = _inject(optimizer, accepted_names(optimizer, names))
-    return _compared_by(fingerprint((optimizer, type(params))), made)
+    names = ["grad_clip", *accepted_names(optimizer, names)]
+    return _with_data(clipped, names, fingerprint((optimizer, type(params))))
+
+
+def _with_data(
+    make: Callable[..., optax.GradientTransformation], names: list[str], key: Hashable
+) -> optax.GradientTransformation:
+    """The optimizer that a function makes, with its named arguments as data in its state.
+
+    It equals every other with the same key.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    make.__signature__ = inspect.Signature([inspect.Parameter(x, keyword) for x in names])
+    made = optax.inject_hyperparams(make)(**dict.fromkeys(names, 0.0))
+    return made._replace(
+        init=_Function((key, "init"), made.init), update=_Function((key, "update"), made.update)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Function:
+    """A function of an optimizer, equal to the same one of an equal optimizer."""
+
+    key: Hashable
+    function: Callable = dataclasses.field(compare=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 def trained_by(
@@ -111,24 +165,24 @@ def optimized(
 
     Args:
         model_def: The network.
-        variables: Its variables, of which the parameters are trained.
+        variables: Its variables; the parameters among them are trained.
         optimizer: Function that makes an optax optimizer of a learning rate.
         learning_rate: The learning rate, which may be traced.
 
     Returns:
         The state before its first gradient step.
     """
-    made = optax.inject_hyperparams(
-        lambda learning_rate: with_extra_args(optimizer(learning_rate))
-    )(learning_rate=0.0)
-    tx = _compared_by(fingerprint((optimizer, "learning_rate")), made)
+
+    def of_rate(learning_rate: Traced) -> optax.GradientTransformation:
+        return with_extra_args(optimizer(learning_rate))
+
+    tx = _with_data(of_rate, ["learning_rate"], fingerprint((optimizer, "learning_rate")))
     return with_learning_rate(TrainState.from_variables(model_def, variables, tx), learning_rate)
 
 
 def with_learning_rate(training: TrainState, learning_rate: Traced) -> TrainState:
     """Replaces the learning rate that an optimizer made by `optimized` keeps in its state."""
-    hyperparams = {"learning_rate": jnp.asarray(learning_rate, jnp.float32)}
-    return training.replace(opt_state=training.opt_state._replace(hyperparams=hyperparams))
+    return set_optimizer_params(training, OptimizerParams(learning_rate=learning_rate))
 
 
 def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:
@@ -139,12 +193,11 @@ def set_optimizer_params(training: TrainState, params: OptimizerParams) -> Train
 
 
 def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
-    """Those of `names` that an optimizer takes as arguments and that no partial has fixed."""
+    """The names that an optimizer takes as arguments and that no partial has fixed."""
     fixed = fixed_arguments(optimizer)
     parameters = inspect.signature(optimizer).parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        parameters = {**dict.fromkeys(names), **parameters}
-    return [name for name in names if name in parameters and name not in fixed]
+    takes_any = inspect.Parameter.VAR_KEYWORD in {p.kind for p in parameters.values()}
+    return [name for name in names if (takes_any or name in parameters) and name not in fixed]
 
 
 def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
@@ -154,43 +207,3 @@ def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
     if isinstance(optimizer, functools.partial):
         return {**fixed_arguments(optimizer.func), **optimizer.keywords}
     return {}
-
-
-def _inject(optimizer: Callable, names: list[str]) -> optax.GradientTransformation:
-    def clipped(grad_clip: Traced, **params: PyTree) -> optax.GradientTransformation:
-        return optax.chain(_clip(grad_clip), with_extra_args(optimizer(**params)))
-
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    clipped.__signature__ = inspect.Signature(
-        [inspect.Parameter(name, keyword) for name in ("grad_clip", *names)]
-    )
-    placeholders = dict.fromkeys(("grad_clip", *names), 0.0)
-    return optax.inject_hyperparams(clipped)(**placeholders)
-
-
-def _clip(norm: Traced) -> optax.GradientTransformation:
-    """Clips gradients by their global norm; those in half precision, by that in single precision."""
-    clip = optax.clip_by_global_norm(norm)
-
-    def update(grads: PyTree, _: PyTree) -> PyTree:
-        clipped, _ = clip.update(in_single_precision(grads), optax.EmptyState())
-        return jax.tree.map(lambda new, old: new.astype(old.dtype), clipped, grads)
-
-    return optax.stateless(update)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Function:
-    """A function of an optimizer, equal to that of an equal optimizer."""
-
-    key: Hashable
-    function: Callable = dataclasses.field(compare=False)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def _compared_by(key: Hashable, made: optax.GradientTransformation) -> optax.GradientTransformation:
-    """An optimizer that equals those with the same key."""
-    functions = made._asdict().items()
-    return made._replace(**{name: _Function((name, key), function) for name, function in functions})

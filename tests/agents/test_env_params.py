@@ -11,7 +11,7 @@ from probes import Probe
 from trees import assert_equal
 
 from jaxagents import PPO, LinearSchedule, ppo
-from jaxagents.agents.env_params import PlayingHyperparameters
+from jaxagents.agents.config import PlayingHyperparameters
 from jaxagents.checkpoints.notes import notes_of_schedules, structured_as_saved
 from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
 from jaxagents.envs.adapters.functional import with_numbers

@@ -14,7 +14,7 @@ from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
 from jaxagents.agents.fits import fits_of
-from jaxagents.agents.playing import playing, playing_in_minibatch
+from jaxagents.agents.transitions import playing
 from jaxagents.learners.fit import gradients
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig
@@ -115,7 +115,7 @@ def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
     trainings = [fit.training for fit in fits]
     found = gradients_of(fits, samples, n_parts=1)
     hooks = agent._actor_loss, agent._critic_loss
-    counts = np.asarray(playing_in_minibatch(samples[0][0])) > 0
+    counts = np.asarray(playing(samples[0][0])) > 0
     assert 0.5 < counts.mean() < 1.0
     for hook, training, inputs, (grads, info) in zip(hooks, trainings, samples, found, strict=True):
 

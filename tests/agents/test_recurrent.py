@@ -9,8 +9,7 @@ from flax import linen as nn
 from probes import Allowed, Recall
 
 from jaxagents import IPPO, MAPPO, PPO, PPOBase
-from jaxagents.agents.sequences import elements
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.transitions import Transition, elements
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams

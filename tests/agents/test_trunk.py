@@ -10,7 +10,8 @@ from flax import linen as nn
 from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
-from jaxagents.agents import sequences, shared_trunk
+from jaxagents.agents import transitions
+from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.networks import (
     CategoricalActor,
     Normalised,
@@ -59,7 +60,7 @@ def test_a_step_goes_down_the_sum_of_both_losses(trunk):
         def total(actor_params, critic_params):
             actor = collected.actor_training.replace(params=actor_params)
             critic = collected.critic_training.replace(params=critic_params)
-            networks = actor, shared_trunk.critic_behind(actor, critic)
+            networks = actor, whole_critic(agent.config, actor, critic)
             parts = zip(losses, networks, inputs, strict=True)
             return sum(loss(network, *of_loss, given) for loss, network, of_loss in parts)
 
@@ -90,10 +91,10 @@ def inputs_of(agent, runner, traj):
     recurrent = agent.config.trunk is RECURRENT
     parts = agent._actor_loss_input(runner, traj), agent._critic_loss_input(runner, traj)
     if recurrent:
-        parts = sequences.elements(parts)
+        parts = transitions.elements(parts)
     actor, critic = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
     if recurrent:
-        actor, critic = sequences.samples((actor, critic))
+        actor, critic = transitions.samples((actor, critic))
     return agent._actor_minibatch(*actor), critic
 
 

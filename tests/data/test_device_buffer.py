@@ -515,7 +515,9 @@ def test_priorities_are_of_each_group():
 def test_refuses_what_groups_cannot_share():
     grouped, _ = of_groups(3)
     new = stacked([transition()] * 6)
-    with pytest.raises(ValueError, match=r"transitions must be a multiple .*got 5; 3 or 6 would do"):
+    with pytest.raises(
+        ValueError, match=r"transitions must be a multiple .*got 5; 3 or 6 would do"
+    ):
         grouped.add(jax.tree.map(lambda x: x[:5], new))
     with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
         grouped.sample_indices(jax.random.key(0), 10)

@@ -42,11 +42,9 @@ def reference(tx, n=1):
 
 
 def test_is_clipped_adam():
-    state = step(optax.adam, OptimizerParams(0.1, 1e-5, grad_clip=1.0), n=3)
-    expected = reference(
-        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1, eps=1e-5)), n=3
-    )
-    np.testing.assert_allclose(state.params["w"], expected, rtol=1e-6)
+    state = step(optax.adam, OptimizerParams(0.1, 1e-5, grad_clip=1.0), n=2)
+    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1, eps=1e-5))
+    np.testing.assert_allclose(state.params["w"], reference(clipped, n=2), rtol=1e-6)
 
 
 def test_clips_by_the_global_norm():
@@ -67,25 +65,26 @@ def test_clips_gradients_in_half_precision(dtype):
     )
 
 
-def test_what_a_partial_fixes_is_left_alone():
-    fixed = functools.partial(optax.adam, learning_rate=0.5, b1=0.0)
-    state = step(fixed, OptimizerParams(0.1, 1e-8, 100.0))
-    np.testing.assert_allclose(state.params["w"], reference(optax.adam(0.5, b1=0.0)), rtol=1e-6)
-    positional = functools.partial(optax.sgd, 0.5)
-    state = step(positional, OptimizerParams(0.1, 1e-8, 100.0))
-    np.testing.assert_allclose(state.params["w"], reference(optax.sgd(0.5)), rtol=1e-6)
+ADAM = functools.partial(optax.adam, learning_rate=0.5, b1=0.0)
 
 
 @pytest.mark.parametrize(
-    "fixed",
+    ("fixed", "same"),
     [
-        SkipNotFinite(functools.partial(optax.adam, learning_rate=0.5, b1=0.0)),
-        functools.partial(SkipNotFinite(functools.partial(optax.adam, b1=0.0)), learning_rate=0.5),
+        (ADAM, optax.adam(0.5, b1=0.0)),
+        (functools.partial(optax.sgd, 0.5), optax.sgd(0.5)),
+        (SkipNotFinite(ADAM), optax.adam(0.5, b1=0.0)),
+        (
+            functools.partial(
+                SkipNotFinite(functools.partial(optax.adam, b1=0.0)), learning_rate=0.5
+            ),
+            optax.adam(0.5, b1=0.0),
+        ),
     ],
 )
-def test_what_a_partial_fixes_is_left_alone_inside_of_an_optimizer_that_skips(fixed):
+def test_what_a_partial_fixes_is_left_alone(fixed, same):
     state = step(fixed, OptimizerParams(0.1, 1e-8, 100.0))
-    np.testing.assert_allclose(state.params["w"], reference(optax.adam(0.5, b1=0.0)), rtol=1e-6)
+    np.testing.assert_allclose(state.params["w"], reference(same), rtol=1e-6)
 
 
 def test_follows_a_schedule():
@@ -104,9 +103,10 @@ def test_further_fields_are_passed_on():
     )
 
 
-@pytest.mark.parametrize("optimizer", [optax.lion, optax.adamw, optax.rmsprop, optax.lamb])
-def test_works_with_any_optimizer(optimizer):
-    assert np.isfinite(step(optimizer, OptimizerParams(), n=2).params["w"]).all()
+def test_an_optimizer_is_given_what_it_takes():
+    """Lion has no `eps`."""
+    state = step(optax.lion, OptimizerParams(0.1, grad_clip=100.0))
+    np.testing.assert_allclose(state.params["w"], reference(optax.lion(0.1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("skips", [False, True])

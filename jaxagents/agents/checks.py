@@ -1,0 +1,125 @@
+"""Checks of the observations that agents are given, and of hooks that would never be called."""
+
+import contextlib
+import inspect
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from jaxagents.core.hook_names import is_own
+from jaxagents.learners.learner import Learner
+
+
+def check_no_hooks(agent: type, learner: type[Learner]) -> None:
+    """Raises if an agent has a hook of its learner, which would never be called.
+
+    Args:
+        agent: Its class.
+        learner: The class of its learner.
+
+    Raises:
+        TypeError: It has one.
+    """
+    place = "_discrete_learner" if learner.discrete_actions else "_continuous_learner"
+    for hook in (*learner.hooks, "_initial", "_policy"):
+        if getattr(agent, hook, None) is not None:
+            arguments = ", ".join(inspect.signature(getattr(learner, hook)).parameters)
+            raise TypeError(
+                f"{agent.__name__}.{hook} would never be called: {hook} is a hook of the learner. Put "
+                f"it there, and name that learner:\n\n"
+                f"    class MyLearner({learner.__name__}):\n"
+                f"        def {hook}({arguments}): ...\n\n"
+                f"    class {agent.__name__}({agent.__mro__[1].__name__}):\n"
+                f"        {place} = MyLearner"
+            )
+
+
+def check_no_hooks_of_rollouts(agent: type, hooks: Iterable[str]) -> None:
+    """Raises if an agent around a learner has a hook of agents that learn by losses of rollouts.
+
+    Args:
+        agent: Its class.
+        hooks: Names of the hooks of those.
+
+    Raises:
+        TypeError: It has one.
+    """
+    for hook in hooks:
+        if is_own(agent, hook):
+            raise TypeError(
+                f"{agent.__name__}.{hook} would never be called: it is a hook of PPO and its like, "
+                "subclasses of OnPolicyBase. Of other agents, the learner says what is learned, and an "
+                "environment changes by env_params of their hyperparameters, or in RandomParams. If it "
+                "is a method of your own, give it another name."
+            )
+
+
+def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
+    """Raises if an agent plays by itself, but its environment is stepped on the host.
+
+    Args:
+        agent: Its class.
+        base: The base, which plays there.
+        names: Its methods that play in compiled environments.
+
+    Raises:
+        TypeError: The agent overrides one.
+    """
+    own = [name for name in names if getattr(agent, name) is not getattr(base, name)]
+    if own:
+        raise TypeError(
+            f"{agent.__name__} overrides {' and '.join(own)}, which play in compiled environments "
+            "alone, but its environment runs on the host: override _learn, or a hook."
+        )
+
+
+@contextlib.contextmanager
+def naming_observations(
+    obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
+) -> Iterator[None]:
+    """Where a method fails since it is given something other than an observation, raises for that.
+
+    Args:
+        obs: What it is given.
+        expected: One observation, as shapes.
+        batches: Whether it also takes a batch of observations.
+        method: Its name.
+
+    Raises:
+        ValueError: Structure or shape differ.
+    """
+    try:
+        yield
+    except Exception:
+        _check_observation(obs, expected, batches, method)
+        raise
+
+
+def _check_observation(obs: PyTree, expected: PyTree, batches: bool, method: str) -> None:
+    or_batch = ", or a batch of them" if batches else ""
+    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
+        raise ValueError(
+            f"{method} takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
+            "list: give np.array(...)."
+        )
+    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
+    if found != own:
+        raise ValueError(
+            f"{method} takes one observation{or_batch}, structured as {own}, got {found}."
+        )
+    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+        shape = jnp.shape(leaf)
+        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
+        if shape == one.shape or (batches and is_batch):
+            continue
+        if is_batch:
+            raise ValueError(
+                f"{method} takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
+                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
+                "jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
+        raise ValueError(
+            f"{method} takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
+        )

@@ -1,0 +1,466 @@
+"""The configurations of agents, and the hyperparameters that families of them share."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, TypeVar, cast
+
+import optax
+from flax import linen as nn
+from flax import struct
+
+from jaxagents.core.config import checked, one_of, optimizer_function
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import Interval, counted, multiples_near, not_negative, positive
+from jaxagents.core.schedules import FunctionSchedule, Schedule, check_one_number, check_value
+from jaxagents.engine.config import Config
+from jaxagents.learners.optimizer import (
+    OptimizerParams,
+    accepted_names,
+    annealed_adam,
+    fixed_arguments,
+)
+from jaxagents.networks.recurrent import Memory, remembers
+
+__all__ = [
+    "Config",
+    "LearnerAgentConfig",
+    "Memory",
+    "OffPolicyConfig",
+    "OfflineAgentConfig",
+    "OnPolicyConfig",
+    "OnPolicyHyperparameters",
+    "PlayingHyperparameters",
+    "SequencesConfig",
+    "Sharing",
+    "annealed",
+]
+
+Sharing = Literal["separate", "shared", "torso"]
+"""Parameters that networks of several actors share: none, all, or the hidden layers."""
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+_REAL = Interval(float("-inf"), float("inf"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OnPolicyConfig(Config):
+    """Base of the configurations of on-policy agents.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
+        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
+            rollout_length` samples. Divides `batch_size`; `None` takes all.
+        minibatches_per_epoch: Number of minibatches, if it is not `batch_size / minibatch_size`, such as
+            more than there are environments. Divides the number of samples; with a memory, that of
+            environments.
+        actor_epochs: Passes over the samples for the actor.
+        critic_epochs: Passes over the samples for the critic.
+        actor_network: A `flax.linen` module, or a module class or other function that is called
+            with this configuration to make one. `None` takes a default network.
+        critic_network: As `actor_network`, for the value.
+        trunk: A network of observations, as `actor_network`, whose output both networks are given
+            in their place. It is trained with the actor, by the losses of both. Default networks behind
+            it are single layers. `None` for none: actor and critic have nothing in common.
+        memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
+        memory_size: Number of units of the cell.
+        network_sharing: The parameters that the default networks of several actors have in common:
+            `"separate"` none, `"shared"` all, `"torso"` the hidden layers, so that each actor
+            has only a last layer of its own. A centralised critic is one network anyhow.
+        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
+            given those fields of the `OptimizerParams` that it takes as arguments and that no
+            partial fixes.
+        squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
+            `True` squashes a Gaussian by tanh, `False` clips it.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by running statistics that they carry with their parameters. Images stay as they are.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. Metrics and evaluations show the true ones.
+        normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
+            statistics. Advantages are computed from the true ones.
+    """
+
+    batch_size: int = checked(16, positive)
+    rollout_length: int = checked(128, positive)
+    minibatch_size: int | None = checked(None, positive)
+    minibatches_per_epoch: int | None = checked(None, positive)
+    actor_epochs: int = checked(1, positive)
+    critic_epochs: int = checked(1, positive)
+    actor_network: nn.Module | Callable[..., nn.Module] | None = None
+    critic_network: nn.Module | Callable[..., nn.Module] | None = None
+    trunk: nn.Module | Callable[..., nn.Module] | None = None
+    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
+    memory_size: int = checked(64, positive)
+    network_sharing: Sharing = checked("separate", one_of(Sharing))
+    optimizer: Callable[..., optax.GradientTransformation] = checked(optax.adam, optimizer_function)
+    squash_actions: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
+    normalise_values: bool = False
+
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_divides("n_groups", "batch_size")
+        fixed = fixed_arguments(self.optimizer)
+        if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
+            given = getattr(self.optimizer, "__name__", self.optimizer)
+            raise TypeError(
+                f"{type(self).__name__}.optimizer must take a learning_rate, which is a hyperparameter, "
+                f"as optax.adam does, got {given}: to fix it nevertheless, give "
+                "functools.partial(optax.adam, learning_rate=1e-3)."
+            )
+        self._check_trunk()
+        self._check_default_networks()
+        self._check_minibatches()
+
+    def _check_minibatches(self) -> None:
+        name, n_samples = type(self).__name__, self.batch_size * self.rollout_length
+        if self.minibatches_per_epoch is None and self.minibatch_size is not None:
+            self._check_divides("minibatch_size", "batch_size")
+        if n_samples % self.n_minibatches:
+            raise ValueError(
+                f"{name}.minibatches_per_epoch must divide the {n_samples} samples of an update "
+                f"(batch_size * rollout_length), got {self.n_minibatches}."
+            )
+        size = n_samples // self.n_minibatches
+        if size % self.n_groups:
+            raise ValueError(
+                f"{name}.n_groups must divide the {size} samples of a minibatch "
+                f"(batch_size * rollout_length / {self.n_minibatches}), got {self.n_groups}."
+            )
+
+    def _check_trunk(self) -> None:
+        if self.trunk is None:
+            return
+        name = type(self).__name__
+        if self.actor_epochs != self.critic_epochs:
+            raise ValueError(
+                f"With {name}.trunk, actor and critic learn together: actor_epochs "
+                f"({self.actor_epochs}) and critic_epochs ({self.critic_epochs}) must be equal."
+            )
+        if self.memory is not None:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for default networks without a trunk, but trunk is "
+                "given: put the memory into it, with jaxagents.networks.WithMemory."
+            )
+        if self.network_sharing == "torso":
+            raise ValueError(
+                f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
+                "given: have actors share it, with jaxagents.networks.PerActor(network, "
+                "n_actors, shared_params=True)."
+            )
+
+    def _check_default_networks(self) -> None:
+        name, sharing = type(self).__name__, self.network_sharing
+        are_given = self.actor_network is not None and self.critic_network is not None
+        if self.memory is not None and are_given:
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for default networks, but "
+                "actor_network and critic_network are both given: put the memory into these, with "
+                "jaxagents.networks.WithMemory."
+            )
+        if sharing != "separate" and are_given:
+            raise ValueError(
+                f"{name}.network_sharing={sharing!r} is for default networks, but "
+                "actor_network and critic_network are both given: lift these yourself, with "
+                "jaxagents.networks.PerActor(network, n_actors, shared_params=True)."
+            )
+        if sharing == "torso" and self.memory is not None:
+            raise ValueError(
+                f"{name}.network_sharing='torso' is for networks without a memory, but memory is "
+                f"{self.memory!r}: take 'shared' or 'separate'."
+            )
+
+    @property
+    def n_minibatches(self) -> int:
+        """Number of minibatches of an epoch."""
+        if self.minibatches_per_epoch is not None:
+            return self.minibatches_per_epoch
+        return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
+
+
+class PlayingHyperparameters(Hyperparameters):
+    """Base of the hyperparameters of agents that learn by playing.
+
+    Attributes:
+        env_params: Parameters of the environment by name, in place of the ones that the agent was made
+            with: numbers, arrays of them for `sweep` and `jax.vmap`, schedules, or functions of the
+            update step.
+    """
+
+    env_params: Mapping[str, Traced] = struct.field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Makes schedules of functions."""
+        super().__post_init__()
+        if isinstance(self.env_params, Mapping):
+            params = dict(self.env_params)
+            for name, value in params.items():
+                if callable(value) and not isinstance(value, Schedule):
+                    params[name] = FunctionSchedule(cast(Any, value))
+            object.__setattr__(self, "env_params", params)
+
+    @property
+    def of_environment(self) -> Mapping[str, Traced]:
+        """The parameters of the environment, by name."""
+        return self.env_params
+
+    def check_ranges(self, path: str = "") -> None:
+        """Raises if a value is not a number, or out of its interval; see `Hyperparameters`."""
+        if not isinstance(self.env_params, Mapping):
+            raise TypeError(
+                "env_params must be a dict of parameters of the environment, such as "
+                f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
+            )
+        super().check_ranges(path)
+        for name, value in self.of_environment.items():
+            check_value(f"env_params[{name!r}]", value, _REAL)
+
+    def check_single(self, path: str = "") -> None:
+        """Raises if a value is an array, where one training takes one number."""
+        super().check_single(path)
+        for name, value in self.of_environment.items():
+            check_one_number(f"env_params[{name!r}]", value)
+
+
+class OnPolicyHyperparameters(PlayingHyperparameters):
+    """Base of the traced hyperparameters of on-policy agents.
+
+    Attributes:
+        gamma: Discount.
+        actor_optimizer_params: Parameters of the actor's optimizer.
+        critic_optimizer_params: Parameters of the critic's optimizer.
+        vf_coeff: Weight of the critic's loss.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    actor_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    critic_optimizer_params: Traced = struct.field(default=OptimizerParams(), kw_only=True)
+    vf_coeff: Traced = hyperparameter(1.0, 0.0, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LearnerAgentConfig(Config):
+    """Base of the configurations of agents around a learner.
+
+    Attributes:
+        n_steps: Number of updates that `train` makes.
+        eval_frequency: Number of update steps between evaluations.
+        minibatch_size: Number of transitions that a gradient step learns from.
+        gradient_steps: Number of gradient steps of an update step.
+        normalise_observations: Whether networks are given observations of zero mean and unit variance,
+            by statistics that they carry with their parameters. Images stay as they are.
+        memory: The recurrent cell of default networks, behind their first layer: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
+        memory_size: Number of units of the cell.
+    """
+
+    n_steps: int = 50_000
+    eval_frequency: int = 5_000
+    minibatch_size: int = checked(128, positive)
+    gradient_steps: int = checked(1, positive)
+    normalise_observations: bool = False
+    memory: Memory | None = checked(None, one_of(Memory, or_none=True))
+    memory_size: int = checked(64, positive)
+
+    has_default_networks: ClassVar[bool]
+    """Whether no network is the user's own, as the configuration of the learner says."""
+
+    shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_divides("n_groups", "minibatch_size")
+        name, networks = type(self).__name__, self._networks
+        given = [field for field, network in networks.items() if network is not None]
+        if self.memory is not None and len(given) == len(networks):
+            default, into = ("network", "it") if len(given) == 1 else ("networks", "them")
+            are = "is" if len(given) == 1 else "are"
+            raise ValueError(
+                f"{name}.memory={self.memory!r} is for the default {default}, but "
+                f"{' and '.join(given)} {are} given: put the memory into {into}, with "
+                "jaxagents.networks.WithMemory."
+            )
+        if self.has_memory and vars(self).get("encoder") is not None:
+            of_whom = " and the ".join(f"{field.removesuffix('_network')}'s" for field in networks)
+            raise ValueError(
+                f"{name}.encoder is for networks without a memory: put it into the {of_whom}, as the "
+                "torso of a jaxagents.networks.WithMemory."
+            )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a network has a memory."""
+        given = [network for network in self._networks.values() if network is not None]
+        return self.memory is not None or any(map(remembers, given))
+
+    @property
+    def _networks(self) -> dict[str, nn.Module | None]:
+        """The user's own networks, by fields, `None` for default ones."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name.endswith("_network")}
+
+    def amount(self, n_updates: int) -> str:
+        """The environment steps and gradient steps that updates amount to, in words."""
+        total = counted(n_updates * self.gradient_steps, "gradient step")
+        if self.steps_per_update:
+            return f"{super().amount(n_updates)} and {total}"
+        each = counted(self.gradient_steps, "gradient step")
+        return f"{counted(n_updates, 'update')} x {each} = {total}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SequencesConfig(LearnerAgentConfig):
+    """Base of the configurations of agents that learn from transitions, or with a memory from sequences.
+
+    With a memory, a gradient step learns from `minibatch_size / sequence_length` sequences.
+
+    Attributes:
+        sequence_length: With a memory, number of steps of the sequences that are learned from. Divides
+            `minibatch_size`.
+        burn_in: Number of steps at the start of each sequence that only bring the memory up to date:
+            nothing is learned from them.
+    """
+
+    sequence_length: int = checked(16, positive)
+    burn_in: int = checked(0, not_negative)
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        if not self.has_memory:
+            return
+        name, length = type(self).__name__, self.sequence_length
+        if self.minibatch_size % (length * self.n_groups):
+            raise ValueError(
+                f"{name}.minibatch_size must be a multiple of sequence_length * n_groups "
+                f"({length * self.n_groups}) where a network has a memory, got {self.minibatch_size}; "
+                f"{multiples_near(self.minibatch_size, length * self.n_groups)}."
+            )
+        if self.burn_in >= length:
+            raise ValueError(
+                f"{name}.burn_in must be less than sequence_length ({length}), got {self.burn_in}."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OfflineAgentConfig(SequencesConfig):
+    """Base of the configurations of agents that learn from the rewards of a dataset.
+
+    Attributes:
+        normalise_rewards: Whether rewards are multiplied by the length of the dataset's longest episode,
+            and divided by the difference between the highest and the lowest return.
+    """
+
+    normalise_rewards: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class OffPolicyConfig(SequencesConfig):
+    """Base of the configurations of off-policy agents.
+
+    One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
+    the replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
+    drawn from it.
+
+    Attributes:
+        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        rollout_length: Steps taken in each environment before learning from them.
+        buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
+        learning_starts: Number of transitions collected by random actions before the first update,
+            rounded up to whole steps of all environments.
+        n_step_returns: Number of steps over which rewards are summed before the value of the successor
+            is taken.
+        prioritised_replay: Whether transitions are drawn in proportion to their last
+            temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
+            of uniformly; with a memory, sequences in proportion to the errors of their steps.
+        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
+            returns. The replay buffer, metrics and evaluations have the true ones.
+        checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
+            training that goes on from one has to fill a new buffer first, which changes its results.
+    """
+
+    batch_size: int = checked(8, positive)
+    rollout_length: int = checked(1, positive)
+    buffer_size: int = checked(100_000, positive)
+    learning_starts: int = checked(1_000, positive)
+    n_step_returns: int = checked(1, positive)
+    prioritised_replay: bool = False
+    normalise_rewards: bool = False
+    checkpoint_buffer: bool = True
+
+    shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")
+
+    def __post_init__(self) -> None:
+        """Validates the fields."""
+        super().__post_init__()
+        self._check_divides("n_groups", "batch_size")
+        if self.buffer_size % self.batch_size:
+            raise ValueError(
+                f"{type(self).__name__}.buffer_size must be a multiple of batch_size "
+                f"({self.batch_size}), got {self.buffer_size}; "
+                f"{multiples_near(self.buffer_size, self.batch_size)}."
+            )
+        if self.n_warmup_steps * self.batch_size > self.buffer_size:
+            raise ValueError(
+                f"{type(self).__name__}.learning_starts must not exceed buffer_size "
+                f"({self.buffer_size}), got {self.learning_starts}."
+            )
+        if self.has_memory:
+            self._check_steps_of_sequences()
+
+    def _check_steps_of_sequences(self) -> None:
+        name, length = type(self).__name__, self.sequence_length
+        if self.n_step_returns > length:
+            raise ValueError(
+                f"{name}.n_step_returns must be at most sequence_length ({length}) where a network has "
+                f"a memory, got {self.n_step_returns}."
+            )
+        if self.n_warmup_steps < length:
+            raise ValueError(
+                f"{name}.learning_starts must be at least sequence_length * batch_size "
+                f"({length * self.batch_size}), so that there are sequences to learn from, got "
+                f"{self.learning_starts}."
+            )
+
+    @property
+    def n_warmup_steps(self) -> int:
+        """Number of steps taken in each environment before the first update."""
+        return -(-self.learning_starts // self.batch_size)
+
+    @property
+    def update_to_data_ratio(self) -> float:
+        """Number of gradient steps for each transition collected."""
+        return self.gradient_steps / (self.rollout_length * self.batch_size)
+
+
+def annealed(config: ConfigT) -> ConfigT:
+    """A configuration with Adam, whose learning rate falls linearly to zero over `config.n_steps`.
+
+    A network that takes fewer gradient steps than the others, such as the policy of TD3, keeps a part of
+    its rate.
+
+    Args:
+        config: The configuration of an agent.
+
+    Returns:
+        A copy with another optimizer.
+
+    Raises:
+        TypeError: The configuration is of another kind.
+    """
+    if isinstance(config, OnPolicyConfig):
+        n_epochs = max(config.actor_epochs, config.critic_epochs)
+        n_gradient_steps = config.n_steps * n_epochs * config.n_minibatches
+    elif isinstance(config, LearnerAgentConfig):
+        n_gradient_steps = config.n_steps * config.gradient_steps
+    else:
+        raise TypeError(f"annealed takes the configuration of an agent, got {config!r}.")
+    optimizer = functools.partial(annealed_adam, n_gradient_steps=n_gradient_steps)
+    return config.replace(optimizer=optimizer)
