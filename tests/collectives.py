@@ -1,8 +1,22 @@
 """Communication between devices in a compiled program."""
 
+import contextlib
 import re
 from collections import Counter
 from typing import Any
+
+import numpy as np
+
+
+def lowered_updates(executor: Any, *beginning: Any) -> Any:
+    """The program of updates of an executor, before it is compiled.
+
+    `beginning` are the random keys and hyperparameters of fresh runners.
+    """
+    with getattr(executor, "_devices", contextlib.nullcontext)():
+        runner = executor.start(*beginning)
+        return executor._jitted.advance.trace(runner, np.int32(1), executor._data).lower()
+
 
 _NAMES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import as_int32, stack, unstack
@@ -175,11 +174,6 @@ class MembersOnDevices:
         members = np.arange(n_filled) % n_members
         filled = jax.tree.map(lambda x: x[members], stacked)
         return jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS))
-
-    def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
-        """The program of updates before it is compiled, such as to see what devices tell each other."""
-        runners = self.start(rngs, hyperparams)
-        return self._jitted.advance.trace(runners, np.int32(1), self._data).lower()
 
 
 def _in_step(metrics: Metrics) -> Metrics:

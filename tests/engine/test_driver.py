@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from collectives import collectives_of
+from collectives import collectives_of, lowered_updates
 from compilations import compilations
 from gymnasium_probes import Walk, Walks
 from probes import MatchSign
@@ -223,7 +223,7 @@ def test_members_on_several_devices_are_those_on_cores(name):
     last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)
     trees.assert_close(last, metrics)
     trees.assert_close(first_of(cores.runners), devices.gather(runners))
-    assert not collectives_of(devices.lowered_advance(keys, sets))
+    assert not collectives_of(lowered_updates(devices, keys, sets))
 
 
 class Mistaken(A2C):

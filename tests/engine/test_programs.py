@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 import trees
-from collectives import collectives_in, collectives_of
+from collectives import collectives_in, collectives_of, lowered_updates
 from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
@@ -52,7 +52,7 @@ def test_gradients_in_parts_are_those_of_one_device_and_are_brought_together_onc
     fresh = agent.start(KEY, hyperparams)
     leaves = [jax.tree.leaves(params_of(runner)) for runner in (fresh, alone)]
     assert min(abs(x - y).max() for x, y in zip(*leaves, strict=True)) > 1e-4
-    lowered = OnMesh(agent, make_mesh(2)).lowered_advance(KEY, hyperparams)
+    lowered = lowered_updates(OnMesh(agent, make_mesh(2)), KEY, hyperparams)
     assert collectives_of(lowered) == {"all-reduce": 4 + 2}
 
 
@@ -70,7 +70,7 @@ def test_replicated_updates_are_those_of_one_device_bit_for_bit_as_users_compile
 
 def test_devices_tell_each_other_gradients_alone():
     agent, hyperparams = in_groups("SAC")
-    lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
+    lowered = lowered_updates(OnMesh(agent, make_mesh(8)), KEY, hyperparams)
     assert collectives_of(lowered) == {"all-reduce": 2}  # those of the critic and of the actor
 
 
@@ -78,7 +78,7 @@ def test_devices_tell_each_other_gradients_alone():
 @pytest.mark.slow
 def test_devices_bring_gradients_together_and_draw_the_noise_of_their_own_environments():
     agent, hyperparams = in_groups("PPO", rollout_length=10)
-    lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
+    lowered = lowered_updates(OnMesh(agent, make_mesh(8)), KEY, hyperparams)
     compiled = lowered.compile().as_text()
     # Of a minibatch: three numbers to standardise advantages, and the gradients of actor and critic.
     # Of an update: mean and variance of returns and errors.

@@ -185,6 +185,15 @@ class Alike(MatchSign):
         return jnp.ones(())
 
 
+def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
+    agent = CASE.make(Alike, checkpoint_dir=tmp_path, stop_if_not_finite=False)
+    with pytest.warns(UserWarning, match="Training goes on, as configured"):
+        agent.train(KEY, CASE.hyperparams(learning_rate=3e38), n_steps=2, progress=False)
+    assert saved_steps(tmp_path) == [0, 2]
+    agent.restore("best")
+    assert agent.previous_training_max_step == 0
+
+
 def test_members_of_a_sweep_that_are_not_finite_are_named_and_not_the_best():
     hyperparams = CASE.hyperparams(learning_rate=jnp.array([3e38, 1e-3]))
     with pytest.warns(UserWarning, match=r"in 2 of 4 members of the sweep.*\[\(0, 0\), \(0, 1\)\]"):
